@@ -26,6 +26,8 @@ ubos_common::words! {
         ManifestDrift = "agent.manifest_drift_detected",
         /// No heartbeat for an interval and more.
         HeartbeatMissed = "agent.heartbeat_missed",
+        /// The agent sends more beside its calls than it may, and is not read for a while.
+        Throttled = "agent.throttled",
         /// The agent gets no new calls.
         MarkedUnhealthy = "agent.marked_unhealthy",
         /// The agent gets calls again.
@@ -36,6 +38,8 @@ ubos_common::words! {
         CallRouted = "tool.call_routed",
         /// A call has ended.
         CallCompleted = "tool.call_completed",
+        /// A call was refused before anything was sent.
+        CallRefused = "tool.call_refused",
         /// A caller may not use a tool.
         Denied = "security.denied",
         /// A frame was refused, and the connection with it.
@@ -108,6 +112,8 @@ impl AuditEvent {
             AuditName::HeartbeatMissed
             | AuditName::MarkedUnhealthy
             | AuditName::MessageRejected
+            | AuditName::CallRefused
+            | AuditName::Throttled
             | AuditName::Disconnected => Severity::Warn,
             _ => Severity::Info,
         };

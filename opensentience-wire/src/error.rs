@@ -116,6 +116,14 @@ impl ErrorObject {
         error
     }
 
+    /// The bytes that it holds.
+    pub(crate) fn weight(&self) -> usize {
+        let raw = |raw: &Option<RawObject>| raw.as_ref().map_or(0, |raw| raw.as_str().len());
+        let component = self.component.as_ref().map_or(0, String::len);
+        let texts = self.code.as_str().len() + self.message.len() + component;
+        texts + raw(&self.details) + raw(&self.debug)
+    }
+
     /// Names the component that noticed.
     pub(crate) fn noticed_by(mut self, component: &str) -> Self {
         self.component = Some(component.into());

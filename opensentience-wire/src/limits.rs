@@ -16,8 +16,9 @@ ubos_common::config! {
     /// | `max_queued_calls` | calls that wait for one of those places; past it `tool.busy` | 1,024 | 2.2 |
     /// | `max_tool_input_bytes` | bytes of one input | 1,048,576 | 2.2 |
     /// | `max_tool_output_bytes` | bytes of one output | 2,097,152 | 2.2 |
+    /// | `max_tool_bytes` | bytes of all tools of a session; past it a tool is rejected | 4,194,304 | 4.2 |
     /// | `max_remembered_calls` | ended calls with an idempotency key whose results are kept; the oldest go | 256 | 4.3 |
-    /// | `max_remembered_bytes` | bytes of their inputs and results; the oldest go | 4,194,304 | 4.3 |
+    /// | `max_remembered_bytes` | bytes of everything that is kept of them; the oldest go | 4,194,304 | 4.3 |
     /// | `max_waiting_outputs` | outputs of a machine that nobody has taken; past it no input is read | 1,024 | – |
     /// | `json` | depth, members and lengths inside one message | those of `ubos_common::json::Limits` | – |
     ///
@@ -39,6 +40,8 @@ ubos_common::config! {
         with_max_inflight_requests: max_inflight_requests: usize = MAX_INFLIGHT_REQUESTS,
         /// Sets the calls that wait for a place; 0 refuses them instead.
         with_max_queued_calls: max_queued_calls: usize = 1_024,
+        /// Sets the bytes of all tools of a session: names, descriptions, schemas.
+        with_max_tool_bytes: max_tool_bytes: usize = 4 << 20,
         /// Sets the bytes of one tool input.
         with_max_tool_input_bytes: max_tool_input_bytes: usize = 1 << 20,
         /// Sets the bytes of one tool output.

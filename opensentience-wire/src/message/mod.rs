@@ -15,6 +15,8 @@ pub use call::{
 pub use cancel::{CancelAck, ToolCancel};
 pub use health::{Health, Heartbeat};
 pub use session::{Goodbye, Hello, ProtocolOffer, Sdk, SemVer, SemVerError, Server, Welcome};
+#[cfg(feature = "tokio")]
+pub(crate) use tools::SharedTools;
 pub use tools::{Register, Registered, Rejected, ToolSpec, Unregister, Unregistered, is_tool_name};
 
 use ubos_common::json::{RawObject, Write};

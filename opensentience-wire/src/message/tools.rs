@@ -31,12 +31,33 @@ ubos_common::wire! {
     }
 }
 
+/// The tools of a session, shared by all who look at them.
+#[cfg(feature = "tokio")]
+pub(crate) type SharedTools = std::sync::Arc<[std::sync::Arc<ToolSpec>]>;
+
 impl ToolSpec {
     /// A tool whose id an agent completes with its own when it registers: for agents that learn their id
     /// at their launch.
     #[must_use]
     pub fn local(name: &str, description: &str, input_schema: RawObject) -> Self {
         Self::new(String::new(), name.into(), description.into(), input_schema)
+    }
+
+    /// The bytes that it takes, about.
+    pub(crate) fn weight(&self) -> usize {
+        /// What a declaration takes beside its texts, and each text of a list.
+        const FIXED: usize = 256;
+        const EACH: usize = 32;
+        let list = |list: &Option<Vec<String>>| -> usize {
+            list.iter().flatten().map(|text| text.len() + EACH).sum()
+        };
+        let output = self
+            .output_schema
+            .as_ref()
+            .map_or(0, |schema| schema.as_str().len());
+        let texts = self.tool_id.len() + self.name.len() + self.description.len();
+        let schemas = self.input_schema.as_str().len() + output;
+        FIXED + texts + schemas + list(&self.capabilities) + list(&self.tags)
     }
 
     /// Reads one declaration of a [`Register`].

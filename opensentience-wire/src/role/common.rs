@@ -29,6 +29,8 @@ pub(super) struct CommonState<T, O> {
     decoder: FrameDecoder,
     pub(super) encoder: Encoder,
     pub(super) timers: Timers<T>,
+    /// No input is read for a while.
+    pub(super) is_throttled: bool,
     pub(super) out: Outbox<O>,
 }
 
@@ -40,6 +42,7 @@ impl<T: Ord + core::hash::Hash + Clone, O> CommonState<T, O> {
             decoder: FrameDecoder::new(MAX_FRAME_BYTES),
             encoder: Encoder::new(ids, MAX_FRAME_BYTES),
             timers: Timers::new(),
+            is_throttled: false,
             out: Outbox::new(limits.max_waiting_outputs),
         }
     }
@@ -62,7 +65,7 @@ impl<T: Ord + core::hash::Hash + Clone, O> CommonState<T, O> {
     }
 
     pub(super) fn accepts_input(&self) -> bool {
-        !self.is_closed() && !self.out.is_full()
+        !self.is_closed() && !self.is_throttled && !self.out.is_full()
     }
 
     pub(super) fn set_timer(&mut self, timer: T, at: Option<Mono>) {

@@ -5,9 +5,30 @@ use std::collections::{BTreeMap, VecDeque};
 use ubos_common::json::RawObject;
 
 use crate::error::{ErrorCode, ErrorObject};
+use crate::message::{ActorType, Caller};
 
-/// A tool and a key.
-type Name = (Box<str>, Box<str>);
+/// What is remembered under one name: callers have keys of their own.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Key {
+    caller: Option<(ActorType, Box<str>)>,
+    pub(super) tool: Box<str>,
+    key: Box<str>,
+}
+
+impl Key {
+    pub(super) fn new(caller: Option<&Caller>, tool: &str, key: &str) -> Self {
+        Self {
+            caller: caller.map(|caller| (caller.kind.clone(), caller.id.as_str().into())),
+            tool: tool.into(),
+            key: key.into(),
+        }
+    }
+
+    fn weight(&self) -> usize {
+        let caller = self.caller.as_ref().map_or(0, |(_, id)| id.len());
+        caller + self.tool.len() + self.key.len()
+    }
+}
 
 /// What a key of a tool was used for.
 #[derive(Debug)]
@@ -39,16 +60,16 @@ pub(super) enum Turn<R> {
     Full,
 }
 
-/// Remembers what keys were used for: at most `entries` ended calls, whose inputs have at most `bytes` together; at either
-/// bound the oldest are forgotten. What runs is bounded by the calls that may run.
+/// Remembers what keys were used for: at most `entries` ended calls, of which everything that is kept has at most `bytes`
+/// together; at either bound the oldest are forgotten. What runs is bounded by the calls that may run.
 #[derive(Debug)]
 pub(super) struct Memory<C, R> {
     entries: usize,
     bytes: usize,
     held: usize,
-    known: BTreeMap<Name, Entry<C, R>>,
+    known: BTreeMap<Key, Entry<C, R>>,
     /// Ended calls, oldest first, and what each holds in bytes.
-    ended: VecDeque<(Name, usize)>,
+    ended: VecDeque<(Key, usize)>,
 }
 
 impl<C: Clone + PartialEq, R: Clone> Memory<C, R> {
@@ -63,21 +84,15 @@ impl<C: Clone + PartialEq, R: Clone> Memory<C, R> {
     }
 
     /// Takes a call in.
-    pub(super) fn turn(&mut self, tool: &str, key: &str, input: &RawObject, call: &C) -> Turn<R> {
-        let name = (Box::from(tool), Box::from(key));
-        match self.known.get_mut(&name) {
+    pub(super) fn turn(&mut self, key: &Key, input: &RawObject, call: &C) -> Turn<R> {
+        match self.known.get_mut(key) {
             None => {
                 let state = State::Running {
                     leader: call.clone(),
                     followers: Vec::new(),
                 };
-                self.known.insert(
-                    name,
-                    Entry {
-                        input: input.clone(),
-                        state,
-                    },
-                );
+                let input = input.clone();
+                self.known.insert(key.clone(), Entry { input, state });
                 Turn::Run
             }
             Some(entry) if entry.input != *input => Turn::Conflict,
@@ -99,18 +114,11 @@ impl<C: Clone + PartialEq, R: Clone> Memory<C, R> {
         }
     }
 
-    /// A call ended: gives those that waited for it. Its end is remembered where `end` is given.
+    /// A call ended: gives those that waited for it. Its end is remembered where `end` is given, with the bytes that it holds.
     ///
     /// Nothing happens for a call that does not lead.
-    pub(super) fn end(
-        &mut self,
-        tool: &str,
-        key: &str,
-        call: &C,
-        end: Option<(R, usize)>,
-    ) -> Vec<C> {
-        let name = (Box::from(tool), Box::from(key));
-        let Some(entry) = self.known.get_mut(&name) else {
+    pub(super) fn end(&mut self, key: &Key, call: &C, end: Option<(R, usize)>) -> Vec<C> {
+        let Some(entry) = self.known.get_mut(key) else {
             return Vec::new();
         };
         let State::Running { leader, followers } = &mut entry.state else {
@@ -124,31 +132,32 @@ impl<C: Clone + PartialEq, R: Clone> Memory<C, R> {
         match end {
             Some((end, bytes)) => {
                 entry.state = State::Ended(end);
-                let bytes = bytes.saturating_add(entry.input.as_str().len());
+                // The key is kept twice.
+                let own = entry.input.as_str().len() + 2 * key.weight() + ENTRY_BYTES;
+                let bytes = bytes.saturating_add(own);
                 self.held = self.held.saturating_add(bytes);
-                self.ended.push_back((name, bytes));
+                self.ended.push_back((key.clone(), bytes));
                 self.forget();
             }
-            None => drop(self.known.remove(&name)),
+            None => drop(self.known.remove(key)),
         }
         waited
     }
 
     /// A follower no longer waits.
-    pub(super) fn leave(&mut self, tool: &str, key: &str, call: &C) {
+    pub(super) fn leave(&mut self, key: &Key, call: &C) {
         if let Some(Entry {
             state: State::Running { followers, .. },
             ..
-        }) = self.known.get_mut(&(Box::from(tool), Box::from(key)))
+        }) = self.known.get_mut(key)
         {
             followers.retain(|other| other != call);
         }
     }
 
     /// Whether others wait for the end of a call.
-    pub(super) fn is_waited_for(&self, tool: &str, key: &str, call: &C) -> bool {
-        let entry = self.known.get(&(Box::from(tool), Box::from(key)));
-        matches!(entry, Some(Entry { state: State::Running { leader, followers }, .. })
+    pub(super) fn is_waited_for(&self, key: &Key, call: &C) -> bool {
+        matches!(self.known.get(key), Some(Entry { state: State::Running { leader, followers }, .. })
             if leader == call && !followers.is_empty())
     }
 
@@ -173,3 +182,6 @@ pub(super) fn conflict() -> ErrorObject {
 
 /// Calls that wait for one and the same.
 const FOLLOWERS: usize = 64;
+
+/// Bytes that a remembered call takes beside its texts.
+const ENTRY_BYTES: usize = 512;

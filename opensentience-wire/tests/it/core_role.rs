@@ -130,6 +130,80 @@ fn tools_ids_and_schemas_are_limited() {
     assert_eq!(conn.tools().count(), 1_024);
 }
 
+// spec: OSW-4.2-2
+#[test]
+fn the_tools_of_a_session_have_a_bound_of_bytes_together() {
+    let mut conn = open_core(Config::default());
+    let described = |name: &str, bytes: usize| {
+        let mut tool = tool(name);
+        tool["description"] = json!("x".repeat(bytes));
+        message("agent.tools.register", json!({"tools": [tool]}))
+    };
+    for n in 0..4 {
+        tell_core(&mut conn, 0, &described(&format!("t{n}"), 1_000_000));
+    }
+    let said = tell_core(&mut conn, 0, &described("more", 1_000_000));
+    let rejected = &said.sent[0]["payload"]["rejected"][0]["error"];
+    assert_eq!(
+        (&rejected["code"], conn.tools().count()),
+        (&json!("tool.conflict"), 6)
+    );
+    // What goes gives its bytes back.
+    let ids = json!({"tool_ids": [format!("{AGENT}/t0")]});
+    tell_core(&mut conn, 0, &message("agent.tools.unregister", ids));
+    tell_core(&mut conn, 0, &described("more", 1_000_000));
+    assert_eq!(conn.tools().count(), 6);
+    let mut all = described("all", 4_000_000);
+    all["payload"]["replace"] = json!(true);
+    tell_core(&mut conn, 0, &all);
+    assert_eq!(conn.tools().count(), 1);
+}
+
+#[test]
+fn an_agent_that_says_too_much_is_not_read_for_a_while() {
+    let mut conn = open_core(Config::default());
+    let pong = || message("agent.pong", json!({}));
+    let mut said = 0;
+    let mut audits = Vec::new();
+    while conn.accepts_input() {
+        audits.extend(tell_core(&mut conn, 0, &pong()).audits());
+        said += 1;
+    }
+    assert_eq!(audits, ["agent.throttled "]);
+    assert_eq!(
+        said,
+        8 * 1024,
+        "each counts for 1 KiB of 8 MiB, and so did its tools"
+    );
+    let until = conn.poll_timeout().unwrap().saturating_since(at(0).mono);
+    assert_eq!(
+        until,
+        Duration::from_micros(3_906),
+        "its silence is not waited for"
+    );
+    conn.handle_timeout(at(4));
+    assert!(conn.accepts_input());
+    let heartbeats = conn.poll_timeout().unwrap().saturating_since(at(4).mono);
+    assert_eq!(heartbeats, Duration::from_secs(15));
+    tell_core(&mut conn, 5, &pong());
+    assert!(!conn.accepts_input(), "it has had its share of that time");
+}
+
+#[test]
+fn answers_to_calls_have_no_rate() {
+    let mut conn = open_core(Config::default());
+    let request = CallRequest::new(format!("{AGENT}/echo"), object(&json!({})));
+    let id = conn.call_tool(at(0), request).unwrap();
+    drain_core(&mut conn);
+    for seq in 1..=10_000 {
+        let data = json!({"text": "x"});
+        let chunk =
+            json!({"call_id": id.to_string(), "seq": seq, "channel": "stdout", "data": data});
+        tell_core(&mut conn, 0, &message("agent.tool.stream", chunk));
+    }
+    assert!(conn.accepts_input());
+}
+
 // spec: OSW-4.2-4
 // spec: OSW-4.2-5
 // spec: OSW-4.2-6

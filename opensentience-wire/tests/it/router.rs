@@ -2,6 +2,7 @@
 
 use core::time::Duration;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use opensentience_wire::message::ActorType;
 use opensentience_wire::message::{Health, Status, ToolSpec};
@@ -16,11 +17,11 @@ use ubos_common::json::RawObject;
 use crate::kit::RequestExt as _;
 use crate::kit::*;
 
-fn tools(agent: &str, names: &[&str]) -> Vec<ToolSpec> {
+fn tools(agent: &str, names: &[&str]) -> Vec<Arc<ToolSpec>> {
     let tool = |name: &&str| {
         let mut spec = spec(name);
         spec.tool_id = format!("{agent}/{name}");
-        spec
+        Arc::new(spec)
     };
     names.iter().map(tool).collect()
 }
@@ -177,7 +178,7 @@ fn agents_need_a_grant_and_directives_a_cause() {
         }
     );
     let mut write = tools("a", &["write"]);
-    write[0].requires_directive = Some(true);
+    Arc::make_mut(&mut write[0]).requires_directive = Some(true);
     router.handle_input(
         at(0),
         Input::Tools {
@@ -283,6 +284,168 @@ fn quotas_bound_rate_concurrency_and_bytes() {
     let mut router = self::router(full);
     router.call(at(0), request("a/read")).unwrap();
     assert_eq!(router.call(at(0), request("b/count")), Err(Refused::Busy));
+}
+
+#[test]
+fn a_quota_outlives_registrations_and_connections() {
+    let rate = Quota::default().with_rate(2, Duration::from_secs(60));
+    let config = Config::default().with_tool_quota("a/write", Quota::default().with_concurrent(1));
+    let mut router = router(config.with_agent_quota(rate));
+    router.call(at(0), request("a/write")).unwrap();
+    let none = Input::Tools {
+        agent: "a".into(),
+        tools: Vec::new(),
+    };
+    router.handle_input(at(1), none);
+    let again = Input::Tools {
+        agent: "a".into(),
+        tools: tools("a", &["read", "write"]),
+    };
+    router.handle_input(at(1), again);
+    assert_eq!(
+        router.call(at(2), request("a/write")),
+        Err(Refused::ConcurrencyExceeded { limit: 1 })
+    );
+    router.call(at(2), request("a/read")).unwrap();
+    let down = Input::AgentDown {
+        agent: "a".into(),
+        ended: Ended::Well,
+    };
+    router.handle_input(at(3), down);
+    up(&mut router, 4, "a", &["read", "write"]);
+    let refused = router.call(at(4), request("a/read"));
+    assert!(
+        matches!(refused, Err(Refused::RateExceeded { .. })),
+        "{refused:?}"
+    );
+    assert!(
+        router.call(at(60_000), request("a/write")).is_ok(),
+        "its place was given back"
+    );
+}
+
+// spec: OSW-8-1
+#[test]
+fn every_refusal_is_audited() {
+    let quota = Quota::default().with_concurrent(1).with_max_input_bytes(9);
+    let config = Config::default().with_tool_quota("a/read", quota);
+    let mut router = router(config.with_max_calls(2));
+    router.call(at(0), keyed("a/read", 1)).unwrap();
+    let long = CallRequest::new("a/read", object(&json!({"text": "too long"})));
+    let refused = [
+        request("a/none"),
+        long,
+        request("a/read"),
+        keyed("b/count", 1),
+        keyed("b/count", 2),
+    ]
+    .map(|request| router.call(at(0), request).err());
+    assert_eq!(refused.iter().flatten().count(), 4, "{refused:?}");
+    let codes: Vec<_> = drain(&mut router)
+        .into_iter()
+        .filter_map(|output| match output {
+            Output::Audit(event) => Some((event.name.to_string(), event.code.unwrap().to_string())),
+            _ => None,
+        })
+        .collect();
+    let codes: Vec<_> = codes
+        .iter()
+        .map(|(name, code)| (name.as_str(), code.as_str()))
+        .collect();
+    let name = "tool.call_refused";
+    assert_eq!(
+        codes,
+        [
+            (name, "tool.not_found"),
+            (name, "tool.invalid_input"),
+            (name, "limits.concurrency_exceeded"),
+            (name, "tool.busy")
+        ]
+    );
+}
+
+#[test]
+fn an_agent_whose_connection_ended_is_down_before_its_process_is() {
+    let mut router = router(Config::default().with_restart(RestartPolicy::Always));
+    let call = router.call(at(0), request("a/read")).unwrap();
+    drain(&mut router);
+    router.handle_input(at(1), Input::AgentDisconnected { agent: "a".into() });
+    let outputs = drain(&mut router);
+    assert_eq!(
+        ended(&outputs),
+        [(call, "agent.disconnected".into())].into()
+    );
+    assert_eq!((router.health("a"), router.tools().count()), (None, 1));
+    assert_eq!(
+        router.call(at(1), request("a/read")),
+        Err(Refused::ToolNotFound)
+    );
+    let ended = Ended::Failed;
+    router.handle_input(
+        at(900),
+        Input::AgentDown {
+            agent: "a".into(),
+            ended,
+        },
+    );
+    assert!(
+        router.poll_timeout().is_some(),
+        "it is to be launched again"
+    );
+}
+
+// spec: OSW-4.3-10
+#[test]
+fn keys_of_callers_are_apart() {
+    let mut router = router(Config::default());
+    let of = |id| keyed("a/write", 1).with_caller(ActorType::Human, id);
+    let first = router.call(at(0), of("one")).unwrap();
+    let other = router.call(at(0), of("two")).unwrap();
+    assert_eq!(sent(&drain(&mut router)).len(), 2);
+    let end_of_first = end(&mut router, first, good(RawObject::empty()));
+    assert_eq!(end_of_first.len(), 1);
+    router.call(at(0), of("one")).unwrap();
+    assert!(
+        sent(&drain(&mut router)).is_empty(),
+        "its own result is repeated"
+    );
+    end(&mut router, other, good(RawObject::empty()));
+    router.call(at(0), keyed("a/write", 1)).unwrap();
+    assert_eq!(
+        sent(&drain(&mut router)).len(),
+        1,
+        "nobody is a caller of its own"
+    );
+}
+
+// spec: OSW-4.3-10
+#[test]
+fn figures_and_errors_count_for_what_is_remembered() {
+    let mut router = router(Config::default());
+    let large = || object(&json!({"text": "x".repeat(1 << 20)}));
+    let with_key = |n: usize| {
+        let mut request = request("a/write");
+        request.idempotency_key = Some(n.to_string());
+        request
+    };
+    for n in 0..40 {
+        let call = router.call(at(0), with_key(n)).unwrap();
+        let mut outcome = match n % 2 {
+            0 => good(RawObject::empty()),
+            _ => bad(ErrorCode::ToolFailed),
+        };
+        match &mut outcome.error {
+            Some(error) => error.details = Some(large()),
+            None => outcome.metrics = Some(large()),
+        }
+        end(&mut router, call, outcome);
+    }
+    let is_known = |router: &mut Router, n| {
+        router.call(at(0), with_key(n)).unwrap();
+        sent(&drain(router)).is_empty()
+    };
+    let known = (0..40).filter(|n| is_known(&mut router, *n)).count();
+    assert_eq!(known, 15, "of 1 MiB each, and 16 MiB may be kept");
 }
 
 // spec: OSW-4.3-10
@@ -513,6 +676,7 @@ fn an_agent_stopped_for_its_health_is_launched_again() {
     // It is on its way out.
     let late = router.call(at(1), request("a/read"));
     assert_eq!(late, Err(Refused::Unhealthy));
+    drain(&mut router);
     let (agent, ended) = ("a".into(), Ended::Asked);
     router.handle_input(at(2), Input::AgentDown { agent, ended });
     router.handle_timeout(at(5_000));

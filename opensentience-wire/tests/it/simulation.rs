@@ -150,7 +150,7 @@ impl Hub {
         link: LinkId,
         agent: usize,
         event: core::Event,
-        tools: Vec<opensentience_wire::message::ToolSpec>,
+        tools: Vec<std::sync::Arc<opensentience_wire::message::ToolSpec>>,
     ) {
         let now = self.now;
         let agent = name(agent);

@@ -43,7 +43,8 @@ fn code(outcome: Outcome) -> String {
 #[tokio::test]
 async fn calls_reach_the_agent_that_has_the_tool() {
     let router = builder(Config::default(), &["com.example.a", "com.example.b"]);
-    let router = router.start().await.unwrap();
+    let router = router.start().unwrap();
+    router.ready().await;
     let view = router.view();
     assert_eq!(view.agents.len(), 2);
     assert!(view.agents.values().all(|health| *health == Health::Ok));
@@ -69,8 +70,8 @@ async fn calls_reach_the_agent_that_has_the_tool() {
 async fn pieces_come_in_order_and_a_dropped_call_is_cancelled() {
     let router = builder(Config::default(), &["com.example.a"])
         .start()
-        .await
         .unwrap();
+    router.ready().await;
     let count = request("com.example.a/count", json!({"n": 500}));
     let mut counting = router.call(count).await.unwrap();
     let mut seen = 0;
@@ -109,7 +110,8 @@ async fn an_agent_that_dies_ends_its_calls_and_is_launched_again() {
     };
     let config = Config::default().with_restart(RestartPolicy::OnFailure);
     let router = builder(config, &["com.example.a", "com.example.b"]);
-    let mut router = router.with_audit(audit).start().await.unwrap();
+    let mut router = router.with_audit(audit).start().unwrap();
+    router.ready().await;
     let waiting = router
         .call(request("com.example.a/block", json!({})))
         .await
@@ -161,7 +163,8 @@ async fn a_program_that_is_none_is_tried_again_and_the_others_serve() {
         *counted.lock().unwrap() += 1;
         Launcher::new("com.example.none", "/nowhere/agent")
     });
-    let router = router.start().await.unwrap();
+    let router = router.start().unwrap();
+    router.ready().await;
     assert_eq!(*launches.lock().unwrap(), 1);
     while *launches.lock().unwrap() < 2 {
         tokio::time::sleep(Duration::from_millis(50)).await;
@@ -175,7 +178,8 @@ async fn a_program_that_is_none_is_tried_again_and_the_others_serve() {
 async fn quotas_hold_and_a_key_runs_once() {
     let quota = Quota::default().with_concurrent(1);
     let config = Config::default().with_agent_quota(quota);
-    let router = builder(config, &["com.example.a"]).start().await.unwrap();
+    let router = builder(config, &["com.example.a"]).start().unwrap();
+    router.ready().await;
     let blocked = router
         .call(request("com.example.a/block", json!({})))
         .await
@@ -197,7 +201,7 @@ async fn quotas_hold_and_a_key_runs_once() {
 }
 
 #[tokio::test]
-async fn the_start_waits_for_every_first_launch() {
+async fn the_router_is_there_at_once_and_ready_after_every_first_launch() {
     let config = Config::default().with_restart(RestartPolicy::Always);
     let slow = || {
         let program = std::env::current_exe().unwrap();
@@ -211,9 +215,40 @@ async fn the_start_waits_for_every_first_launch() {
             Launcher::new("com.example.none", "/nowhere/agent")
         })
         .agent("com.example.slow", slow);
-    let router = router.start().await.unwrap();
+    let router = router.start().unwrap();
+    assert!(router.view().agents.is_empty());
+    let early = router
+        .call(request("com.example.slow/echo", json!({})))
+        .await;
+    assert_eq!(early.unwrap_err(), Refused::ToolNotFound);
+    router.ready().await;
     assert!(router.view().agents.contains_key("com.example.slow"));
     router.shutdown().await;
+}
+
+// spec: OSW-4.5-3
+#[tokio::test]
+async fn an_agent_is_down_when_its_connection_ends_however_long_its_process_lives() {
+    let lingering = || {
+        let program = std::env::current_exe().unwrap();
+        // The shell holds the process that was launched open after the agent has died.
+        Launcher::new("com.example.a", "/bin/sh")
+            .args(["-c", "trap '' TERM; \"$0\" \"$@\"; sleep 600"])
+            .args([program])
+            .args(["transport::agent_process", "--exact", "--nocapture"])
+            .with_stop_timeout(Duration::from_secs(300))
+    };
+    let router = ToolRouter::builder(Config::default()).agent("com.example.a", lingering);
+    let mut router = router.start().unwrap();
+    router.ready().await;
+    let died = call(&router, "com.example.a/die", json!({})).await;
+    assert_eq!(code(died), "agent.disconnected");
+    while !router.view().agents.is_empty() {
+        assert!(router.view_changed().await);
+    }
+    assert!(router.view().tools.is_empty());
+    let refused = router.call(request("com.example.a/echo", json!({}))).await;
+    assert_eq!(refused.unwrap_err(), Refused::ToolNotFound);
 }
 
 // An agent that reads nothing more takes no calls; those for it end all the same.
@@ -221,8 +256,8 @@ async fn the_start_waits_for_every_first_launch() {
 async fn calls_that_cannot_be_sent_end_by_cancel_or_timeout() {
     let router = builder(Config::default(), &["com.example.a"])
         .start()
-        .await
         .unwrap();
+    router.ready().await;
     let freeze = request("com.example.a/freeze", json!({}));
     let frozen = router.call(freeze).await.unwrap();
     let text = "x".repeat(1_000_000);

@@ -5,11 +5,12 @@ use core::time::Duration;
 use ubos_common::json::{RawBuf, RawObject};
 use ubos_common::time::{Mono, Now, Rfc3339, Timestamp};
 
-use super::state::{About, AgentConnection, Ending, Key, OpenCall, Output, Timer};
+use super::state::{About, AgentConnection, Ending, OpenCall, Output, Timer};
 use crate::envelope::Head;
 use crate::error::{CommandError, EncodeError, ErrorCode, ErrorObject};
 use crate::message::{Channel, ChunkData, MessageType, Status, ToolOutcome, ToolStream};
 use crate::role::CallId;
+use crate::role::idempotency::Key;
 use crate::trace::{debug, trace};
 
 /// A piece of output.
@@ -164,16 +165,19 @@ impl AgentConnection {
     /// Ends the calls that waited for this one's tool, and remembers what it came back with.
     // impl: OSW-4.3-10
     fn end_followers(&mut self, now: Now, id: &CallId, call: &OpenCall, result: &Ending) {
-        let Some(Key { tool, key }) = &call.key else {
+        let Some(key) = &call.key else {
             return;
         };
         let lasting = match result {
             Ok(_) => true,
             Err(error) => error.retryable != Some(true) && error.code != ErrorCode::ToolCanceled,
         };
-        let size = result.as_ref().map_or(256, |output| output.as_str().len());
-        let end = lasting.then(|| (result.clone(), size));
-        for follower in self.memory.end(tool, key, id, end) {
+        let bytes = match result {
+            Ok(output) => output.as_str().len(),
+            Err(error) => error.weight(),
+        };
+        let end = lasting.then(|| (result.clone(), bytes));
+        for follower in self.memory.end(key, id, end) {
             let Some(call) = self.calls.remove(&follower) else {
                 continue;
             };
@@ -214,17 +218,17 @@ impl AgentConnection {
         let key = call.key.clone();
         let canceled =
             || ErrorObject::of(ErrorCode::ToolCanceled, "canceled").noticed_by("agent.runtime");
-        let Some(Key { tool, key }) = key else {
+        let Some(key) = key else {
             return self.stop_tool(id);
         };
         if call.follows {
-            self.memory.leave(&tool, &key, id);
+            self.memory.leave(&key, id);
             if let Some(call) = self.calls.remove(id) {
                 self.common.timers.clear(&Timer::Call(id.clone()));
                 self.send_result(now, id.as_str(), &call.about, Err(canceled()));
             }
-            self.stop_unwanted(&tool, &key);
-        } else if self.memory.is_waited_for(&tool, &key, id) {
+            self.stop_unwanted(&key);
+        } else if self.memory.is_waited_for(&key, id) {
             self.end_before_tool(now, id, canceled());
         } else {
             self.stop_tool(id);
@@ -232,18 +236,14 @@ impl AgentConnection {
     }
 
     /// A tool that ran on for followers alone is stopped when none is left.
-    fn stop_unwanted(&mut self, tool: &str, key: &str) {
-        let same = |call: &OpenCall| {
-            call.key
-                .as_ref()
-                .is_some_and(|own| *own.tool == *tool && *own.key == *key)
-        };
+    fn stop_unwanted(&mut self, key: &Key) {
+        let same = |call: &OpenCall| call.key.as_ref() == Some(key);
         let leader = self
             .calls
             .iter()
             .find(|(_, call)| !call.follows && call.ended && same(call));
         let leader = leader.map(|(id, _)| id.clone());
-        if let Some(id) = leader.filter(|id| !self.memory.is_waited_for(tool, key, id)) {
+        if let Some(id) = leader.filter(|id| !self.memory.is_waited_for(key, id)) {
             self.stop_tool(&id);
         }
     }

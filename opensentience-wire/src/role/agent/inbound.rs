@@ -7,7 +7,7 @@ use ubos_common::json::{RawObject, Read as _, Reader};
 use ubos_common::time::Now;
 use ubos_common::violation::{Profile, Report};
 
-use super::state::{About, AgentConnection, Event, IncomingCall, Key, OpenCall, Output, Timer};
+use super::state::{About, AgentConnection, Event, IncomingCall, OpenCall, Output, Timer};
 use crate::envelope::{Correlation, Envelope, Head, VERSION};
 use crate::error::{ConnectionError, DecodeError, ErrorCode, ErrorObject};
 use crate::message::{
@@ -15,7 +15,7 @@ use crate::message::{
     Unregistered, Welcome,
 };
 use crate::role::common::Phase;
-use crate::role::idempotency::{Turn, conflict};
+use crate::role::idempotency::{Key, Turn, conflict};
 use crate::role::{CallId, CloseReason};
 use crate::trace::{debug, trace};
 
@@ -135,13 +135,11 @@ impl AgentConnection {
             return self.send_result(now, &call.call_id, &about, Err(error));
         }
         let call_id = CallId::from(call.call_id.as_str());
-        let key = call.idempotency_key.as_deref().map(|key| Key {
-            tool: call.tool_id.as_str().into(),
-            key: key.into(),
-        });
+        let key = call.idempotency_key.as_deref();
+        let key = key.map(|key| Key::new(call.caller.as_ref(), &call.tool_id, key));
         let turn = key
             .as_ref()
-            .map(|own| self.memory.turn(&own.tool, &own.key, &call.input, &call_id));
+            .map(|key| self.memory.turn(key, &call.input, &call_id));
         let follows = matches!(turn, Some(Turn::Join));
         let ended = match turn {
             None | Some(Turn::Run | Turn::Join) => None,

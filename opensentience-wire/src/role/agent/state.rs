@@ -13,7 +13,7 @@ use crate::error::{ErrorCode, ErrorObject};
 use crate::message::Actor;
 use crate::message::{Health, Registered, ToolCall};
 use crate::role::common::CommonState;
-use crate::role::idempotency::Memory;
+use crate::role::idempotency::{Key, Memory};
 use crate::role::{CallId, CloseReason};
 use crate::schema::InputSchema;
 
@@ -137,13 +137,6 @@ pub(super) struct OpenCall {
     pub(super) key: Option<Key>,
     /// No tool runs for it: it waits for the end of another call with its key.
     pub(super) follows: bool,
-}
-
-/// A tool and an idempotency key.
-#[derive(Clone, Debug)]
-pub(super) struct Key {
-    pub(super) tool: Box<str>,
-    pub(super) key: Box<str>,
 }
 
 /// How a tool came back.

@@ -18,6 +18,31 @@ use crate::role::common::Phase;
 use crate::trace::debug;
 
 impl CoreConnection {
+    /// Counts a frame that does not belong to a call; beyond the rate the connection is not read for a while.
+    fn charge(&mut self, now: Now, bytes: usize) {
+        if self.common.phase != Phase::Open {
+            return;
+        }
+        let Some(until) = self.throttle.charge(now.mono, bytes) else {
+            return;
+        };
+        self.common.timers.set(Timer::Throttle, until);
+        if core::mem::replace(&mut self.throttle.is_active, true) {
+            return;
+        }
+        debug!(agent = %self.agent_id, session = %self.session_id, "agent throttled");
+        self.common.is_throttled = true;
+        self.watch_silence(now);
+        self.audit(AuditEvent::of(AuditName::Throttled, now.wall));
+    }
+
+    /// Reads the connection again.
+    pub(super) fn unthrottle(&mut self, now: Now) {
+        self.throttle.is_active = false;
+        self.common.is_throttled = false;
+        self.watch_silence(now);
+    }
+
     // impl: OSW-2-1, OSW-3-1
     pub(super) fn on_message_frame(
         &mut self,
@@ -30,11 +55,17 @@ impl CoreConnection {
             Ok((envelope, _)) if self.common.phase == Phase::Handshake => {
                 self.on_hello(now, &envelope)
             }
-            Ok((envelope, _)) => self.on_message(now, &envelope),
+            Ok((envelope, _)) => {
+                if !envelope.message_type().is_about_call() {
+                    self.charge(now, frame.len());
+                }
+                self.on_message(now, &envelope)
+            }
             Err(DecodeError::Invalid(_)) if self.common.phase == Phase::Handshake => {
                 Err(self.refuse(now, code, rule))
             }
             Err(DecodeError::Invalid(_)) => {
+                self.charge(now, frame.len());
                 self.reject(now, code, rule);
                 Ok(())
             }
@@ -113,9 +144,7 @@ impl CoreConnection {
         self.common.phase = Phase::Open;
         debug!(agent = %self.agent_id, session = %self.session_id, "session open");
         self.common.timers.clear(&Timer::Handshake);
-        let silence = self.silence_ends(now.mono);
-        self.common
-            .set_timer(Timer::Health, self.reading.then_some(silence));
+        self.watch_silence(now);
         self.audit(AuditEvent::of(AuditName::Connected, now.wall));
         self.event(Event::Connected {
             session_id: self.session_id.clone(),
@@ -299,9 +328,7 @@ impl CoreConnection {
             let rule = "a heartbeat of another session";
             return self.reject(now, ErrorCode::SessionMismatch, rule);
         }
-        let silence = self.silence_ends(now.mono);
-        self.common
-            .set_timer(Timer::Health, self.reading.then_some(silence));
+        self.watch_silence(now);
         self.set_health(now, beat.status);
     }
 }

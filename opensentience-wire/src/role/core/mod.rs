@@ -11,11 +11,13 @@ mod config;
 mod inbound;
 mod request;
 mod state;
+mod throttle;
 mod tools;
 
 use core::time::Duration;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 use ubos_common::id::IdSource;
 use ubos_common::json::{RawObject, Write};
@@ -25,6 +27,7 @@ pub use config::Config;
 pub(crate) use config::permits;
 pub use request::{CallRequest, Outcome};
 pub use state::{CoreConnection, Event, Output};
+use throttle::Throttle;
 
 use super::common::{CommonState, Connection, Phase, impl_machine};
 use super::{CallId, CloseReason, Input};
@@ -67,11 +70,13 @@ impl CoreConnection {
             session_id: Box::default(),
             agent_id: agent_id.unwrap_or_default(),
             tools: BTreeMap::new(),
+            tool_bytes: 0,
             calls: BTreeMap::new(),
             queue: VecDeque::new(),
             inflight: 0,
             health: Health::Ok,
             reading: true,
+            throttle: Throttle::default(),
             config,
         })
     }
@@ -89,7 +94,7 @@ impl CoreConnection {
     }
 
     /// The session's tools, by id.
-    pub fn tools(&self) -> impl Iterator<Item = &ToolSpec> {
+    pub fn tools(&self) -> impl Iterator<Item = &Arc<ToolSpec>> {
         self.tools.values()
     }
 
@@ -161,9 +166,15 @@ impl CoreConnection {
     /// Says whether the driver reads. While it does not, silence is no sign of bad health.
     pub fn set_reading(&mut self, now: Now, reading: bool) {
         if core::mem::replace(&mut self.reading, reading) != reading && self.session().is_some() {
-            let at = reading.then(|| self.silence_ends(now.mono));
-            self.common.set_timer(Timer::Health, at);
+            self.watch_silence(now);
         }
+    }
+
+    /// Waits for the next sign of life from now on, where the connection is read.
+    fn watch_silence(&mut self, now: Now) {
+        let is_read = self.reading && !self.throttle.is_active;
+        let at = is_read.then(|| self.silence_ends(now.mono));
+        self.common.set_timer(Timer::Health, at);
     }
 
     fn session(&self) -> Option<&str> {
@@ -222,6 +233,7 @@ impl CoreConnection {
         self.queue.clear();
         self.common.timers.clear_all();
         self.tools.clear();
+        self.tool_bytes = 0;
         self.common.out.push(Output::Close(reason));
     }
 
@@ -321,6 +333,7 @@ impl Connection for CoreConnection {
                 self.audit(AuditEvent::of(AuditName::HeartbeatMissed, now.wall));
                 self.set_health(now, Health::Unhealthy);
             }
+            Timer::Throttle => self.unthrottle(now),
             Timer::Drain => self.close(now, CloseReason::Goodbye),
             Timer::Call(id) => self.on_call_deadline(now, id),
         }

@@ -98,6 +98,13 @@ impl Outcome {
         }
     }
 
+    /// The bytes that it holds.
+    pub(crate) fn weight(&self) -> usize {
+        let raw = |raw: &Option<RawObject>| raw.as_ref().map_or(0, |raw| raw.as_str().len());
+        let error = self.error.as_ref().map_or(0, ErrorObject::weight);
+        raw(&self.output) + raw(&self.metrics) + error
+    }
+
     pub(crate) const fn failed(error: ErrorObject) -> Self {
         Self {
             status: Status::Failed,

@@ -3,9 +3,11 @@
 use core::fmt;
 use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 use super::config::Config;
 use super::request::{Outcome, PendingCall};
+use super::throttle::Throttle;
 use crate::audit::AuditEvent;
 use crate::error::ErrorCode;
 use crate::message::{Health, Rejected, ToolSpec, ToolStream};
@@ -74,6 +76,8 @@ pub enum Event {
 pub(in crate::role) enum Timer {
     Handshake,
     Health,
+    /// The agent has waited long enough for what it sent too much.
+    Throttle,
     Drain,
     Call(CallId),
 }
@@ -91,12 +95,15 @@ pub struct CoreConnection {
     pub(super) common: CommonState<Timer, Output>,
     pub(super) session_id: Box<str>,
     pub(super) agent_id: Box<str>,
-    pub(super) tools: BTreeMap<Box<str>, ToolSpec>,
+    pub(super) tools: BTreeMap<Box<str>, Arc<ToolSpec>>,
+    /// The bytes of the tools.
+    pub(super) tool_bytes: usize,
     pub(super) calls: BTreeMap<CallId, PendingCall>,
     pub(super) queue: VecDeque<CallId>,
     pub(super) inflight: usize,
     pub(super) health: Health,
     pub(super) reading: bool,
+    pub(super) throttle: Throttle,
 }
 
 /// The message that the peer gets with a code. It says nothing about the case, so it leaks nothing.

@@ -21,13 +21,15 @@ impl CoreConnection {
         }
         if register.replace == Some(true) {
             self.tools.clear();
+            self.tool_bytes = 0;
         }
         let mut reply = Registered::new(Vec::new());
         for tool in &register.tools {
             match self.judge(tool) {
                 Ok(tool) => {
                     reply.registered.push(tool.tool_id.clone());
-                    self.tools.insert(tool.tool_id.as_str().into(), tool);
+                    self.tool_bytes += tool.weight();
+                    self.tools.insert(tool.tool_id.as_str().into(), tool.into());
                 }
                 Err(rejected) => reply.rejected.get_or_insert_default().push(*rejected),
             }
@@ -53,10 +55,13 @@ impl CoreConnection {
     // impl: OSW-4.2-5
     pub(super) fn on_unregister(&mut self, now: Now, envelope: &Envelope<'_>, gone: &Unregister) {
         let ids = gone.tool_ids.iter();
-        let removed: Vec<String> = ids
-            .filter(|id| self.tools.remove(id.as_str()).is_some())
-            .cloned()
-            .collect();
+        let mut removed = Vec::new();
+        for id in ids {
+            if let Some(tool) = self.tools.remove(id.as_str()) {
+                self.tool_bytes -= tool.weight();
+                removed.push(id.clone());
+            }
+        }
         let head = Head::new(MessageType::Unregistered).in_reply_to(Some(&envelope.id));
         self.transmit(now, &head, &Unregistered::new(removed));
         self.event(Event::ToolsChanged);
@@ -91,6 +96,9 @@ impl CoreConnection {
             (ErrorCode::ToolConflict, "the name is taken")
         } else if self.tools.len() >= MAX_TOOLS {
             let message = "the session has as many tools as it may";
+            (ErrorCode::ToolConflict, message)
+        } else if self.tool_bytes + tool.weight() > limits.max_tool_bytes {
+            let message = "the session's tools have as many bytes as they may";
             (ErrorCode::ToolConflict, message)
         } else {
             // Last, because it costs the most.

@@ -51,8 +51,8 @@ impl Router {
         if let Some(limit) = limit.filter(|limit| bytes > *limit) {
             return Err(Refused::InputTooLarge { bytes, limit });
         }
-        agent.meter.check(now.mono, &self.config.agent_quota)?;
-        tool.meter.check(now.mono, &own)?;
+        (self.agent_meters).check(now.mono, &tool.agent, &self.config.agent_quota)?;
+        (self.tool_meters).check(now.mono, &request.tool_id, &own)?;
         Ok(Arc::clone(&tool.agent))
     }
 
@@ -74,11 +74,9 @@ impl Router {
         let own = self.quota(&request.tool_id);
         if let Some(agent) = self.agents.get_mut(agent) {
             agent.routes.insert(route);
-            agent.meter.take(now.mono, &self.config.agent_quota);
         }
-        if let Some(tool) = self.tools.get_mut(request.tool_id.as_str()) {
-            tool.meter.take(now.mono, &own);
-        }
+        (self.agent_meters).take(now.mono, agent, &self.config.agent_quota);
+        self.tool_meters.take(now.mono, &request.tool_id, &own);
     }
 
     pub(super) fn give_place_back(&mut self, entry: &Route, route: RouteId) {
@@ -87,11 +85,9 @@ impl Router {
         }
         if let Some(agent) = self.agents.get_mut(&entry.agent) {
             agent.routes.remove(&route);
-            agent.meter.give_back();
         }
-        if let Some(tool) = self.tools.get_mut(&entry.tool) {
-            tool.meter.give_back();
-        }
+        self.agent_meters.give_back(&entry.agent);
+        self.tool_meters.give_back(&entry.tool);
     }
 
     /// An outcome whose output is larger than the quota becomes a failure.
@@ -119,7 +115,18 @@ impl Router {
         let (name, detail) = match refused {
             Refused::PermissionDenied { .. } => (AuditName::Denied, "tool:invoke"),
             Refused::DirectiveRequired => (AuditName::Denied, "a directive"),
-            _ => return,
+            Refused::ToolNotFound => (AuditName::CallRefused, "no such tool"),
+            Refused::Unhealthy => (AuditName::CallRefused, "the agent is unhealthy"),
+            Refused::InputTooLarge { .. } => (AuditName::CallRefused, "the input is too large"),
+            Refused::RateExceeded { .. } => (AuditName::CallRefused, "too many calls in a time"),
+            Refused::ConcurrencyExceeded { .. } => {
+                (AuditName::CallRefused, "too many calls at once")
+            }
+            Refused::Conflict => (
+                AuditName::CallRefused,
+                "the key was used with another input",
+            ),
+            Refused::Busy | Refused::Closing => (AuditName::CallRefused, "no room for a call"),
         };
         let mut event = AuditEvent::of(name, now.wall)
             .with_code(refused.into())

@@ -23,7 +23,7 @@
 //! let mut echo = ToolSpec::local("echo", "gives its input back", RawObject::empty());
 //! echo.tool_id = "com.example.a/echo".into();
 //! let agent = "com.example.a".to_owned();
-//! router.handle_input(now, Input::AgentUp { agent, tools: vec![echo] });
+//! router.handle_input(now, Input::AgentUp { agent, tools: vec![echo.into()] });
 //!
 //! let route = router.call(now, CallRequest::new("com.example.a/echo", RawObject::empty()))?;
 //! let sent = core::iter::from_fn(|| router.poll_output()).find_map(|output| match output {
@@ -55,12 +55,12 @@ pub use restart::{Ended, RestartPolicy};
 pub use state::{Input, Output, RouteId, Router};
 
 use super::core::{CallRequest, Outcome};
-use super::idempotency::{Memory, Turn};
+use super::idempotency::{Key, Memory, Turn};
 use crate::audit::{AuditEvent, AuditName};
 use crate::error::{CommandError, ConfigError, ErrorCode, ErrorObject};
 use crate::message::{Health, Status, ToolSpec};
 use crate::trace::{debug, trace};
-use quota::Meter;
+use quota::Meters;
 use restart::Supervision;
 use state::{Agent, Route, Timer, Tool};
 
@@ -80,6 +80,8 @@ impl Router {
             agents: BTreeMap::new(),
             tools: BTreeMap::new(),
             routes: BTreeMap::new(),
+            agent_meters: Meters::default(),
+            tool_meters: Meters::default(),
             last: 0,
             timers: Timers::new(),
         })
@@ -91,6 +93,7 @@ impl Router {
             Input::AgentUp { agent, tools } => self.on_up(now, &agent, tools),
             Input::Tools { agent, tools } => self.on_tools(now, &agent, tools),
             Input::Health { agent, health } => self.on_health(&agent, health),
+            Input::AgentDisconnected { agent } => self.on_disconnected(&agent),
             Input::AgentDown { agent, ended } => self.on_down(now, &agent, ended),
             Input::NotSent { route, error } => {
                 let error = ErrorObject::of(ErrorCode::from(&error), error.to_string())
@@ -136,7 +139,7 @@ impl Router {
     }
 
     /// The tools of all agents that are connected, by id.
-    pub fn tools(&self) -> impl Iterator<Item = &ToolSpec> {
+    pub fn tools(&self) -> impl Iterator<Item = &Arc<ToolSpec>> {
         self.tools.values().map(|tool| &tool.spec)
     }
 
@@ -166,18 +169,14 @@ impl Router {
     pub fn call(&mut self, now: Now, request: CallRequest) -> Result<RouteId, Refused> {
         let agent = match self.admit(now, &request) {
             Ok(agent) => agent,
-            Err(refused) => {
-                debug!(tool = %request.tool_id, code = %ErrorCode::from(&refused), "call refused");
-                self.audit_refusal(now, &request, &refused);
-                return Err(refused);
-            }
+            Err(refused) => return Err(self.refuse(now, &request, refused)),
         };
         let route = RouteId(self.last + 1);
         let key = request.idempotency_key.as_deref();
-        let turn = key.map(|key| {
-            self.memory
-                .turn(&request.tool_id, key, &request.input, &route)
-        });
+        let key = key.map(|key| Key::new(request.caller.as_ref(), &request.tool_id, key));
+        let turn = key
+            .as_ref()
+            .map(|key| self.memory.turn(key, &request.input, &route));
         let follows = match turn {
             None | Some(Turn::Run) => false,
             Some(Turn::Join) => true,
@@ -189,15 +188,15 @@ impl Router {
                 });
                 return Ok(route);
             }
-            Some(Turn::Conflict) => return Err(Refused::Conflict),
-            Some(Turn::Full) => return Err(Refused::Busy),
+            Some(Turn::Conflict) => return Err(self.refuse(now, &request, Refused::Conflict)),
+            Some(Turn::Full) => return Err(self.refuse(now, &request, Refused::Busy)),
         };
         self.last += 1;
         trace!(?route, %agent, tool = %request.tool_id, follows, "call routed");
         let entry = Route {
             agent: Arc::clone(&agent),
             tool: request.tool_id.as_str().into(),
-            key: key.map(Into::into),
+            key,
             follows,
             answered: false,
         };
@@ -222,15 +221,15 @@ impl Router {
         let entry = self.routes.get(&route).filter(|entry| !entry.answered);
         let entry = entry.ok_or(CommandError::NoSuchCall)?;
         let key = entry.key.clone();
-        let (agent, tool) = (Arc::clone(&entry.agent), entry.tool.clone());
+        let agent = Arc::clone(&entry.agent);
         let waited_for = key
-            .as_deref()
-            .is_some_and(|key| self.memory.is_waited_for(&tool, key, &route));
+            .as_ref()
+            .is_some_and(|key| self.memory.is_waited_for(key, &route));
         if entry.follows {
             self.routes.remove(&route);
             if let Some(key) = &key {
-                self.memory.leave(&tool, key, &route);
-                self.stop_unwanted(&tool, key);
+                self.memory.leave(key, &route);
+                self.stop_unwanted(key);
             }
             self.answer(route, canceled());
         } else if waited_for {
@@ -245,21 +244,19 @@ impl Router {
     }
 
     /// A call that went on for others alone is cancelled when none is left.
-    fn stop_unwanted(&mut self, tool: &str, key: &str) {
-        let leads = |entry: &Route| {
-            entry.answered && *entry.tool == *tool && entry.key.as_deref() == Some(key)
-        };
+    fn stop_unwanted(&mut self, key: &Key) {
+        let leads = |entry: &Route| entry.answered && entry.key.as_ref() == Some(key);
         let leader = self.routes.iter().find(|(_, entry)| leads(entry));
         let Some((route, agent)) = leader.map(|(route, entry)| (*route, Arc::clone(&entry.agent)))
         else {
             return;
         };
-        if !self.memory.is_waited_for(tool, key, &route) {
+        if !self.memory.is_waited_for(key, &route) {
             self.out.push(Output::Cancel { route, agent });
         }
     }
 
-    fn on_up(&mut self, now: Now, agent: &str, tools: Vec<ToolSpec>) {
+    fn on_up(&mut self, now: Now, agent: &str, tools: Vec<Arc<ToolSpec>>) {
         if !self.agents.contains_key(agent) && self.agents.len() >= self.config.max_agents {
             return self.note(
                 now,
@@ -279,7 +276,6 @@ impl Router {
                 health: Health::Ok,
                 tools: BTreeSet::new(),
                 routes: BTreeSet::new(),
-                meter: Meter::default(),
                 supervision: Supervision::new(policy),
                 stopping: false,
             });
@@ -290,7 +286,7 @@ impl Router {
     }
 
     /// Takes what an agent offers now. A tool that another agent has stays with that one.
-    fn on_tools(&mut self, now: Now, agent: &str, tools: Vec<ToolSpec>) {
+    fn on_tools(&mut self, now: Now, agent: &str, tools: Vec<Arc<ToolSpec>>) {
         let Some((name, entry)) = self
             .agents
             .get_key_value(agent)
@@ -299,11 +295,8 @@ impl Router {
             return;
         };
         let name = Arc::clone(name);
-        let mut meters = BTreeMap::new();
-        for id in entry.tools.clone() {
-            if let Some(tool) = self.tools.remove(&id) {
-                meters.insert(id, tool.meter);
-            }
+        for id in &entry.tools {
+            self.tools.remove(id);
         }
         let mut owned = BTreeSet::new();
         let mut taken = false;
@@ -313,16 +306,8 @@ impl Router {
                 taken = true;
                 continue;
             }
-            // What was used of a quota stays used, however often the tool is registered.
-            let meter = meters.remove(&id).unwrap_or_default();
-            self.tools.insert(
-                id.clone(),
-                Tool {
-                    agent: Arc::clone(&name),
-                    spec,
-                    meter,
-                },
-            );
+            let agent = Arc::clone(&name);
+            self.tools.insert(id.clone(), Tool { agent, spec });
             owned.insert(id);
         }
         if let Some(entry) = self.agents.get_mut(&name) {
@@ -360,26 +345,30 @@ impl Router {
     }
 
     // impl: OSW-4.5-3
-    fn on_down(&mut self, now: Now, agent: &str, ended: Ended) {
-        let Some((name, entry)) = self.agents.get_key_value(agent) else {
+    fn on_disconnected(&mut self, agent: &str) {
+        let Some(entry) = self.agents.get_mut(agent) else {
             return;
         };
-        let name = Arc::clone(name);
-        let (tools, routes) = (entry.tools.clone(), entry.routes.clone());
-        for tool in tools {
+        entry.up = false;
+        for tool in core::mem::take(&mut entry.tools) {
             self.tools.remove(&tool);
         }
-        for route in routes {
+        for route in entry.routes.clone() {
             let error = ErrorObject::of(ErrorCode::AgentDisconnected, "the connection has ended");
             self.on_ended(route, Outcome::failed(error.noticed_by("core.router")));
         }
+    }
+
+    fn on_down(&mut self, now: Now, agent: &str, ended: Ended) {
+        self.on_disconnected(agent);
+        let Some((name, entry)) = self.agents.get_key_value(agent) else {
+            return;
+        };
+        let (name, was_unwell) = (Arc::clone(name), entry.health == Health::Unhealthy);
         let Some(entry) = self.agents.get_mut(&name) else {
             return;
         };
         debug!(%agent, ?ended, "agent is down");
-        let was_unwell = entry.health == Health::Unhealthy;
-        entry.up = false;
-        entry.tools.clear();
         match entry.supervision.went_down(now.mono, ended, was_unwell) {
             Some(delay) => {
                 let at = now.mono.saturating_add(delay);
@@ -403,12 +392,8 @@ impl Router {
                         .error
                         .as_ref()
                         .is_some_and(|error| error.retryable != Some(true)));
-            let bytes = outcome
-                .output
-                .as_ref()
-                .map_or(256, |output| output.as_str().len());
-            let end = lasting.then(|| (outcome.clone(), bytes));
-            for follower in self.memory.end(&entry.tool, key, &route, end) {
+            let end = lasting.then(|| (outcome.clone(), outcome.weight()));
+            for follower in self.memory.end(key, &route, end) {
                 if self.routes.remove(&follower).is_some() {
                     self.answer(follower, outcome.clone());
                 }
@@ -426,6 +411,13 @@ impl Router {
             route,
             outcome: Box::new(outcome),
         });
+    }
+
+    /// Audits a refusal.
+    fn refuse(&mut self, now: Now, request: &CallRequest, refused: Refused) -> Refused {
+        debug!(tool = %request.tool_id, code = %ErrorCode::from(&refused), "call refused");
+        self.audit_refusal(now, request, &refused);
+        refused
     }
 
     fn note(&mut self, now: Now, agent: &str, name: AuditName, detail: &'static str) {

@@ -1,6 +1,7 @@
 //! How much of a quota was used, and why a call is refused.
 
 use core::time::Duration;
+use std::collections::BTreeMap;
 
 use ubos_common::time::Mono;
 
@@ -75,17 +76,52 @@ impl From<&Refused> for ErrorCode {
     }
 }
 
+/// What was used of the quotas of agents, or of tools. It outlives registrations and connections: whoever registers again has
+/// no new quota.
+#[derive(Debug, Default)]
+pub(super) struct Meters {
+    used: BTreeMap<Box<str>, Meter>,
+    /// The number of meters at which those that say nothing any more are removed.
+    prune_at: usize,
+}
+
+impl Meters {
+    /// Whether one more call is within a quota.
+    pub(super) fn check(&self, now: Mono, name: &str, quota: &Quota) -> Result<(), Refused> {
+        self.used
+            .get(name)
+            .map_or(Ok(()), |meter| meter.check(now, quota))
+    }
+
+    pub(super) fn take(&mut self, now: Mono, name: &str, quota: &Quota) {
+        if self.used.len() >= self.prune_at {
+            self.used
+                .retain(|_, meter| meter.running > 0 || meter.full_at > now);
+            self.prune_at = self.used.len().saturating_mul(2).max(FEW_METERS);
+        }
+        self.used.entry(name.into()).or_default().take(now, quota);
+    }
+
+    pub(super) fn give_back(&mut self, name: &str) {
+        if let Some(meter) = self.used.get_mut(name) {
+            meter.running = meter.running.saturating_sub(1);
+        }
+    }
+}
+
+/// As many meters are always kept.
+const FEW_METERS: usize = 256;
+
 /// What was used of a quota.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Meter {
+struct Meter {
     running: usize,
     /// When the bucket will be full again; the later, the emptier it is.
     full_at: Mono,
 }
 
 impl Meter {
-    /// Whether one more call is within a quota.
-    pub(super) fn check(&self, now: Mono, quota: &Quota) -> Result<(), Refused> {
+    fn check(&self, now: Mono, quota: &Quota) -> Result<(), Refused> {
         if let Some(limit) = quota.concurrent.filter(|limit| self.running >= *limit) {
             return Err(Refused::ConcurrencyExceeded { limit });
         }
@@ -104,15 +140,11 @@ impl Meter {
         }
     }
 
-    pub(super) fn take(&mut self, now: Mono, quota: &Quota) {
+    fn take(&mut self, now: Mono, quota: &Quota) {
         self.running += 1;
         if quota.rate.is_some() {
             self.full_at = self.full_at.max(now).saturating_add(interval(quota));
         }
-    }
-
-    pub(super) fn give_back(&mut self) {
-        self.running = self.running.saturating_sub(1);
     }
 }
 

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use ubos_common::machine::{Outbox, Timers};
 
 use super::config::Config;
-use super::quota::Meter;
+use super::quota::Meters;
 use super::restart::{Ended, Supervision};
 use crate::audit::AuditEvent;
 use crate::error::CommandError;
 use crate::message::{Health, ToolSpec};
 use crate::role::core::{CallRequest, Outcome};
-use crate::role::idempotency::Memory;
+use crate::role::idempotency::{Key, Memory};
 
 /// Names a call among those of a router.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -27,14 +27,14 @@ pub enum Input {
         /// Its id.
         agent: String,
         /// Its tools.
-        tools: Vec<ToolSpec>,
+        tools: Vec<Arc<ToolSpec>>,
     },
     /// An agent offers other tools now.
     Tools {
         /// Its id.
         agent: String,
         /// Its tools.
-        tools: Vec<ToolSpec>,
+        tools: Vec<Arc<ToolSpec>>,
     },
     /// An agent's health changed.
     Health {
@@ -43,7 +43,13 @@ pub enum Input {
         /// Its health.
         health: Health,
     },
-    /// An agent is gone: its calls end here, and it may be launched again.
+    /// An agent's connection has ended: its calls end here, and its tools are gone. How its process ends is told by
+    /// [`AgentDown`](Self::AgentDown).
+    AgentDisconnected {
+        /// Its id.
+        agent: String,
+    },
+    /// An agent is gone: it may be launched again. If it was connected, that has ended.
     AgentDown {
         /// Its id.
         agent: String,
@@ -120,7 +126,6 @@ pub(super) struct Agent {
     pub(super) health: Health,
     pub(super) tools: BTreeSet<Box<str>>,
     pub(super) routes: BTreeSet<RouteId>,
-    pub(super) meter: Meter,
     pub(super) supervision: Supervision,
     /// It is being ended because it is unwell, and is to be launched again however well it says it is now.
     pub(super) stopping: bool,
@@ -129,15 +134,14 @@ pub(super) struct Agent {
 #[derive(Debug)]
 pub(super) struct Tool {
     pub(super) agent: Arc<str>,
-    pub(super) spec: ToolSpec,
-    pub(super) meter: Meter,
+    pub(super) spec: Arc<ToolSpec>,
 }
 
 #[derive(Debug)]
 pub(super) struct Route {
     pub(super) agent: Arc<str>,
     pub(super) tool: Box<str>,
-    pub(super) key: Option<Box<str>>,
+    pub(super) key: Option<Key>,
     /// It waits for the end of another call with its key, and nothing was sent for it.
     pub(super) follows: bool,
     /// The caller has its end; others still wait for what was sent.
@@ -151,6 +155,8 @@ pub struct Router {
     pub(super) agents: BTreeMap<Arc<str>, Agent>,
     pub(super) tools: BTreeMap<Box<str>, Tool>,
     pub(super) routes: BTreeMap<RouteId, Route>,
+    pub(super) agent_meters: Meters,
+    pub(super) tool_meters: Meters,
     pub(super) memory: Memory<RouteId, Outcome>,
     pub(super) last: u64,
     pub(super) timers: Timers<Timer>,

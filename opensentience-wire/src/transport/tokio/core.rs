@@ -13,7 +13,7 @@ use super::call::{Command, RunningCall, Started};
 use super::io::{Alarm, HIGH_WATER, Moved, Wire};
 use super::trace::{self, Span};
 use crate::audit::AuditName;
-use crate::message::{ToolSpec, ToolStream};
+use crate::message::{SharedTools, ToolStream};
 use crate::role::core::{CoreConnection, Event, Outcome, Output};
 use crate::role::{CallId, CloseReason, Input};
 use crate::token::Grant;
@@ -45,7 +45,8 @@ pub(super) struct CoreDriver<S> {
     released: usize,
     audit: AuditSink,
     pub(super) observer: Observer,
-    tools: watch::Sender<Arc<[ToolSpec]>>,
+    /// `None` once the connection has ended: whoever waits for a change is told so.
+    tools: Option<watch::Sender<SharedTools>>,
     closed: Option<CloseReason>,
     /// All handles are gone.
     abandoned: bool,
@@ -69,7 +70,7 @@ impl<S: AsyncRead + AsyncWrite> CoreDriver<S> {
         clock: Clock,
         conn: CoreConnection,
         audit: AuditSink,
-        tools: watch::Sender<Arc<[ToolSpec]>>,
+        tools: watch::Sender<SharedTools>,
     ) -> Self {
         Self {
             wire: Wire::new(stream, clock),
@@ -81,7 +82,7 @@ impl<S: AsyncRead + AsyncWrite> CoreDriver<S> {
             released: 0,
             audit,
             observer: Observer::default(),
-            tools,
+            tools: Some(tools),
             closed: None,
             abandoned: false,
         }
@@ -126,6 +127,7 @@ impl<S: AsyncRead + AsyncWrite> CoreDriver<S> {
             self.drain();
             inbox.pending.store(self.slots.len(), Ordering::Relaxed);
         };
+        self.tools = None;
         self.wire.close().await;
         reason
     }
@@ -289,8 +291,9 @@ impl<S: AsyncRead + AsyncWrite> CoreDriver<S> {
                 }
             }
             Event::ToolsChanged => {
-                self.tools
-                    .send_replace(self.conn.tools().cloned().collect());
+                if let Some(tools) = &self.tools {
+                    tools.send_replace(self.conn.tools().cloned().collect());
+                }
             }
             Event::Audit(event) => {
                 if event.name == AuditName::CallRouted {

@@ -13,7 +13,7 @@ use super::audit::AuditSink;
 use super::call::{CallWaiter, Command, RunningCall};
 use super::core::{CoreDriver, Inbox};
 use crate::error::{CommandError, ConfigError};
-use crate::message::ToolSpec;
+use crate::message::{SharedTools, ToolSpec};
 use crate::role::core::{CallRequest, Config, CoreConnection};
 use crate::role::{CallId, CloseReason};
 use crate::token::Grant;
@@ -25,7 +25,7 @@ const COMMANDS: usize = 64;
 #[derive(Debug)]
 pub struct CoreHandle {
     pub(super) caller: Caller,
-    pub(super) tools: watch::Receiver<Arc<[ToolSpec]>>,
+    pub(super) tools: watch::Receiver<SharedTools>,
     pub(super) task: JoinHandle<CloseReason>,
 }
 
@@ -78,7 +78,7 @@ impl CoreHandle {
 
     /// The tools that the agent offers now.
     #[must_use]
-    pub fn tools(&self) -> Arc<[ToolSpec]> {
+    pub fn tools(&self) -> Arc<[Arc<ToolSpec>]> {
         self.tools.borrow().clone()
     }
 
@@ -131,8 +131,8 @@ pub(super) fn channels() -> (Handles, Inbox) {
 /// What a handle will hold, before its task is there.
 pub(super) struct Handles {
     caller: Caller,
-    tools: watch::Receiver<Arc<[ToolSpec]>>,
-    pub(super) tools_tx: watch::Sender<Arc<[ToolSpec]>>,
+    tools: watch::Receiver<SharedTools>,
+    pub(super) tools_tx: watch::Sender<SharedTools>,
 }
 
 impl Handles {

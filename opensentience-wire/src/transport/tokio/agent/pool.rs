@@ -162,14 +162,19 @@ mod tests {
         let pool = Pool::default();
         pool.set_threads(3);
         let (running, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        // Three of them end only once all three run.
+        let three = Arc::new(std::sync::Barrier::new(3));
         let mut calls = tokio::task::JoinSet::new();
         for n in 0..20 {
             let (pool, running, most) = (pool.clone(), Arc::clone(&running), Arc::clone(&most));
+            let three = Arc::clone(&three);
             calls.spawn(async move {
                 let job = move || {
                     let at_once = running.fetch_add(1, Ordering::SeqCst) + 1;
                     most.fetch_max(at_once, Ordering::SeqCst);
-                    std::thread::sleep(Duration::from_millis(10));
+                    if n < 3 {
+                        three.wait();
+                    }
                     running.fetch_sub(1, Ordering::SeqCst);
                     assert!(n != 7, "one panics");
                     Ok(n)

@@ -3,9 +3,11 @@
 use std::collections::VecDeque;
 use std::process::ExitStatus;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::task::JoinHandle;
+use ubos_common::os::Clock;
 use ubos_common::secret::Redactor;
 
 use crate::token::SessionToken;
@@ -33,7 +35,8 @@ impl Default for LogLimits {
 /// | limit | value | at the limit |
 /// |---|---|---|
 /// | bytes of one line | 8,192 | the line is cut and ends with `…` |
-/// | bytes of all lines | 5,000,000 | the oldest lines go, and are counted |
+/// | bytes of all lines, their ends counted | 5,000,000 | the oldest lines go, and are counted |
+/// | time for reading what it writes | a tenth of a processor | the process waits when its pipe is full |
 ///
 /// Its session token and what looks like another secret is replaced before a line is kept; what is no UTF-8 is replaced too.
 #[derive(Clone, Debug, Default)]
@@ -43,8 +46,8 @@ pub struct Captured(Arc<Mutex<Kept>>);
 struct Kept {
     limits: LogLimits,
     token: Option<SessionToken>,
-    lines: VecDeque<Box<str>>,
-    bytes: usize,
+    /// The lines, each with its end: a line takes no more than it has bytes.
+    lines: VecDeque<u8>,
     dropped: u64,
     status: Option<ExitStatus>,
 }
@@ -54,12 +57,9 @@ impl Captured {
     #[must_use]
     pub fn text(&self) -> String {
         let kept = self.lock();
-        let mut text = String::with_capacity(kept.bytes);
-        for line in &kept.lines {
-            text.push_str(line);
-            text.push('\n');
-        }
-        text
+        let (head, tail) = kept.lines.as_slices();
+        // Whole lines of text went in, and whole lines came out.
+        String::from_utf8([head, tail].concat()).unwrap_or_default()
     }
 
     /// How the process ended; `None` while it runs.
@@ -99,8 +99,15 @@ impl Captured {
         tokio::spawn(async move {
             let mut buffer = [0; 4096];
             let mut line = Line::default();
+            let clock = Clock::start();
             while let Ok(count @ 1..) = pipe.read(&mut buffer).await {
+                let begun = clock.now().mono;
                 line.read(buffer.get(..count).unwrap_or_default(), &captured);
+                let spent = clock.now().mono.saturating_since(begun);
+                // A process that writes more than can be read in its share of the time waits for its reader.
+                if spent > BRIEF {
+                    tokio::time::sleep(spent.saturating_mul(REST)).await;
+                }
             }
             if line.begun {
                 line.end(&captured);
@@ -112,6 +119,13 @@ impl Captured {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+/// Reading a piece of a log that takes longer is followed by a rest, so that a process that writes without end takes at most a
+/// tenth of a processor.
+const BRIEF: Duration = Duration::from_micros(200);
+
+/// How many times as long the rest takes.
+const REST: u32 = 9;
 
 /// A line that has not ended yet.
 #[derive(Default)]
@@ -172,13 +186,17 @@ impl Kept {
             line.truncate(end.unwrap_or_default());
             line.push('…');
         }
-        self.bytes = self.bytes.saturating_add(line.len() + 1);
-        self.lines.push_back(line.into());
-        while self.bytes > self.limits.run_bytes {
-            let Some(oldest) = self.lines.pop_front() else {
-                return;
-            };
-            self.bytes -= oldest.len() + 1;
+        line.push('\n');
+        self.make_room(line.len());
+        self.lines.extend(line.as_bytes());
+    }
+
+    /// Drops the oldest lines, until so many bytes fit.
+    fn make_room(&mut self, bytes: usize) {
+        while !self.lines.is_empty() && self.lines.len() + bytes > self.limits.run_bytes {
+            let end = self.lines.iter().position(|byte| *byte == b'\n');
+            let end = end.map_or(self.lines.len(), |end| end + 1);
+            self.lines.drain(..end);
             self.dropped += 1;
         }
     }

@@ -9,7 +9,6 @@ use std::ffi::OsStr;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::process::ExitStatus;
-use std::sync::Arc;
 
 use tokio::net::{UnixListener, UnixStream};
 use ubos_common::id::IdSource;
@@ -189,7 +188,7 @@ impl Launcher {
         agent: &mut AgentProcess,
         clock: &Clock,
         grant: Grant,
-        tools: &tokio::sync::watch::Sender<Arc<[crate::message::ToolSpec]>>,
+        tools: &tokio::sync::watch::Sender<crate::message::SharedTools>,
     ) -> Result<CoreDriver<UnixStream>, LaunchError> {
         let mut grant = Some(grant);
         let late = tokio::time::sleep(self.config.handshake_timeout);

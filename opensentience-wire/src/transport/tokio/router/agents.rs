@@ -8,7 +8,7 @@ use super::super::audit::Observer;
 use super::super::handle::{Caller, CoreHandle};
 use super::super::launch::{Captured, LaunchError, Launcher};
 use crate::error::{CommandError, ErrorCode, ErrorObject};
-use crate::message::{Health, ToolSpec, ToolStream};
+use crate::message::{Health, SharedTools, ToolStream};
 use crate::role::CloseReason;
 use crate::role::core::{CallRequest, Event, Outcome};
 use crate::role::router::{Ended, RouteId};
@@ -16,8 +16,10 @@ use crate::role::router::{Ended, RouteId};
 /// What a task reports to the router.
 pub(super) enum AgentEvent {
     Launched(Arc<str>, Result<Box<RunningAgent>, LaunchError>),
-    Tools(Arc<str>, Vec<ToolSpec>),
+    Tools(Arc<str>, SharedTools),
     Health(Arc<str>, Health),
+    /// Its connection has ended, and its process is being waited for.
+    Disconnected(Arc<str>),
     Down(Arc<str>, Ended),
     Called(RouteId, Result<Box<Outcome>, CommandError>),
 }
@@ -60,12 +62,19 @@ pub(super) async fn keep(
         exit,
         mut health,
     } = running;
+    let mut is_connected = true;
     loop {
         let event = tokio::select! {
-            Ok(()) = handle.tools.changed() => {
-                let tools = handle.tools.borrow_and_update().to_vec();
-                AgentEvent::Tools(Arc::clone(&agent), tools)
-            }
+            changed = handle.tools.changed(), if is_connected => match changed {
+                Ok(()) => {
+                    let tools = handle.tools.borrow_and_update().clone();
+                    AgentEvent::Tools(Arc::clone(&agent), tools)
+                }
+                Err(_) => {
+                    is_connected = false;
+                    AgentEvent::Disconnected(Arc::clone(&agent))
+                }
+            },
             Ok(()) = health.changed() => {
                 let health = health.borrow_and_update().clone();
                 AgentEvent::Health(Arc::clone(&agent), health)

@@ -57,9 +57,9 @@ pub(super) struct Driver {
     events_tx: mpsc::Sender<AgentEvent>,
     events: mpsc::Receiver<AgentEvent>,
     view: watch::Sender<Arc<View>>,
-    /// Agents whose first launch is not over; `ready` is notified when none is left.
+    /// Agents whose first launch is not over; `ready` becomes true when none is left.
     starting: BTreeSet<Arc<str>>,
-    ready: Option<oneshot::Sender<()>>,
+    ready: watch::Sender<bool>,
     closing: bool,
 }
 
@@ -67,7 +67,7 @@ impl Driver {
     pub(super) fn new(
         builder: ToolRouterBuilder,
         view: watch::Sender<Arc<View>>,
-        ready: oneshot::Sender<()>,
+        ready: watch::Sender<bool>,
     ) -> Result<Self, ConfigError> {
         let clock = Clock::start();
         let (events_tx, events) = mpsc::channel(64);
@@ -85,7 +85,7 @@ impl Driver {
             events_tx,
             events,
             view,
-            ready: Some(ready),
+            ready,
             closing: false,
         };
         for agent in driver.launchers.keys().cloned().collect::<Vec<_>>() {
@@ -101,11 +101,8 @@ impl Driver {
     ) {
         loop {
             self.drain();
-            if self.starting.is_empty()
-                && let Some(ready) = self.ready.take()
-            {
-                // The caller of `start` may be gone.
-                let _ = ready.send(());
+            if self.starting.is_empty() && !*self.ready.borrow() {
+                self.ready.send_replace(true);
             }
             if self.closing && self.tasks.is_empty() {
                 return;
@@ -178,8 +175,12 @@ impl Driver {
                 self.down(&agent, Ended::Failed);
             }
             AgentEvent::Tools(agent, tools) => {
-                let agent = agent.to_string();
+                let (agent, tools) = (agent.to_string(), tools.to_vec());
                 self.input(Input::Tools { agent, tools });
+            }
+            AgentEvent::Disconnected(agent) => {
+                let agent = agent.to_string();
+                self.input(Input::AgentDisconnected { agent });
             }
             AgentEvent::Health(agent, health) => {
                 let agent = agent.to_string();
@@ -304,16 +305,23 @@ impl Driver {
             let health = self.router.health(agent)?;
             Some((Arc::clone(agent), health.clone()))
         };
-        let view = View {
-            tools: self.router.tools().cloned().collect(),
-            agents: self.live.keys().filter_map(up).collect(),
-        };
+        let agents: BTreeMap<_, _> = self.live.keys().filter_map(up).collect();
         self.view.send_if_modified(|shown| {
-            let other = **shown != view;
-            if other {
-                *shown = Arc::new(view);
+            // Declarations are shared: the same one is the same pointer.
+            let same_tools = self
+                .router
+                .tools()
+                .map(Arc::as_ptr)
+                .eq(shown.tools.iter().map(Arc::as_ptr));
+            let is_other = !same_tools || shown.agents != agents;
+            if is_other {
+                let tools = match same_tools {
+                    true => Arc::clone(&shown.tools),
+                    false => self.router.tools().cloned().collect(),
+                };
+                *shown = Arc::new(View { tools, agents });
             }
-            other
+            is_other
         });
     }
 }

@@ -36,8 +36,8 @@ const COMMANDS: usize = 64;
 /// let router = ToolRouter::builder(config)
 ///     .agent("com.example.a", || Launcher::new("com.example.a", "/opt/agents/a"))
 ///     .agent("com.example.b", || Launcher::new("com.example.b", "/opt/agents/b"))
-///     .start()
-///     .await?;
+///     .start()?;
+/// router.ready().await;
 /// let call = router.call(CallRequest::new("com.example.b/echo", RawObject::empty())).await?;
 /// println!("{:?}", call.result().await.status);
 /// router.shutdown().await;
@@ -50,6 +50,7 @@ pub struct ToolRouter {
     /// At most one for each call that was taken.
     cancels: mpsc::UnboundedSender<RouteId>,
     view: watch::Receiver<Arc<View>>,
+    is_ready: watch::Receiver<bool>,
     task: JoinHandle<()>,
 }
 
@@ -75,6 +76,12 @@ impl ToolRouter {
         let sent = self.commands.send(command).await;
         sent.map_err(|_| Refused::Closing)?;
         answer.await.map_err(|_| Refused::Closing)?
+    }
+
+    /// Waits until each agent is connected, or has failed for the first time. Those that are connected can be called before.
+    pub async fn ready(&self) {
+        // A driver that is gone is found out by the first call.
+        let _ = self.is_ready.clone().wait_for(|ready| *ready).await;
     }
 
     /// What is there to be called.
@@ -123,26 +130,29 @@ impl ToolRouterBuilder {
         self
     }
 
-    /// Launches the agents, all at once, and gives the handle when each is connected or has failed for the first time.
-    /// An agent that fails is launched again as the policy says.
+    /// Launches the agents, all at once, and gives the handle: [`ready`](ToolRouter::ready) waits for them. An agent that fails
+    /// is launched again as the policy says.
     ///
     /// # Errors
     ///
     /// A setting is out of its range; nothing was launched.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a tokio runtime.
     #[expect(clippy::disallowed_methods, reason = "the router is a task")]
-    pub async fn start(self) -> Result<ToolRouter, ConfigError> {
+    pub fn start(self) -> Result<ToolRouter, ConfigError> {
         let (commands, commands_rx) = mpsc::channel(COMMANDS);
         let (cancels, cancels_rx) = mpsc::unbounded_channel();
         let (view_tx, view) = watch::channel(Arc::default());
-        let (ready, is_ready) = oneshot::channel();
+        let (ready, is_ready) = watch::channel(false);
         let driver = Driver::new(self, view_tx, ready)?;
         let task = tokio::spawn(driver.run(commands_rx, cancels_rx));
-        // A driver that is gone is found out by the first call.
-        let _ = is_ready.await;
         Ok(ToolRouter {
             commands,
             cancels,
             view,
+            is_ready,
             task,
         })
     }

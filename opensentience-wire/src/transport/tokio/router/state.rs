@@ -16,7 +16,7 @@ pub(super) type MakeLauncher = Arc<dyn Fn() -> Launcher + Send + Sync>;
 #[non_exhaustive]
 pub struct View {
     /// The tools of all agents that are connected, by id.
-    pub tools: Vec<ToolSpec>,
+    pub tools: Arc<[Arc<ToolSpec>]>,
     /// How the agents are that are connected, by id.
     pub agents: BTreeMap<Arc<str>, Health>,
 }
