@@ -81,7 +81,9 @@ impl Reading {
 /// that no other before it changes. Where there is none for a while the cut is made nevertheless; nobody can read
 /// what is there.
 pub(super) fn cut(text: &str, at: usize) -> usize {
-    let at = text.ceil_char_boundary(at);
+    let at = (at..text.len())
+        .find(|at| text.is_char_boundary(*at))
+        .unwrap_or(text.len());
     let rest = text.get(at..).unwrap_or_default();
     let mut places = rest.char_indices().take(UNREADABLE);
     let place = places.find(|(_, letter)| {
