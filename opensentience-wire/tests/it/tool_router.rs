@@ -228,7 +228,7 @@ async fn the_router_is_there_at_once_and_ready_after_every_first_launch() {
 
 #[tokio::test]
 async fn a_shutdown_does_not_wait_for_launches() {
-    let minutes = |minutes| Duration::from_secs(60 * minutes);
+    let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
     let silent = move || {
         let patient = CoreConfig::default().with_handshake_timeout(minutes(10));
         Launcher::new("com.example.silent", "/bin/sleep")
