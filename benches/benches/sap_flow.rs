@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 use criterion::Criterion;
 use futures::executor::block_on;
 use futures::future::BoxFuture;
+use sap::cache::{Caching, WholePayload};
 use sap::processor::{AllowAll, Answer, Config, Context, Delivery, Outcome, Processor};
 use sap::store::{MemoryCache, MemoryTranscript};
 use sap::transport::Message;
@@ -71,6 +72,10 @@ fn processor() -> Processor {
         |_: Context| async { Ok(Outcome::new(RawBuf::parse(OUTPUT).expect("JSON"))) },
     )
     .cache(Arc::new(MemoryCache::default()))
+    .cached(
+        "consult.align".parse().expect("a name"),
+        Caching::shared(WholePayload),
+    )
 }
 
 /// A processor whose cache has the answer.

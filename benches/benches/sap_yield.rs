@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use futures::future::BoxFuture;
 use sap::alignment::Rules;
+use sap::cache::{Caching, WholePayload};
 use sap::processor::{AllowAll, Config, Context, Delivery, Outcome, Processor, Schemas};
 use sap::store::{MemoryCache, MemoryTranscript};
 use sap::{Producer, ProducerKind};
@@ -63,6 +64,10 @@ fn processor() -> Processor {
     .policy(Arc::new(rules))
     .contract(Arc::new(Schemas::default()))
     .cache(Arc::new(MemoryCache::default()))
+    .cached(
+        "text.echo".parse().expect("a name"),
+        Caching::shared(WholePayload),
+    )
     .handle(
         "text.echo".parse().expect("a name"),
         |cx: Context| async move {

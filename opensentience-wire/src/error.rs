@@ -267,6 +267,9 @@ pub enum CommandError {
     /// As many calls run and wait as may.
     #[error("too many calls at once")]
     Busy,
+    /// The connection had no room for the call in the call's time.
+    #[error("the connection had no room for the call in its time")]
+    Late,
     /// The agent is unhealthy.
     #[error("the agent is unhealthy")]
     Unhealthy,
@@ -300,6 +303,7 @@ impl From<&CommandError> for ErrorCode {
             CommandError::InputTooLarge { .. } => Self::ToolInvalidInput,
             CommandError::Encode(EncodeError::TooLarge { .. }) => Self::ToolInvalidInput,
             CommandError::Busy | CommandError::Backlog => Self::ToolBusy,
+            CommandError::Late => Self::ToolTimeout,
             CommandError::Unhealthy => Self::AgentUnhealthy,
             CommandError::NoSuchCall | CommandError::StreamDone => Self::InvalidMessage,
             CommandError::InputsUnchecked | CommandError::Encode(EncodeError::HoldsToken) => {

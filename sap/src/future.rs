@@ -1,7 +1,8 @@
-//! What asynchronous hooks and stores return.
+//! What asynchronous hooks and stores return, and when a task gives way to others.
 
-use core::future::Future;
+use core::future::{Future, poll_fn};
 use core::pin::Pin;
+use core::task::Poll;
 
 /// A future on the heap, of the same type as `futures::future::BoxFuture`.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -10,3 +11,19 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 pub(crate) fn ready<'a, T: Send + 'a>(answer: T) -> BoxFuture<'a, T> {
     Box::pin(core::future::ready(answer))
 }
+
+/// Lets the runtime's other tasks run.
+pub(crate) async fn yield_once() {
+    let mut has_yielded = false;
+    poll_fn(|cx| {
+        if core::mem::replace(&mut has_yielded, true) {
+            return Poll::Ready(());
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
+
+/// Bytes of a task, or of an output, above which others run between two steps.
+pub(crate) const LARGE: usize = 16 << 10;

@@ -45,6 +45,7 @@
 #![cfg_attr(not(feature = "driver"), doc = "```ignore")]
 //! use std::sync::Arc;
 //! use sap::alignment::Rules;
+//! use sap::cache::{Caching, WholePayload};
 //! use sap::processor::{AllowAll, Config, Context, HandlerError, Outcome, Processor};
 //! use sap::store::{MemoryCache, MemoryTranscript};
 //! use sap::transport::bus::{self, Bus};
@@ -66,7 +67,8 @@
 //!         Processor::new(producer, Arc::new(AllowAll), transcript, Config::default())?
 //!             .handle("consult.align".parse()?, consult)
 //!             .policy(Arc::new(Rules::default().forbid("privacy", "home address").cite("honesty")))
-//!             .cache(Arc::new(MemoryCache::default())),
+//!             .cache(Arc::new(MemoryCache::default()))
+//!             .cached("consult.align".parse()?, Caching::shared(WholePayload)),
 //!         |warning| eprintln!("{warning}"),
 //!     );
 //!     Ok(bus)

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use sap::SecretPolicy;
 use sap::alignment::Rules;
+use sap::cache::{Caching, WholePayload};
 use sap::dispatch;
 use sap::processor::{
     Answer, Config, Context, Delivery, HandlerError, Interrupted, Outcome, Processor, Table,
@@ -174,6 +175,15 @@ impl<W: Send + Sync + 'static> Handlers<W> {
             .table
             .allow(issuer, sap::Capability::clone(&capability));
         self.processor = self.processor.handle(capability, handler);
+        self
+    }
+
+    /// Lets outcomes of a capability answer equal tasks: what they say depends on the payload alone.
+    pub fn cached(mut self, capability: &str) -> Self {
+        if let Ok(capability) = capability.parse() {
+            let caching = Caching::by_issuer(WholePayload);
+            self.processor = self.processor.cached(capability, caching);
+        }
         self
     }
 

@@ -239,6 +239,7 @@ fn handlers(stores: &Stores, mission: Weak<Mission>) -> Result<Handlers<Mission>
         .handle(&capability("MERGE"), |mission: Arc<Mission>, _| {
             mission.merge()
         })
+        .cached(&capability("MERGE"))
         .handle(&capability("FLEET"), |mission: Arc<Mission>, _| {
             mission.check()
         })
@@ -246,7 +247,7 @@ fn handlers(stores: &Stores, mission: Weak<Mission>) -> Result<Handlers<Mission>
             mission.report()
         });
     for (_, tool, _) in PASSES {
-        handlers = handlers.handle(
+        handlers = handlers.cached(&capability(tool)).handle(
             &capability(tool),
             move |mission: Arc<Mission>, context: Context| async move {
                 let task = context.task.task_id.to_string();

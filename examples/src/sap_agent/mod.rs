@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use sap::alignment::Rules;
-use sap::cache::CacheStore;
+use sap::cache::{CacheStore, Caching, WholePayload};
 use sap::processor::{AllowAll, Config, Interrupted, Processor, Schemas, Table};
 use sap::store::{
     FileCache, FileCacheError, FileTranscript, MemoryCache, MemoryTranscript, Redacting,
@@ -171,6 +171,7 @@ fn processor(args: &Args) -> Result<Processor, Problem> {
         processor = processor.authorize(Arc::new(table));
     }
     for capability in capabilities {
+        processor = processor.cached(capability.clone(), Caching::shared(WholePayload));
         processor = match capability.as_str() {
             "text.upper" => processor.handle(capability, work::upper),
             "text.echo" => processor.handle(capability, work::echo),

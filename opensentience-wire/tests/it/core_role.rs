@@ -178,7 +178,7 @@ fn an_agent_that_says_too_much_is_not_read_for_a_while() {
     let until = conn.poll_timeout().unwrap().saturating_since(at(0).mono);
     assert_eq!(
         until,
-        Duration::from_micros(3_906),
+        Duration::from_nanos(3_906_250),
         "its silence is not waited for"
     );
     conn.handle_timeout(at(4));

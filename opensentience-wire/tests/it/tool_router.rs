@@ -226,6 +226,21 @@ async fn the_router_is_there_at_once_and_ready_after_every_first_launch() {
     router.shutdown().await;
 }
 
+#[tokio::test]
+async fn a_shutdown_does_not_wait_for_launches() {
+    let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
+    let silent = move || {
+        let patient = CoreConfig::default().with_handshake_timeout(minutes(10));
+        Launcher::new("com.example.silent", "/bin/sleep")
+            .args(["600"])
+            .with_config(patient)
+    };
+    let router = ToolRouter::builder(Config::default()).agent("com.example.silent", silent);
+    let router = router.start().unwrap();
+    let ended = tokio::time::timeout(minutes(5), router.shutdown()).await;
+    assert!(ended.is_ok());
+}
+
 // spec: OSW-4.5-3
 #[tokio::test]
 async fn an_agent_is_down_when_its_connection_ends_however_long_its_process_lives() {

@@ -322,6 +322,67 @@ async fn raw_agent() -> (CoreHandle, DuplexStream) {
     (handle, far)
 }
 
+/// An agent at the other end of a core's stream.
+async fn serve_in_memory(
+    agent: Agent,
+) -> (
+    CoreHandle,
+    tokio::task::JoinHandle<Result<CloseReason, ServeError>>,
+) {
+    let (near, far) = tokio::io::duplex(4_096);
+    let config = agent::Config::new(AGENT, "1.0.0".parse::<SemVer>().unwrap(), token());
+    let served = tokio::spawn(agent.serve(far, config));
+    let clock = Clock::start();
+    let grant = Grant::new(clock.now().mono, token(), AGENT);
+    let (ids, audit) = (IdSource::seeded(1), AuditSink::default());
+    let core = attach(near, clock, Config::default(), ids, grant, audit);
+    (core.await.unwrap(), served)
+}
+
+#[tokio::test]
+async fn tools_that_fit_into_no_frame_are_an_error_of_the_agent() {
+    let mut wordy = spec("wordy");
+    wordy.description = "x".repeat(5_000_000);
+    let agent = Agent::new("1.0.0".parse::<SemVer>().unwrap());
+    let agent = agent.tool(wordy, async |_, input| Ok(input));
+    let (_core, served) = serve_in_memory(agent).await;
+    let error = served.await.unwrap().unwrap_err();
+    assert!(matches!(error, ServeError::Tools(_)), "{error}");
+}
+
+// spec: OSW-4.2-3
+#[tokio::test]
+async fn of_two_tools_with_one_name_both_sides_take_the_first() {
+    let agent = Agent::new("1.0.0".parse::<SemVer>().unwrap());
+    let mut second = spec("same");
+    second.input_schema = object(&json!({"type": "object", "required": ["never"]}));
+    let agent = agent
+        .tool(spec("same"), async |_, _| Ok(object(&json!({"tool": 1}))))
+        .tool(second, async |_, _| Ok(object(&json!({"tool": 2}))));
+    let (mut core, _served) = serve_in_memory(agent).await;
+    core.tools_changed().await;
+    let call = core.call(request("same", json!({}))).await.unwrap();
+    let output = call.result().await.into_result().unwrap();
+    assert_eq!(output.as_str(), r#"{"tool":1}"#);
+}
+
+#[tokio::test]
+async fn a_call_waits_for_room_no_longer_than_it_may_take() {
+    let (core, _far) = raw_agent().await;
+    // Nobody reads them: the stream is full after the first, and the driver takes no more.
+    let text = "x".repeat(900_000);
+    let timed = || request("echo", json!({"text": text})).with_timeout(Duration::from_millis(50));
+    let late = async {
+        loop {
+            if let Err(error) = core.call(timed()).await {
+                break error;
+            }
+        }
+    };
+    let late = tokio::time::timeout(Duration::from_secs(60), late).await;
+    assert_eq!(late.unwrap(), CommandError::Late);
+}
+
 // spec: OSW-4.1-3
 #[tokio::test]
 async fn a_wrong_token_is_refused_on_both_sides() {

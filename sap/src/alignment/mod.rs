@@ -22,6 +22,7 @@ use ubos_common::json::{Raw, RawObject};
 
 use crate::context::ConstitutionalContext;
 use crate::evidence::{Alignment, ConstitutionalEvidence, PolicyCheck, PolicyViolation};
+use crate::future::{BoxFuture, ready};
 use crate::ident::Capability;
 use crate::number::Number;
 
@@ -116,6 +117,11 @@ impl From<Assessment> for ConstitutionalEvidence {
 pub trait Policy: fmt::Debug + Send + Sync {
     /// The verdict.
     fn assess(&self, subject: &Subject<'_>) -> Assessment;
+
+    /// The same verdict, with a yield now and then where the output is long: what a processor asks for.
+    fn assess_by_steps<'a>(&'a self, subject: Subject<'a>) -> BoxFuture<'a, Assessment> {
+        ready(self.assess(&subject))
+    }
 }
 
 /// Takes everything for aligned: what holds where no checker is set.

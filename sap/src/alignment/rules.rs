@@ -11,10 +11,11 @@ use super::output::Output;
 use super::predicate::Predicate;
 use super::reading::reading_of;
 use super::severity::Severity;
-use super::texts::texts_of;
+use super::texts::{Texts, texts_of};
 use super::{Assessment, Policy, Subject};
 use crate::context::{ConstitutionalContext, PressureLevel, RiskTolerance};
 use crate::evidence::{Alignment, PolicyCheck, PolicyViolation};
+use crate::future::{BoxFuture, LARGE, yield_once};
 use crate::learning::Heuristics;
 
 /// A policy of rules, applied in the order in which they were added.
@@ -174,10 +175,48 @@ impl Rules {
         }
     }
 
-    fn rules(&self, subject: &Subject<'_>, found: &mut Found<'_>, output: Option<&mut Output<'_>>) {
+    /// The forbidden words that an output has, found with yields where it is long. `None` where it is not.
+    async fn forbidden(&self, subject: &Subject<'_>) -> Option<BTreeSet<&str>> {
+        let output = subject.output?;
+        if output.as_str().len() <= LARGE || self.forbidding().next().is_none() {
+            return None;
+        }
+        let mut texts = Texts::new(output);
+        while texts.step() {
+            yield_once().await;
+        }
+        let texts = texts.finish();
+        let mut there = BTreeSet::new();
+        for words in self.forbidding() {
+            yield_once().await;
+            if texts.contains(words) {
+                there.insert(words);
+            }
+        }
+        Some(there)
+    }
+
+    fn forbidding(&self) -> impl Iterator<Item = &str> {
+        self.rules.iter().filter_map(|(_, rule)| match rule {
+            Rule::Forbid(words) => Some(words.as_str()),
+            _ => None,
+        })
+    }
+
+    fn rules(
+        &self,
+        subject: &Subject<'_>,
+        found: &mut Found<'_>,
+        output: Option<&mut Output<'_>>,
+        forbidden: Option<&BTreeSet<&str>>,
+    ) {
         let Some(output) = output else { return };
         let whole = output.whole;
         let texts = LazyCell::new(|| texts_of(whole));
+        let has = |words: &str| match forbidden {
+            Some(there) => there.contains(words),
+            None => texts.contains(words),
+        };
         for (principle, rule) in &self.rules {
             let is_quick = matches!(rule, Rule::Forbid(_));
             let is_instant = subject.context.pressure_level == PressureLevel::Instant;
@@ -185,7 +224,7 @@ impl Rules {
                 continue;
             }
             match rule {
-                Rule::Forbid(words) if texts.contains(words.as_str()) => {
+                Rule::Forbid(words) if has(words) => {
                     let evidence = format!("the output contains {words:?}");
                     found.issue(principle, Severity::High, evidence);
                 }
@@ -210,6 +249,20 @@ impl Rules {
 
 impl Policy for Rules {
     fn assess(&self, subject: &Subject<'_>) -> Assessment {
+        self.assess_with(subject, None)
+    }
+
+    fn assess_by_steps<'a>(&'a self, subject: Subject<'a>) -> BoxFuture<'a, Assessment> {
+        Box::pin(async move {
+            let forbidden = self.forbidden(&subject).await;
+            self.assess_with(&subject, forbidden.as_ref())
+        })
+    }
+}
+
+impl Rules {
+    /// The verdict, where the forbidden words of the output may be known.
+    fn assess_with(&self, subject: &Subject<'_>, forbidden: Option<&BTreeSet<&str>>) -> Assessment {
         let mut assessment = Assessment::valid(subject.context);
         let named = subject.context.principles.as_deref().unwrap_or_default();
         let mut found = Found {
@@ -221,7 +274,7 @@ impl Policy for Rules {
         };
         self.pressure(subject, &mut found);
         let mut output = subject.output.map(Output::new);
-        self.rules(subject, &mut found, output.as_mut());
+        self.rules(subject, &mut found, output.as_mut(), forbidden);
         let constraints = constraints::check(subject, &self.constraints, output.as_mut());
         assessment.checks = found.checks();
         for checked in constraints {

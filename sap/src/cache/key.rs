@@ -25,7 +25,7 @@ pub trait Essence: fmt::Debug + Send + Sync {
     fn extract(&self, payload: &RawObject) -> Result<RawBuf, KeyError>;
 }
 
-/// The whole payload: the default.
+/// The whole payload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WholePayload;
 
@@ -118,6 +118,16 @@ impl Keys {
     /// [`KeyError`]. Spec: SAP 6
     // impl: SAP-6-1, SAP-6-2, SAP-6-12, SAP-6-13
     pub fn of(task: &Task, extractor: &dyn Essence) -> Result<Self, KeyError> {
+        Self::within(task, extractor, false)
+    }
+
+    /// The same, where an outcome may answer only tasks of the same issuer: the issuer is then part of the essence
+    /// that the key is made of.
+    pub(crate) fn within(
+        task: &Task,
+        extractor: &dyn Essence,
+        is_own: bool,
+    ) -> Result<Self, KeyError> {
         let essence = extractor.extract(&task.payload)?;
         let context = &task.constitutional_context;
         // The principles are a set; absent and empty are told apart.
@@ -127,9 +137,15 @@ impl Keys {
         });
         // It may be large, and is in both.
         let essence = canonical(&essence)?;
+        let shared = if is_own {
+            let issuer = canonical(&task.issuer.agent_id)?;
+            object(&[("essence", essence.clone()), ("issuer", issuer)])
+        } else {
+            essence.clone()
+        };
         let key = digest(&[
             ("capability", canonical(&task.target.capability)?),
-            ("essence", essence.clone()),
+            ("essence", shared),
             ("outputContract", canonical(&task.output_contract)?),
             ("principles", canonical(&principles)?),
             ("sapVersion", canonical(&SAP_VERSION)?),
@@ -161,6 +177,11 @@ fn canonical(part: &dyn Write) -> Result<Vec<u8>, CanonError> {
 
 /// The digest of the canonical object of parts that are canonical, in the order of their names.
 fn digest(parts: &[(&str, Vec<u8>)]) -> canon::Digest {
+    canon::Digest::of(&Domain::plain(), &object(parts))
+}
+
+/// The canonical object of parts that are canonical, in the order of their names.
+fn object(parts: &[(&str, Vec<u8>)]) -> Vec<u8> {
     let mut text = Vec::new();
     for (index, (name, part)) in parts.iter().enumerate() {
         let opening = if index == 0 { '{' } else { ',' };
@@ -168,5 +189,5 @@ fn digest(parts: &[(&str, Vec<u8>)]) -> canon::Digest {
         text.extend_from_slice(part);
     }
     text.push(b'}');
-    canon::Digest::of(&Domain::plain(), &text)
+    text
 }

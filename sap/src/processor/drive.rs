@@ -19,8 +19,8 @@ use super::effects::{Done, Effects, Gain};
 use super::flight::LeaderGuard;
 use super::guard::Panicked;
 use super::handler::{Context, Handler, Spending};
-use super::pace::{LARGE, yield_once};
 use super::stop::Stop;
+use crate::future::{LARGE, yield_once};
 use crate::role::consumer::{
     Admission, End, Ended, Input, Message, Output, Progress, ReceivedTask, Record, Reply, Request,
     StopReason, Written,

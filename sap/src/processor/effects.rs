@@ -13,13 +13,13 @@ use super::answer::Warning;
 use super::flight::{Flight, LeaderGuard};
 use super::guard::{Panicked, guarded};
 use super::ledger::{Before, Entered, Key};
-use super::pace::LARGE;
 use super::peer::Peer;
 use super::state::{Processor, Route};
 use super::stop::Stop;
-use crate::cache::{CacheKey, CacheRecord, Keys};
+use crate::cache::{CacheKey, CacheRecord, Caching, Keys, WholePayload};
 use crate::error::StoreError;
 use crate::evidence::BodyDigest;
+use crate::future::LARGE;
 use crate::learning::Signal;
 use crate::lifecycle::body_digest;
 use crate::result::TaskResult;
@@ -218,12 +218,27 @@ impl<'p> Effects<'p> {
     }
 
     fn keys(&self) -> Option<Keys> {
-        let essence = self.route?.essence.as_ref();
-        *self.keys.get_or_init(|| Keys::of(&self.task, essence).ok())
+        self.route?;
+        *self.keys.get_or_init(|| {
+            let keys = match self.caching() {
+                Some(Caching {
+                    essence,
+                    is_issuers_own,
+                }) => Keys::within(&self.task, essence.as_ref(), *is_issuers_own),
+                None => Keys::of(&self.task, &WholePayload),
+            };
+            keys.ok()
+        })
+    }
+
+    /// Whether outcomes of the task's capability may answer others.
+    fn caching(&self) -> Option<&Caching> {
+        let caching = &self.processor.caching;
+        caching.get(&self.task.target.capability)
     }
 
     async fn look_up(&self) -> Done {
-        let keys = self.keys();
+        let keys = self.caching().and_then(|_| self.keys());
         let cache = self.processor.cache.as_ref();
         let mut warning = None;
         let mut record = None;

@@ -71,7 +71,7 @@ impl Authorize for Table {
     }
 }
 
-/// Gives the verdicts of a processor. Each [`Policy`] is a judge that answers at once; one that asks a model or a
+/// Gives the verdicts of a processor. Each [`Policy`] is a judge that waits for nothing; one that asks a model or a
 /// server implements this trait.
 pub trait Judge: fmt::Debug + Send + Sync {
     /// The verdict.
@@ -80,7 +80,7 @@ pub trait Judge: fmt::Debug + Send + Sync {
 
 impl<P: Policy> Judge for P {
     fn judge<'a>(&'a self, subject: Subject<'a>) -> BoxFuture<'a, Assessment> {
-        ready(self.assess(&subject))
+        self.assess_by_steps(subject)
     }
 }
 

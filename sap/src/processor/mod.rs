@@ -47,7 +47,6 @@ mod guard;
 mod handler;
 mod hooks;
 mod ledger;
-mod pace;
 mod peer;
 mod refusals;
 mod resume;
@@ -92,15 +91,15 @@ use flight::SingleFlight;
 use guard::{Panicked, guarded};
 use hooks::Unchecked;
 use ledger::{Key, Ledger};
-use pace::{LARGE, yield_once};
 use refusals::MAX_REFUSALS;
 pub(crate) use refusals::Refusals;
 use state::Route;
 
 use crate::ConfigError;
 use crate::alignment::AlwaysValid;
-use crate::cache::{CacheStore, Essence, WholePayload};
+use crate::cache::{CacheStore, Caching};
 use crate::error::ErrorCode;
+use crate::future::{LARGE, yield_once};
 use crate::ident::{AgentId, Capability, Reason, TaskId};
 use crate::learning::SignalSink;
 use crate::receipt::{Nack, ReceiptStatus};
@@ -132,6 +131,7 @@ impl Processor {
             producer,
             consumer,
             routes: BTreeMap::new(),
+            caching: BTreeMap::new(),
             authorize,
             policy: Arc::new(AlwaysValid),
             contract: Arc::new(Unchecked),
@@ -145,28 +145,22 @@ impl Processor {
         })
     }
 
-    /// Adds a handler, or replaces the one of the same capability. The whole payload is its essence.
+    /// Adds a handler, or replaces the one of the same capability.
     #[must_use]
-    pub fn handle(self, capability: Capability, handler: impl Handler + 'static) -> Self {
-        self.handle_with(capability, handler, Arc::new(WholePayload))
-    }
-
-    /// Adds a handler with the extractor of its payload's essence.
-    #[must_use]
-    pub fn handle_with(
-        mut self,
-        capability: Capability,
-        handler: impl Handler + 'static,
-        essence: Arc<dyn Essence>,
-    ) -> Self {
-        let handler = Box::new(handler);
+    pub fn handle(mut self, capability: Capability, handler: impl Handler + 'static) -> Self {
         let route = Route {
-            handler,
-            essence,
+            handler: Box::new(handler),
             #[cfg(feature = "typed")]
             shape: None,
         };
         self.routes.insert(capability, route);
+        self
+    }
+
+    /// Lets outcomes of a capability be kept in the cache and answer other tasks. Without it each is computed.
+    #[must_use]
+    pub fn cached(mut self, capability: Capability, caching: Caching) -> Self {
+        self.caching.insert(capability, caching);
         self
     }
 
@@ -191,7 +185,7 @@ impl Processor {
         self
     }
 
-    /// Sets the cache.
+    /// Sets the cache, for the capabilities that are [`cached`](Self::cached).
     #[must_use]
     pub fn cache(mut self, cache: Arc<dyn CacheStore>) -> Self {
         self.cache = Some(cache);

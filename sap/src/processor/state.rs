@@ -9,7 +9,7 @@ use super::handler::Handler;
 use super::hooks::{Authorize, ContractCheck, Judge};
 use super::ledger::Ledger;
 use super::refusals::Refusals;
-use crate::cache::{CacheStore, Essence};
+use crate::cache::{CacheStore, Caching};
 use crate::ident::Capability;
 use crate::learning::SignalSink;
 use crate::result::Producer;
@@ -21,6 +21,7 @@ pub struct Processor {
     pub(super) producer: Producer,
     pub(super) consumer: consumer::Config,
     pub(super) routes: BTreeMap<Capability, Route>,
+    pub(super) caching: BTreeMap<Capability, Caching>,
     pub(super) authorize: Arc<dyn Authorize>,
     pub(super) policy: Arc<dyn Judge>,
     pub(super) contract: Arc<dyn ContractCheck>,
@@ -35,7 +36,6 @@ pub struct Processor {
 
 pub(super) struct Route {
     pub(super) handler: Box<dyn Handler>,
-    pub(super) essence: Arc<dyn Essence>,
     #[cfg(feature = "typed")]
     pub(super) shape: Option<Shape>,
 }

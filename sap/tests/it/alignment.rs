@@ -309,3 +309,36 @@ fn what_the_constraints_of_a_task_cost_is_bounded() {
     }
     assert_eq!(judged(&strict).0, Alignment::NonConstitutional);
 }
+
+/// What a processor asks for gives way to others between two pieces, and finds what the policy finds at once.
+// spec: SAP-4.2-9
+#[test]
+fn a_long_output_is_judged_piece_by_piece() {
+    let rules = Rules::default()
+        .forbid("privacy", "home address")
+        .forbid("privacy", "caf\u{e9}");
+    let context = context(&["privacy"], RiskTolerance::High);
+    let capability = "a.b".parse().unwrap();
+    for (text, end, found) in [
+        ("lorem ipsum ", "homeAddress", 1),
+        ("\u{301}", "the cafe\u{301} at my home  ADDRESS", 2),
+        ("lorem ", "home\", \"address", 0),
+    ] {
+        let output = format!("[\"{}{end}\"]", text.repeat((1 << 20) / text.len()));
+        let output = RawBuf::parse(&output).unwrap();
+        let mut subject = Subject::admission(&capability, &context);
+        subject.output = Some(output.as_raw());
+        let mut judging = rules.assess_by_steps(subject);
+        let mut waking = std::task::Context::from_waker(std::task::Waker::noop());
+        let mut polls = 1;
+        let assessment = loop {
+            match judging.as_mut().poll(&mut waking) {
+                std::task::Poll::Ready(assessment) => break assessment,
+                std::task::Poll::Pending => polls += 1,
+            }
+        };
+        assert!(polls > 16, "{text:?}: {polls}");
+        assert_eq!(assessment.violations.len(), found, "{text:?}");
+        assert_eq!(assessment, rules.assess(&subject));
+    }
+}

@@ -21,7 +21,8 @@ use serde_json::json;
 use ubos_common::json::Raw;
 
 use crate::processor::{
-    Jumping, Log, answering, cached, kinds, nack, no_cache, result, run, text, yield_now,
+    Jumping, Log, answering, cached, consult, kinds, nack, no_cache, result, run, text, whole,
+    yield_now,
 };
 use crate::samples::with;
 
@@ -110,6 +111,7 @@ fn on(hooks: &Arc<Panicking>) -> Processor {
     .policy(hooks.clone())
     .contract(hooks.clone())
     .cache(hooks.clone())
+    .cached(consult(), whole())
     .handle("consult.align".parse().unwrap(), |_: Context| async {
         Ok(Outcome::new(text("1")))
     })

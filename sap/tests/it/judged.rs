@@ -1,12 +1,14 @@
 //! Verdicts, contracts, single flight and signals, through the whole processor.
 
 use crate::processor::{
-    Jumping, Log, answering, cached, kinds, no_cache, processor, result, run, text, yield_now,
+    Jumping, Log, answering, cached, consult, kinds, no_cache, processor, result, run, text, whole,
+    yield_now,
 };
 use crate::samples::{task, with};
 use futures::executor::block_on;
 use sap::OutputContract;
 use sap::alignment::{Assessment, Policy, Rules, Subject};
+use sap::cache::{Caching, WholePayload};
 use sap::learning::{Signal, SignalSink};
 use sap::processor::{
     AllowAll, Config, Context, ContractCheck, ContractFinding, Delivery, HandlerError, Outcome,
@@ -39,7 +41,8 @@ fn a_verdict_decides_the_end() {
     };
     let processor = answering(&log, "\"burn it\"", &calls)
         .policy(rules("BURN"))
-        .cache(Arc::new(MemoryCache::default()));
+        .cache(Arc::new(MemoryCache::default()))
+        .cached(consult(), whole());
     let refused = result(run(&processor, &clock, &cached(1, "prefer")).1);
     assert_eq!(refused.error_code(), Some(&ErrorCode::NonConstitutional));
     assert_eq!(
@@ -292,7 +295,8 @@ fn equal_tasks_at_the_same_time_are_computed_once() {
                 Ok(Outcome::new(text("1")))
             }
         })
-        .cache(Arc::new(MemoryCache::default()));
+        .cache(Arc::new(MemoryCache::default()))
+        .cached(consult(), whole());
     let ask = |number: u8, max_age: Option<u64>| {
         let id = format!("00000000-0000-0000-0000-0000000000{number:02}");
         let task = with(task(), "/taskId", Some(json!(id)));
@@ -334,7 +338,8 @@ fn who_waits_for_an_equal_task_keeps_its_own_time_and_may_be_cancelled() {
         .handle("consult.align".parse().unwrap(), |_: Context| {
             std::future::pending()
         })
-        .cache(Arc::new(MemoryCache::default()));
+        .cache(Arc::new(MemoryCache::default()))
+        .cached(consult(), whole());
     let ask = |number: u8, deadline: Option<&str>| {
         let id = format!("00000000-0000-0000-0000-0000000000{number:02}");
         let task = with(task(), "/taskId", Some(json!(id)));
@@ -386,17 +391,20 @@ impl SignalSink for Signals {
 fn each_partial_or_last_result_is_one_signal() {
     let (log, clock, signals) = (Log::default(), Jumping::new(), Arc::new(Signals::default()));
     let processor = processor(&log)
-        .handle_with(
+        .handle(
             "consult.align".parse().unwrap(),
             |mut cx: Context| async move {
                 cx.report(Progress::partial(text("1"), vec![RawObject::empty()]))
                     .await;
                 Ok(Outcome::new(text("2")))
             },
-            Arc::new(sap::cache::DropMembers::from_iter(["asked"])),
         )
         .policy(Arc::new(Rules::default().forbid("strategic_pause", "burn")))
         .cache(Arc::new(MemoryCache::default()))
+        .cached(
+            consult(),
+            Caching::shared(sap::cache::DropMembers::from_iter(["asked"])),
+        )
         .signals(Arc::clone(&signals) as Arc<dyn SignalSink>);
     let ask = |number: u8, payload: Value| {
         let id = format!("00000000-0000-0000-0000-0000000000{number:02}");
@@ -453,7 +461,8 @@ fn those_who_waited_for_one_that_failed_form_one_new_flight() {
                 Ok(Outcome::new(text("1")))
             }
         })
-        .cache(Arc::new(MemoryCache::default()));
+        .cache(Arc::new(MemoryCache::default()))
+        .cached(consult(), whole());
     let ask = |number: u8| {
         let bytes = cached(number, "prefer").to_string();
         let (processor, clock) = (&processor, &clock);
@@ -500,7 +509,9 @@ fn an_escalation_without_a_path_asks_for_a_review() {
 fn a_hit_is_said_by_the_processor_that_answers() {
     let (clock, calls) = (Jumping::new(), Arc::default());
     let cache = Arc::new(MemoryCache::default());
-    let first = answering(&Log::default(), "1", &calls).cache(cache.clone());
+    let first = answering(&Log::default(), "1", &calls)
+        .cache(cache.clone())
+        .cached(consult(), whole());
     run(&first, &clock, &cached(1, "prefer"));
     let id = "A-other".parse().unwrap();
     let other = Producer::new(id, ProducerKind::Agent);
@@ -514,8 +525,50 @@ fn a_hit_is_said_by_the_processor_that_answers() {
     .handle("consult.align".parse().unwrap(), |_: Context| async {
         Ok(Outcome::new(text("2")))
     })
-    .cache(cache);
+    .cache(cache)
+    .cached(consult(), whole());
     let task = with(cached(2, "only"), "/target/agentId", None);
     let hit = result(run(&second, &clock, &task).1);
     assert_eq!((hit.output.unwrap().as_str(), hit.producer), ("1", other));
+}
+
+/// A mailbox is read for its owner, and a mail is sent each time, whatever cache mode the sender chooses.
+// spec: SAP-6-3
+#[test]
+fn an_outcome_answers_only_those_that_its_capability_says() {
+    let clock = Jumping::new();
+    let ask = |processor: &Processor, id: u8, issuer: &str, mode: &str| {
+        let task = with(cached(id, mode), "/issuer/agentId", Some(json!(issuer)));
+        result(run(processor, &clock, &task).1)
+    };
+    for (caching, answers) in [
+        (None, [1, 2, 3]),
+        (Some(Caching::by_issuer(WholePayload)), [1, 1, 2]),
+        (Some(Caching::shared(WholePayload)), [1, 1, 1]),
+    ] {
+        let calls = Arc::default();
+        let cache = Arc::new(MemoryCache::default());
+        let mut processor = answering(&Log::default(), "1", &calls).cache(cache);
+        let is_cached = caching.is_some();
+        if let Some(caching) = caching {
+            processor = processor.cached(consult(), caching);
+        }
+        let asked = [
+            ("A-prime", "prefer"),
+            ("A-prime", "prefer"),
+            ("A-other", "prefer"),
+        ];
+        for (id, ((issuer, mode), wanted)) in (1..).zip(asked.into_iter().zip(answers)) {
+            let answer = ask(&processor, id, issuer, mode);
+            assert_eq!(answer.status, Status::Succeeded);
+            assert_eq!(calls.load(Ordering::SeqCst), wanted, "{id}");
+        }
+        let only = ask(&processor, 4, "A-prime", "only");
+        let wanted = if is_cached {
+            Status::Succeeded
+        } else {
+            Status::Failed
+        };
+        assert_eq!(only.status, wanted);
+    }
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use sap::alignment::Rules;
+use sap::cache::{Caching, WholePayload};
 use sap::processor::{
     AllowAll, Answer, Config, Context, Delivery, HandlerError, Outcome, Processor, Progress,
     StopReason, Table,
@@ -16,7 +17,7 @@ use sap::processor::{
 use sap::store::{MemoryCache, MemoryTranscript};
 use sap::transcript::{Entry, EntryKind, Transcript};
 use sap::validate::{Options, decode_result};
-use sap::{ErrorCode, Nack, Producer, ProducerKind, Status, TaskResult};
+use sap::{Capability, ErrorCode, Nack, Producer, ProducerKind, Status, TaskResult};
 use serde_json::{Value, json};
 use ubos_common::driver::Sleep;
 use ubos_common::json::{RawBuf, RawObject};
@@ -101,6 +102,15 @@ pub(crate) fn answering_on(transcript: Arc<dyn Transcript>, output: &'static str
             "consult.align".parse().unwrap(),
             move |_: Context| async move { Ok(Outcome::new(text(output))) },
         )
+}
+
+pub(crate) fn consult() -> Capability {
+    "consult.align".parse().unwrap()
+}
+
+/// Outcomes that answer equal tasks of everybody.
+pub(crate) fn whole() -> Caching {
+    Caching::shared(WholePayload)
 }
 
 /// A task without a cache, numbered.
@@ -493,7 +503,9 @@ pub(crate) fn cached(id: u8, mode: &str) -> Value {
 fn the_cache_answers_as_the_policy_says() {
     let (log, clock, calls) = (Log::default(), Jumping::new(), Arc::default());
     let cache = Arc::new(MemoryCache::default());
-    let processor = answering(&log, "{\"n\":1e3}", &calls).cache(cache.clone());
+    let processor = answering(&log, "{\"n\":1e3}", &calls)
+        .cache(cache.clone())
+        .cached(consult(), whole());
     let evidence = |result: &TaskResult| {
         result
             .constitutional_evidence
@@ -557,6 +569,7 @@ fn the_cache_answers_as_the_policy_says() {
     // The same record under rules that it breaks is a miss.
     let strict = answering(&log, "{\"n\":1}", &calls)
         .cache(cache)
+        .cached(consult(), whole())
         .policy(Arc::new(Rules::default().forbid("strategic_pause", "1e3")));
     assert_eq!(
         result(run(&strict, &clock, &cached(10, "only")).1).error_code(),

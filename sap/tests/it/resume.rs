@@ -18,7 +18,7 @@ use ubos_common::json::RawObject;
 use ubos_common::testing::CrashPoint;
 
 use crate::processor::{
-    Jumping, Log, answering, cached, kinds, no_cache, processor, result, run, text,
+    Jumping, Log, answering, cached, consult, kinds, no_cache, processor, result, run, text, whole,
 };
 use crate::samples::with;
 
@@ -131,7 +131,9 @@ fn dies_at(task: &serde_json::Value, crash: &CrashPoint, is_kept: bool, policy: 
         is_dead: AtomicBool::new(false),
     };
     let dying = Arc::new(dying);
-    let first = working(processor_on(dying.clone()), &calls).cache(dying);
+    let first = working(processor_on(dying.clone()), &calls)
+        .cache(dying)
+        .cached(consult(), whole());
     let bytes = task.to_string();
     {
         let mut sink = |_: sap::processor::Delivery<'_>| {};
@@ -154,7 +156,9 @@ fn dies_at(task: &serde_json::Value, crash: &CrashPoint, is_kept: bool, policy: 
     });
     // The clock of the first jumped to its deadline while nothing went on.
     let clock = Jumping::new();
-    let mut second = working(processor(&log), &calls).cache(cache.clone());
+    let mut second = working(processor(&log), &calls)
+        .cache(cache.clone())
+        .cached(consult(), whole());
     let resumed = block_on(second.resume(&clock, policy)).unwrap();
     let was_open = !before.is_empty() && ends(&log) - resumed.failed.len() == 0;
     assert_eq!(

@@ -185,6 +185,17 @@ mod tests {
         }
     }
 
+    // spec: HUB-4-4
+    #[test]
+    fn the_words_of_a_status_count() {
+        let status = JobEvent::Status {
+            state: crate::state::State::Running,
+            message: "x".repeat(700),
+            at: None,
+        };
+        assert_eq!(status.weight(), 700);
+    }
+
     // spec: HUB-6-1
     #[test]
     fn what_nobody_has_claimed_keeps_its_end_alone() {

@@ -276,6 +276,19 @@ async fn an_agent_refuses_keep_alives_that_are_too_close() {
 
 // spec: HUB-2-7
 #[tokio::test]
+async fn a_hub_refuses_keep_alives_that_are_too_close() {
+    let start = async |keep_alive| {
+        let config = ServerConfig::default().with_keep_alive(keep_alive);
+        serve(([127, 0, 0, 1], 0).into(), config).await.map(drop)
+    };
+    assert!(start(MIN_KEEP_ALIVE).await.is_ok());
+    let refused = start(MIN_KEEP_ALIVE - Duration::from_millis(1)).await;
+    let refused = refused.unwrap_err().to_string();
+    assert!(refused.contains("keep_alive is"), "{refused}");
+}
+
+// spec: HUB-2-7
+#[tokio::test]
 async fn an_agent_that_is_dropped_stops_registering() {
     let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0))
         .await

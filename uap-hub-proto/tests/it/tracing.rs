@@ -32,8 +32,13 @@ async fn spans_have_ids_and_nothing_of_the_payload() {
         .unwrap();
     assert_eq!(within(job.outcome()).await.message, "payload bytes");
     let client_id = hub.agents()[0].client_id.to_string();
+    hub.shutdown(std::time::Duration::from_secs(5))
+        .await
+        .unwrap();
     let said = traces.text();
     for wanted in [
+        "message=opened",
+        "message=ended",
         "span hub.session",
         "session_id=JOB-",
         "skill=test type \"echo\"",

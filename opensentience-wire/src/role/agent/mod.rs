@@ -125,8 +125,10 @@ impl AgentConnection {
             self.tools.clear();
         }
         for tool in tools {
-            let check = InputSchema::compile(&tool, MAX_SCHEMA_BYTES);
-            self.tools.insert(tool.tool_id.into(), check);
+            // Of two with one name a core takes the first.
+            self.tools
+                .entry(tool.tool_id.as_str().into())
+                .or_insert_with(|| InputSchema::compile(&tool, MAX_SCHEMA_BYTES));
         }
         Ok(())
     }

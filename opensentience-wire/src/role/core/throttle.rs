@@ -38,7 +38,7 @@ impl Throttle {
 
 /// The time in which so many bytes may be sent.
 const fn duration(bytes: u64) -> Duration {
-    Duration::from_micros(bytes.saturating_mul(1_000_000) / BYTES_A_SECOND)
+    Duration::from_nanos(bytes.saturating_mul(1_000_000_000) / BYTES_A_SECOND)
 }
 
 impl MessageType {

@@ -41,7 +41,18 @@ pub(super) struct Caller {
 }
 
 impl Caller {
+    /// Waits for room no longer than the call may take.
     pub(super) async fn call(&self, request: CallRequest) -> Result<RunningCall, CommandError> {
+        match request.timeout {
+            None => self.ask(request).await,
+            // A call that the driver takes all the same is dropped there, which cancels it.
+            Some(span) => tokio::time::timeout(span, self.ask(request))
+                .await
+                .unwrap_or(Err(CommandError::Late)),
+        }
+    }
+
+    async fn ask(&self, request: CallRequest) -> Result<RunningCall, CommandError> {
         let (reply, answer) = oneshot::channel();
         let waiter = CallWaiter {
             reply,
@@ -61,7 +72,7 @@ impl Caller {
 }
 
 impl CoreHandle {
-    /// Calls a tool.
+    /// Calls a tool. While the connection has no room for it this waits, for a call with a timeout as long as that.
     ///
     /// # Errors
     ///

@@ -14,6 +14,7 @@ use crate::ConfigError;
 /// | `head_timeout`, for the head of a request to come whole, and for the next request of a connection | 10 s | the connection is closed |
 /// | `max_body_bytes`, of one task | 1 MiB | Nack and 413, at once where the head says so |
 /// | `body_timeout`, for a body to come whole | 30 s | Nack and 408 |
+/// | `write_timeout`, for a client to take some of an answer | 30 s | the connection is closed |
 /// | `hosts`, as clients name this server | those of the address where that is a loopback, else any | Nack and 403 |
 /// | `origins`, pages in browsers that may send tasks beside those of this server | none | Nack and 403 |
 /// | `shutdown_grace`, for tasks that run when the server is to end | 10 s | they are cancelled |
@@ -27,6 +28,7 @@ pub struct Config {
     pub(super) head_timeout: Duration,
     pub(super) max_body_bytes: usize,
     pub(super) body_timeout: Duration,
+    pub(super) write_timeout: Duration,
     pub(super) hosts: Option<Vec<String>>,
     pub(super) origins: Vec<String>,
     pub(super) shutdown_grace: Duration,
@@ -40,6 +42,7 @@ impl Default for Config {
             head_timeout: Duration::from_secs(10),
             max_body_bytes: 1 << 20,
             body_timeout: Duration::from_secs(30),
+            write_timeout: Duration::from_secs(30),
             hosts: None,
             origins: Vec::new(),
             shutdown_grace: Duration::from_secs(10),
@@ -81,6 +84,13 @@ impl Config {
     #[must_use]
     pub const fn with_body_timeout(mut self, timeout: Duration) -> Self {
         self.body_timeout = timeout;
+        self
+    }
+
+    /// Sets how long a client may take none of an answer; more than none. [`router`](super::router) has no connections.
+    #[must_use]
+    pub const fn with_write_timeout(mut self, timeout: Duration) -> Self {
+        self.write_timeout = timeout;
         self
     }
 
@@ -140,6 +150,12 @@ impl Config {
             "head_timeout",
             self.head_timeout,
             "a head takes some time",
+        )?;
+        ConfigError::require(
+            self.write_timeout > Duration::ZERO,
+            "write_timeout",
+            self.write_timeout,
+            "a client takes some time to read",
         )?;
         ConfigError::require(
             self.max_body_bytes > 0,

@@ -20,6 +20,7 @@ use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
 use super::config::Config;
+use super::patience::Patient;
 use crate::processor::Peer;
 
 /// Where connections come from: a TCP address or a Unix socket, in the clear or with TLS.
@@ -109,7 +110,7 @@ type Stream = Box<dyn Connection>;
 /// Answers on every connection until `shutdown` is ready; then takes no more, and waits for the last answers.
 ///
 /// At the bound the next connection waits in the queue of the system. One without a whole head in time is closed,
-/// also between two requests.
+/// also between two requests; so is one whose client does not read.
 pub(super) async fn take(
     listener: Listener,
     routes: Router,
@@ -117,7 +118,7 @@ pub(super) async fn take(
     shutdown: impl Future<Output = ()>,
 ) {
     let places = Arc::new(Semaphore::new(config.max_connections));
-    let head_timeout = config.head_timeout;
+    let (head_timeout, write_timeout) = (config.head_timeout, config.write_timeout);
     let mut server = http1::Builder::new();
     server
         .timer(TokioTimer::new())
@@ -141,7 +142,8 @@ pub(super) async fn take(
             let shaken = timeout(head_timeout, secured(stream, peer, tls)).await;
             if let Ok(Some((stream, peer))) = shaken {
                 let service = TowerToHyperService::new(routes.layer(Extension(peer)));
-                let connection = server.serve_connection(TokioIo::new(stream), service);
+                let stream = TokioIo::new(Patient::new(stream, write_timeout));
+                let connection = server.serve_connection(stream, service);
                 // A connection that fails is the client's affair.
                 let _ = watcher.watch(connection).await;
             }

@@ -19,6 +19,7 @@ mod admission;
 mod client;
 mod config;
 mod connections;
+mod patience;
 mod replies;
 mod server;
 

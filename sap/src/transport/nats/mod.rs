@@ -208,10 +208,7 @@ impl Queue {
             max_age: KEEP,
             ..stream(kind, subject)
         };
-        let made = async |stream: StreamConfig| {
-            let made = context.get_or_create_stream(stream).await;
-            made.map_err(QueueError::nats)
-        };
+        let made = async |stream: StreamConfig| made(&context, stream).await;
         let (tasks, out) = (made(tasks).await?, made(kept("out", "out.>")).await?);
         made(kept("dead", "dead")).await?;
         let consumer = pull::Config {
@@ -292,6 +289,30 @@ impl Queue {
             Err(error) => Err(QueueError::nats(error)),
         }
     }
+}
+
+/// A stream, which is there or is made. One that an earlier version made has not all of its subjects: it gets them,
+/// and keeps what else it has.
+async fn made(context: &Context, wanted: StreamConfig) -> Result<Stream, QueueError> {
+    let subjects = wanted.subjects.clone();
+    let mut stream = context
+        .get_or_create_stream(wanted)
+        .await
+        .map_err(QueueError::nats)?;
+    let mut there = stream.cached_info().config.clone();
+    let missing: Vec<String> = subjects
+        .into_iter()
+        .filter(|subject| !there.subjects.contains(subject))
+        .collect();
+    if !missing.is_empty() {
+        there.subjects.extend(missing);
+        context
+            .update_stream(there)
+            .await
+            .map_err(QueueError::nats)?;
+        stream.info().await.map_err(QueueError::nats)?;
+    }
+    Ok(stream)
 }
 
 /// One message and whom it is about.

@@ -487,6 +487,10 @@ async fn a_server_refuses_settings_out_of_range() {
             http::Config::default().with_head_timeout(Duration::ZERO),
             "head_timeout is 0ns, but",
         ),
+        (
+            http::Config::default().with_write_timeout(Duration::ZERO),
+            "write_timeout is 0ns, but",
+        ),
     ] {
         let service = || seen.service_of(Config::default());
         let refused = router(service(), config.clone()).unwrap_err();

@@ -147,6 +147,131 @@ async fn a_capability_is_a_tool_and_a_nack_is_a_tool_error() {
     until(|| seen.written(8) == ["task", "RUNNING", "nack", "CANCELLED"]).await;
 }
 
+/// A client that keeps the progress that it is told.
+#[derive(Clone, Default)]
+struct Watching(std::sync::Arc<std::sync::Mutex<Vec<String>>>);
+
+impl rmcp::ClientHandler for Watching {
+    async fn on_progress(
+        &self,
+        progress: rmcp::model::ProgressNotificationParam,
+        _: rmcp::service::NotificationContext<RoleClient>,
+    ) {
+        let message = progress.message.unwrap_or_default();
+        self.0.lock().unwrap().push(message);
+    }
+}
+
+// spec: SAP-10-3
+#[tokio::test]
+async fn a_call_shows_progress_and_says_how_it_ended() {
+    let (here, there) = tokio::io::duplex(1 << 21);
+    let server = Server::from(Seen::default().service_of(Config::default()));
+    let watching = Watching::default();
+    let asking = watching.clone().serve(here);
+    let (answering, asking) = futures::future::join(server.serve(there), asking).await;
+    let (_answering, asking) = (answering.unwrap(), asking.unwrap());
+    let call = async |number, tool: &str| {
+        let task = ask(number, tool).as_object().unwrap().clone();
+        let call = CallToolRequestParams::new(tool.to_owned()).with_arguments(task);
+        asking.call_tool(call).await.unwrap()
+    };
+    for (number, tool, is_error, status) in [
+        (1, "test.steps", false, "SUCCEEDED"),
+        (2, "test.fail", true, "FAILED"),
+        (3, "test.denied", true, "NACK"),
+    ] {
+        let answer = call(number, tool).await;
+        assert_eq!(answer.is_error, Some(is_error), "{tool}");
+        let structured = answer.structured_content.clone().unwrap();
+        assert_eq!(structured["status"], status);
+        let text = &answer.content[0].as_text().unwrap().text;
+        assert_eq!(serde_json::from_str::<Value>(text).unwrap(), structured);
+    }
+    until(|| !watching.0.lock().unwrap().is_empty()).await;
+    let told = watching.0.lock().unwrap().clone();
+    assert_eq!(told.len(), 1, "{told:?}");
+    let partial: Value = serde_json::from_str(&told[0]).unwrap();
+    assert_eq!(
+        (&partial["status"], &partial["output"]),
+        (&json!("PARTIAL"), &json!(2))
+    );
+}
+
+// spec: SAP-11-2
+#[tokio::test]
+async fn the_peer_of_a_server_is_who_asks() {
+    use sap::processor::{AllowAll, Identity, Peer, Speakers};
+    use std::sync::Arc;
+    for (user, wanted) in [(7, None), (8, Some(ErrorCode::Unauthorized))] {
+        let seen = Seen::default();
+        let speakers = Speakers::new(Arc::new(AllowAll));
+        let speakers = speakers.allow(Identity::UnixUser(7), "A-prime".parse().unwrap());
+        let processor = seen.processor(Config::default());
+        let processor = processor.authorize(Arc::new(speakers));
+        let clock = Arc::new(super::world::Real::default());
+        let mut peer = Peer::default();
+        peer.unix_user = Some(user);
+        let server = Server::from(sap::transport::Service::new(Arc::new(processor), clock));
+        let (here, there) = tokio::io::duplex(1 << 21);
+        let server = server.with_peer(peer).serve(there);
+        let (answering, asking) = futures::future::join(server, ().serve(here)).await;
+        let (_answering, asking) = (answering.unwrap(), asking.unwrap());
+        let client = McpClient::new(asking.peer().clone());
+        let task = typed(&ask(1, "test.echo").to_string());
+        let answer = client.send(&task, &mut |_| {}).await.unwrap();
+        let code = match answer {
+            Some(Message::Nack(nack)) => Some(nack.code),
+            _ => None,
+        };
+        assert_eq!(code, wanted);
+    }
+}
+
+#[cfg(feature = "typed")]
+#[tokio::test]
+async fn the_tool_of_a_typed_handler_has_its_schemas() {
+    #[derive(serde::Deserialize, schemars::JsonSchema)]
+    struct Asked {
+        #[expect(dead_code, reason = "only its schema matters")]
+        topic: Topic,
+    }
+    #[derive(serde::Deserialize, schemars::JsonSchema)]
+    struct Topic {
+        #[expect(dead_code, reason = "only its schema matters")]
+        name: String,
+    }
+    async fn answer(
+        _: Asked,
+        _: sap::processor::Context,
+    ) -> Result<u64, sap::processor::HandlerError> {
+        Ok(7)
+    }
+    let processor = Seen::default().processor(Config::default());
+    let processor = processor.handle_typed("desk.answer".parse().unwrap(), answer);
+    let clock = std::sync::Arc::new(super::world::Real::default());
+    let service = sap::transport::Service::new(std::sync::Arc::new(processor), clock);
+    let (here, there) = tokio::io::duplex(1 << 21);
+    let server = Server::from(service).serve(there);
+    let (answering, asking) = futures::future::join(server, ().serve(here)).await;
+    let (_answering, asking) = (answering.unwrap(), asking.unwrap());
+    let tools = asking.list_all_tools().await.unwrap();
+    let tool = tools
+        .iter()
+        .find(|tool| tool.name == "desk.answer")
+        .unwrap();
+    let input = Value::Object((*tool.input_schema).clone());
+    let reference = &input["properties"]["payload"]["properties"]["topic"]["$ref"];
+    let place = reference.as_str().unwrap().strip_prefix('#').unwrap();
+    assert_eq!(input.pointer(place).unwrap()["required"], json!(["name"]));
+    let output = tool.output_schema.as_ref().unwrap();
+    assert_eq!(
+        output["properties"]["output"]["anyOf"][0]["type"],
+        "integer"
+    );
+    assert!(tools[0].output_schema.is_some() == (tools[0].name == "desk.answer"));
+}
+
 #[cfg(feature = "sign")]
 // spec: SAP-2-4, SAP-11-2
 #[tokio::test]

@@ -493,3 +493,31 @@ async fn signatures_go_in_headers() {
     );
     worker.abort();
 }
+
+/// A stream of an earlier version takes no tasks of users. It is made to, and keeps its other settings.
+#[tokio::test]
+async fn a_stream_of_an_earlier_version_gets_the_subjects_that_it_lacks() {
+    let nats = Nats::start();
+    let client = async_nats::connect(&nats.url).await.unwrap();
+    let earlier = jetstream::stream::Config {
+        name: "sap_tasks".into(),
+        retention: jetstream::stream::RetentionPolicy::WorkQueue,
+        subjects: vec!["sap.task".into()],
+        max_messages: 7,
+        ..jetstream::stream::Config::default()
+    };
+    jetstream::new(client).create_stream(earlier).await.unwrap();
+    let queue = nats.queue(config().with_user("desk")).await;
+    let stream = nats.stream("sap_tasks").await;
+    let now = &stream.cached_info().config;
+    assert_eq!(now.subjects, ["sap.task", "sap.task.*"]);
+    assert_eq!(now.max_messages, 7);
+    let worker = work(
+        &queue,
+        Seen::default().service_of(processor::Config::default()),
+    );
+    let task = typed(&ask(1, "test.echo").to_string());
+    let answer = queue.send(&task, &mut |_| {}).await.unwrap();
+    assert!(matches!(answer, Some(Message::Result(_))), "{answer:?}");
+    worker.abort();
+}

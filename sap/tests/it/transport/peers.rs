@@ -184,6 +184,46 @@ async fn a_unix_socket_says_which_user_asks() {
     }
 }
 
+/// The one place of a server is free again where the client that has it does not read.
+// spec: SAP-10-2
+#[tokio::test]
+async fn a_client_that_never_reads_loses_its_place() {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    let (seen, folder) = (Seen::default(), tempfile::tempdir().unwrap());
+    let path = folder.path().join("socket");
+    let listener: Listener = UnixListener::bind(&path).unwrap().into();
+    let config = http::Config::default()
+        .with_max_connections(1)
+        .with_head_timeout(std::time::Duration::from_secs(3_600))
+        .with_write_timeout(std::time::Duration::from_millis(50));
+    let service = seen.service_of(Config::default());
+    let serving = serve(listener, service, config, std::future::pending());
+    #[expect(clippy::disallowed_methods, reason = "a server beside the test")]
+    let server = tokio::spawn(serving);
+    // More than a socket holds.
+    let text = "x".repeat(1 << 19);
+    let request = |task: &serde_json::Value, connection: &str| {
+        let task = task.to_string();
+        let head = format!(
+            "Host: localhost\r\nConnection: {connection}\r\nContent-Type: application/json"
+        );
+        let length = task.len();
+        format!("POST /sap/tasks HTTP/1.1\r\n{head}\r\nContent-Length: {length}\r\n\r\n{task}")
+    };
+    let long = with(ask(1, "test.echo"), "/payload/text", Some(json!(text)));
+    let mut deaf = UnixStream::connect(&path).await.unwrap();
+    let asked = request(&long, "keep-alive");
+    deaf.write_all(asked.as_bytes()).await.unwrap();
+    let mut next = UnixStream::connect(&path).await.unwrap();
+    let asked = request(&ask(2, "test.echo"), "close");
+    next.write_all(asked.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    next.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    drop(deaf);
+    server.abort();
+}
+
 #[cfg(feature = "sign")]
 mod signed {
     use sap::processor::Signed;

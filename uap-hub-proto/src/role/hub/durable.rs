@@ -120,9 +120,9 @@ impl Hub {
         self.outputs.push(Output::Store { job, record });
     }
 
+    /// Tells the end of a job that has no timer any more.
     fn tell_end(&mut self, now: Now, job: JobId, outcome: Outcome) {
         if self.queue.remove(job).is_some() {
-            self.clear_job_timers(job);
             self.job_event(now, job, JobEvent::Ended(outcome));
         }
     }

@@ -475,4 +475,9 @@ fn nothing_waits_for_a_job_that_has_ended() {
     rig.result(stream, State::Completed);
     rig.half_close(stream);
     assert_eq!(rig.hub.poll_timeout(), None);
+    let waits_for_another = Job::test("u", vec![]).with_wait_limit(minute);
+    let waits = rig.hub.submit(rig.now, waits_for_another).unwrap();
+    assert!(rig.hub.poll_timeout().is_some());
+    rig.hub.cancel(rig.now, waits).unwrap();
+    assert_eq!(rig.hub.poll_timeout(), None);
 }

@@ -19,7 +19,7 @@ use super::super::trace;
 use super::control::{AgentControl, Update};
 use super::state::{Agent, ServeError};
 use super::tool::{Handler, Tool, ToolFuture, internal};
-use crate::error::{ErrorCode, ErrorObject};
+use crate::error::{CommandError, ErrorCode, ErrorObject};
 use crate::message::ToolSpec;
 use crate::role::agent::{AgentConnection, Config, Event, IncomingCall, Output};
 use crate::role::{CallId, CloseReason, Input};
@@ -46,6 +46,8 @@ pub(super) struct AgentDriver<S> {
     /// Held so that the updates never end.
     _control: AgentControl,
     welcomed: bool,
+    /// Why the tools could not be registered.
+    unregistered: Option<CommandError>,
     closed: Option<CloseReason>,
 }
 
@@ -69,6 +71,7 @@ impl<S: AsyncRead + AsyncWrite> AgentDriver<S> {
             updates: agent.updates,
             _control: agent.control,
             welcomed: false,
+            unregistered: None,
             closed: None,
         };
         driver.take_tools(agent.tools);
@@ -77,11 +80,19 @@ impl<S: AsyncRead + AsyncWrite> AgentDriver<S> {
 
     fn take_tools(&mut self, tools: Vec<Tool>) {
         self.specs = tools.iter().map(|tool| tool.spec.clone()).collect();
-        let named = |tool: Tool| (tool.spec.name, tool.run);
-        self.handlers = tools.into_iter().map(named).collect();
+        self.handlers.clear();
+        for tool in tools {
+            // Of two with one name a core takes the first.
+            self.handlers.entry(tool.spec.name).or_insert(tool.run);
+        }
     }
 
-    pub(super) async fn run(mut self) -> CloseReason {
+    /// Drives until the connection ends.
+    ///
+    /// # Errors
+    ///
+    /// The tools could not be registered.
+    pub(super) async fn run(mut self) -> Result<CloseReason, CommandError> {
         self.drain();
         let reason = loop {
             if let Some(reason) = self.closed.take() {
@@ -105,7 +116,7 @@ impl<S: AsyncRead + AsyncWrite> AgentDriver<S> {
             self.drain();
         };
         self.wire.close().await;
-        reason
+        self.unregistered.map_or(Ok(reason), Err)
     }
 
     fn on_moved(&mut self, moved: Moved) {
@@ -169,7 +180,8 @@ impl<S: AsyncRead + AsyncWrite> AgentDriver<S> {
                 Output::Event(Event::Welcomed { .. }) => {
                     self.welcomed = true;
                     let specs = core::mem::take(&mut self.specs);
-                    if self.conn.register(self.wire.now(), specs, false).is_err() {
+                    if let Err(error) = self.conn.register(self.wire.now(), specs, false) {
+                        self.unregistered = Some(error);
                         self.conn.shutdown(self.wire.now());
                     }
                 }

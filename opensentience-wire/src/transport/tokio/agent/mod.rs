@@ -81,7 +81,8 @@ impl Agent {
         let threads = self.pool.max_threads();
         let wanted = "blocking tools need at least 1 thread";
         require(threads > 0, "blocking_threads", threads, wanted)?;
-        match AgentDriver::new(self, stream, config)?.run().await {
+        let ended = AgentDriver::new(self, stream, config)?.run().await;
+        match ended.map_err(ServeError::Tools)? {
             CloseReason::Protocol(code) => Err(ServeError::Protocol(code)),
             reason => Ok(reason),
         }

@@ -6,7 +6,7 @@ use ubos_common::os::OsError;
 use super::control::{AgentControl, Update};
 use super::pool::Pool;
 use super::tool::Tool;
-use crate::error::{ConfigError, ErrorCode};
+use crate::error::{CommandError, ConfigError, ErrorCode};
 use crate::message::SemVer;
 
 /// Why an agent does not serve.
@@ -25,6 +25,9 @@ pub enum ServeError {
     /// A setting is out of its range.
     #[error(transparent)]
     Config(#[from] ConfigError),
+    /// The tools cannot be registered: together they do not fit into a frame.
+    #[error("the tools cannot be registered")]
+    Tools(#[source] CommandError),
     /// The core refused the agent, or broke the protocol.
     #[error("the connection ended with {0}")]
     Protocol(ErrorCode),

@@ -54,6 +54,8 @@ pub(super) struct Driver {
     sent: HashMap<RouteId, Arc<Notify>>,
     /// At most one for each call, and one for each agent.
     tasks: JoinSet<AgentEvent>,
+    /// At most one for each agent.
+    launching: JoinSet<AgentEvent>,
     events_tx: mpsc::Sender<AgentEvent>,
     events: mpsc::Receiver<AgentEvent>,
     view: watch::Sender<Arc<View>>,
@@ -82,6 +84,7 @@ impl Driver {
             slots: HashMap::new(),
             sent: HashMap::new(),
             tasks: JoinSet::new(),
+            launching: JoinSet::new(),
             events_tx,
             events,
             view,
@@ -104,7 +107,7 @@ impl Driver {
             if self.starting.is_empty() && !*self.ready.borrow() {
                 self.ready.send_replace(true);
             }
-            if self.closing && self.tasks.is_empty() {
+            if self.closing && self.tasks.is_empty() && self.launching.is_empty() {
                 return;
             }
             let timer = self.alarm.ring(self.router.poll_timeout());
@@ -116,6 +119,11 @@ impl Driver {
                 }
                 Some(event) = self.events.recv() => self.on_agent_event(event),
                 Some(ended) = self.tasks.join_next() => {
+                    if let Ok(event) = ended {
+                        self.on_agent_event(event);
+                    }
+                }
+                Some(ended) = self.launching.join_next() => {
                     if let Ok(event) = ended {
                         self.on_agent_event(event);
                     }
@@ -139,6 +147,8 @@ impl Driver {
             }
             Some(Command::Shutdown) | None => {
                 self.closing = true;
+                // A launch that is not over has no calls to end; its process is killed with it.
+                self.launching.abort_all();
                 for live in self.live.values() {
                     live.stop.notify_one();
                 }
@@ -290,7 +300,7 @@ impl Driver {
                 .with_agent_grant("tool:invoke:*")
                 .with_directives(false)
         });
-        self.tasks
+        self.launching
             .spawn(agents::launch(Arc::clone(agent), launcher));
     }
 

@@ -1,8 +1,10 @@
 //! Capabilities as MCP tools, in both directions: serve them, and call those of somebody else's server.
 //!
-//! A tool has the name of its capability, takes a task as its arguments, and is answered by one text, the last
-//! result. Where results go to an endpoint it is the Ack. A Nack is a tool error that holds it. A client that
-//! cancels its call cancels the task.
+//! A tool has the name of its capability, takes a task as its arguments, and is answered by the last result, as one
+//! text and as structured content. Where results go to an endpoint it is the Ack. A Nack is a tool error that holds
+//! it, and so is a FAILED result. A PARTIAL result is a progress notification, with the result as its message, for a
+//! client that asks for progress. A client that cancels its call cancels the task. The tool of a typed handler has
+//! the schemas of its payload and its output.
 //!
 //! MCP carries arguments as values, which a number such as `1.50` or one of twenty digits does not survive. A task
 //! with such a number goes as `{"task": "…"}`, the JSON text of it; servers take both forms.
@@ -18,31 +20,35 @@
 //! # }
 //! ```
 
+mod tools;
+
 use core::time::Duration;
-use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ErrorData,
     Implementation, JsonObject, ListToolsResult, MetaObject, PaginatedRequestParams,
-    RequestMetaObject, ServerCapabilities, ServerConfig, Tool,
+    ProgressNotificationParam, ProgressToken, RequestMetaObject, ServerCapabilities, ServerConfig,
 };
 use rmcp::service::{Peer as Connection, RequestContext, RoleClient, RoleServer, ServiceError};
 use rmcp::{ServerHandler, model::ContentBlock::Text};
-use serde_json::{Value, json};
+use serde_json::Value;
 use ubos_common::driver::Sleep as _;
 use ubos_common::json::RawBuf;
 
-use super::exchange::begin;
-use super::sent::Heard;
-use super::signing::{self, Signing, signed};
-use super::{Caller, Message, SendError, Service, TokioClock};
 use crate::error::ErrorCode;
 use crate::processor::Peer;
 use crate::receipt::{Nack, ReceiptStatus};
 use crate::role::producer::Config;
+use crate::status::Status;
 use crate::task::Task;
 use crate::trace;
+use tools::TASK;
+
+use crate::transport::exchange::begin;
+use crate::transport::sent::Heard;
+use crate::transport::signing::{self, Signing, signed};
+use crate::transport::{Caller, Message, SendError, Service, TokioClock};
 use crate::validate::{Options, ids_of};
 
 /// Serves the capabilities of a service as tools. A task of more than 1 MiB is a Nack.
@@ -88,9 +94,12 @@ impl Server {
             let nack = malformed(why, &bytes);
             return Ok(Some(self.service.turn_away(nack, &bytes).await));
         }
+        let token = context.meta.get_progress_token();
         let mut last = Last {
             message: None,
             peer: signed(self.peer.clone(), signature),
+            progress: token.map(|token| (context.peer.clone(), token)),
+            partials: 0,
         };
         let (_, correlation_id) = ids_of(&bytes, &Options::default().limits);
         let span = trace::carry("mcp", correlation_id.as_ref());
@@ -126,15 +135,10 @@ impl ServerHandler for Server {
         _: Option<PaginatedRequestParams>,
         _: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        let capabilities = self.service.processor().capabilities();
-        let tools = capabilities.map(|capability| {
-            let name = capability.as_str().to_owned();
-            Tool::new(
-                name,
-                "A capability of SAP V2.0: a Task in, a TaskResult out.",
-                schema(),
-            )
-        });
+        let processor = self.service.processor();
+        let tools = processor
+            .capabilities()
+            .map(|capability| tools::tool(processor, capability));
         Ok(ListToolsResult::with_all_items(tools.collect()))
     }
 
@@ -154,10 +158,16 @@ impl ServerHandler for Server {
             ContentBlock::text(text)
         });
         let content = content.collect();
-        let mut result = match message {
+        let mut result = match &message {
             Some(Message::Nack(_)) => CallToolResult::error(content),
+            Some(Message::Result(said)) if said.status == Status::Failed => {
+                CallToolResult::error(content)
+            }
             _ => CallToolResult::success(content),
         };
+        // The text is what was said: a number such as 1.50 is another one here.
+        let said = message.as_ref().map(Message::encode);
+        result.structured_content = said.and_then(|said| serde_json::from_slice(&said).ok());
         let signature = message
             .as_ref()
             .and_then(|said| self.service.signature(said));
@@ -170,10 +180,13 @@ impl ServerHandler for Server {
     }
 }
 
-/// Keeps the last message.
+/// Keeps the last message, and tells of those on the way.
 struct Last {
     message: Option<Message>,
     peer: Peer,
+    /// Where a client asks for progress.
+    progress: Option<(Connection<RoleServer>, ProgressToken)>,
+    partials: u32,
 }
 
 impl Caller for Last {
@@ -182,8 +195,23 @@ impl Caller for Last {
     }
 
     fn tell(&mut self, message: Message) -> BoxFuture<'_, ()> {
+        let partial = match (&message, &self.progress) {
+            (Message::Result(said), Some(progress)) if said.status == Status::Partial => {
+                self.partials += 1;
+                let text = String::from_utf8(message.encode()).unwrap_or_default();
+                Some((progress.clone(), text))
+            }
+            _ => None,
+        };
         self.message = Some(message);
-        Box::pin(core::future::ready(()))
+        let number = f64::from(self.partials);
+        Box::pin(async move {
+            if let Some(((connection, token), text)) = partial {
+                let progress = ProgressNotificationParam::new(token, number).with_message(text);
+                // A client that is gone misses it.
+                drop(connection.notify_progress(progress).await);
+            }
+        })
     }
 }
 
@@ -225,15 +253,6 @@ fn malformed(why: &str, bytes: &[u8]) -> Nack {
     nack
 }
 
-fn schema() -> Arc<JsonObject> {
-    let text =
-        "the JSON text of a SAP V2.0 Task; instead of it the arguments may be the Task itself";
-    match json!({"type": "object", "properties": {TASK: {"type": "string", "description": text}}}) {
-        Value::Object(schema) => Arc::new(schema),
-        _ => Arc::default(),
-    }
-}
-
 /// Sends tasks to the tools of a server, over a connection that is there.
 #[derive(Clone, Debug)]
 pub struct McpClient {
@@ -254,7 +273,7 @@ impl McpClient {
     /// Sets the key that signs tasks.
     #[cfg(feature = "sign")]
     #[must_use]
-    pub fn with_signing_key(mut self, key: Arc<crate::sign::SigningKey>) -> Self {
+    pub fn with_signing_key(mut self, key: std::sync::Arc<crate::sign::SigningKey>) -> Self {
         self.signing.key = Some(key);
         self
     }
@@ -262,7 +281,7 @@ impl McpClient {
     /// Takes only results that their producer has signed with one of these keys.
     #[cfg(feature = "sign")]
     #[must_use]
-    pub fn with_trusted_keys(mut self, keys: Arc<crate::sign::Keys>) -> Self {
+    pub fn with_trusted_keys(mut self, keys: std::sync::Arc<crate::sign::Keys>) -> Self {
         self.signing.keys = Some(keys);
         self
     }
@@ -372,8 +391,6 @@ fn string_length(text: &str) -> usize {
 
 /// Bytes of one task.
 const MAX_TASK_BYTES: usize = 1 << 20;
-/// The argument that holds a task as text.
-const TASK: &str = "task";
 
 #[cfg(test)]
 mod tests {
