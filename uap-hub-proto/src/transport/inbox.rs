@@ -187,6 +187,20 @@ mod tests {
 
     // spec: HUB-4-4
     #[test]
+    fn whoever_waits_for_the_end_has_read_all_before_it() {
+        let (inbox, end) = (Inbox::new(8, 8_000), Outcome::new(Verdict::Failed, ""));
+        let end = JobEvent::Ended(end);
+        inbox.push(line(9));
+        assert!(next(&inbox).0.is_some());
+        inbox.push(line(70));
+        inbox.push(end.clone());
+        let bytes = line(9).weight() + line(70).weight();
+        assert_eq!(inbox.wait_for_end(), Taken { events: 2, bytes });
+        assert_eq!(next(&inbox).0, Some(end));
+    }
+
+    // spec: HUB-4-4
+    #[test]
     fn the_words_of_a_status_count() {
         let status = JobEvent::Status {
             state: crate::state::State::Running,

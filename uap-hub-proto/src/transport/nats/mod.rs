@@ -285,3 +285,25 @@ impl JobQueue {
         format!("{}.end.{id}", self.name)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_setting_out_of_its_range_is_named() {
+        let config = QueueConfig::default;
+        assert!(config().check().is_ok());
+        for (name, config) in [
+            ("max_jobs", config().with_max_jobs(0)),
+            ("max_in_flight", config().with_max_in_flight(0)),
+            ("max_deliveries", config().with_max_deliveries(0)),
+            ("ack_wait", config().with_ack_wait(Duration::ZERO)),
+            ("busy_delay", config().with_busy_delay(Duration::ZERO)),
+            ("keep", config().with_keep(Duration::ZERO)),
+        ] {
+            let refused = config.check().unwrap_err().to_string();
+            assert!(refused.contains(name), "{refused}");
+        }
+    }
+}
