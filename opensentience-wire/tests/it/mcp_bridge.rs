@@ -188,10 +188,10 @@ async fn results_and_errors_come_back_as_what_they_are() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn progress_comes_before_the_result() {
     let world = world(Server::default()).await;
-    for _ in 0..50 {
+    for _ in 0..500 {
         let request = CallRequest::new(format!("{AGENT}/steps"), object(&json!({})));
         let mut call = world.core.call(request).await.unwrap();
         let mut told = Vec::new();

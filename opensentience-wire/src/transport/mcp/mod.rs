@@ -30,6 +30,7 @@
 //! ```
 
 mod call;
+mod ordered;
 mod server;
 mod tools;
 
@@ -48,6 +49,7 @@ use tokio::process::{Child, Command};
 use super::tokio::{Agent, AgentControl, ServeError};
 use crate::role::CloseReason;
 use crate::role::agent::Config;
+use ordered::Ordered;
 use server::Listener;
 pub use server::{BridgeError, NotCarried};
 
@@ -102,7 +104,9 @@ impl Bridge {
         E: std::error::Error + Send + Sync + 'static,
     {
         let start = async {
-            let service = Listener::default().serve(transport).await;
+            let listener = Listener::default();
+            let transport = Ordered::new(transport.into_transport(), listener.progress.clone());
+            let service = listener.serve(transport).await;
             let service = service.map_err(|err| BridgeError::Initialize(Box::new(err)))?;
             let offered = tools::offered(&service).await?;
             Ok((service, offered))

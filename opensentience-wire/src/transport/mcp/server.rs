@@ -81,18 +81,6 @@ impl ClientHandler for Listener {
         ClientConfig::new(Default::default(), own)
     }
 
-    async fn on_progress(
-        &self,
-        progress: ProgressNotificationParam,
-        _: NotificationContext<RoleClient>,
-    ) {
-        let calls = self.progress.lock().await;
-        if let Some(call) = calls.get(&progress.progress_token) {
-            // One that says more follows; a slow core need not hear them all.
-            let _ = call.try_send(progress);
-        }
-    }
-
     async fn on_tool_list_changed(&self, _: NotificationContext<RoleClient>) {
         self.changed.notify_one();
     }
