@@ -148,7 +148,11 @@ impl<'a> Envelope<'a> {
 impl<'a, P: Read<'a>> Envelope<'a, P> {
     /// Reads a frame whose text begins as this library writes a type, payload and all, in one pass. `None` where it does not,
     /// or where it breaks a rule: then it is to be read in two steps, which say more.
-    pub(crate) fn decode_whole(body: &'a [u8], start: &[u8], limits: &json::Limits) -> Option<Self> {
+    pub(crate) fn decode_whole(
+        body: &'a [u8],
+        start: &[u8],
+        limits: &json::Limits,
+    ) -> Option<Self> {
         if !body.starts_with(start) {
             return None;
         }

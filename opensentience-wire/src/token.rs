@@ -71,7 +71,6 @@ impl SessionToken {
             .ct_eq(other.expose().as_bytes())
             .into()
     }
-
 }
 
 /// Finds a token as it would stand in JSON, by Horspool's search: for a token of 43 bytes it looks at one byte in forty.
@@ -114,7 +113,9 @@ impl TokenFinder {
             if window == needle {
                 return end.is_some();
             }
-            at += end.map_or(1, |end| self.skip.get(usize::from(end)).copied().unwrap_or(1));
+            at += end.map_or(1, |end| {
+                self.skip.get(usize::from(end)).copied().unwrap_or(1)
+            });
         }
         false
     }

@@ -7,6 +7,7 @@ use time::format_description::well_known;
 
 use super::TimeError;
 use super::timestamp::{self, Timestamp};
+use crate::text::ShortText;
 
 /// An RFC 3339 time that keeps the text it was read from.
 ///
@@ -25,7 +26,7 @@ use super::timestamp::{self, Timestamp};
 /// Spec: OpenSentience 3
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Rfc3339 {
-    text: Box<str>,
+    text: ShortText,
     at: Timestamp,
 }
 
@@ -57,7 +58,9 @@ impl FromStr for Rfc3339 {
 impl From<Timestamp> for Rfc3339 {
     fn from(at: Timestamp) -> Self {
         Self {
-            text: at.to_string().into(),
+            text: core::str::from_utf8(timestamp::to_text(at, &mut [0; timestamp::LONGEST]))
+                .unwrap_or_default()
+                .into(),
             at,
         }
     }
@@ -118,7 +121,9 @@ fn utc(text: &[u8]) -> Option<Timestamp> {
     if !digits.iter().all(u8::is_ascii_digit) {
         return None;
     }
-    let fraction = digits.iter().fold(0, |nanos, digit| nanos * 10 + u32::from(digit - b'0'));
+    let fraction = digits
+        .iter()
+        .fold(0, |nanos, digit| nanos * 10 + u32::from(digit - b'0'));
     let unused = u32::try_from(9 - digits.len()).ok()?;
     let second = timestamp::read_date_and_time(moment).ok()?;
     Timestamp::new(second.unix(), fraction * 10_u32.pow(unused))

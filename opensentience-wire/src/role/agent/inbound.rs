@@ -3,6 +3,7 @@
 use core::time::Duration;
 use std::borrow::Cow;
 
+use ubos_common::ShortText;
 use ubos_common::json::{RawObject, Read as _, Reader};
 use ubos_common::time::Now;
 use ubos_common::violation::{Profile, Report};
@@ -298,7 +299,7 @@ impl AgentConnection {
 fn about<P>(now: Now, envelope: &Envelope<'_, P>) -> About {
     About {
         ids: Correlation::from(envelope),
-        message_id: (*envelope.id).into(),
+        message_id: ShortText::from(&*envelope.id),
         arrived: now,
     }
 }

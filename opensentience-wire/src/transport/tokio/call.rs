@@ -196,7 +196,10 @@ impl<I> RunningCall<I> {
 
     /// Asks the agent to stop. The result still comes; asking again changes nothing.
     pub fn cancel(&self) {
-        if !self.is_canceled.swap(true, core::sync::atomic::Ordering::Relaxed) {
+        if !self
+            .is_canceled
+            .swap(true, core::sync::atomic::Ordering::Relaxed)
+        {
             self.link.cancel(&self.id);
         }
     }

@@ -212,7 +212,8 @@ impl Shared {
         let mut alarm = Alarm::new(shared.clock);
         let mut shutdown = Some(shutdown);
         loop {
-            if let Turn::Closed(reason) = shared.turn(&mut alarm, Some(&mut shutdown), false).await {
+            if let Turn::Closed(reason) = shared.turn(&mut alarm, Some(&mut shutdown), false).await
+            {
                 shared.close().await;
                 return reason;
             }
@@ -364,7 +365,12 @@ impl Connection {
         drop(self.conn.goodbye(now, reason, None));
     }
 
-    fn poll_turn(&mut self, shared: &Shared, context: &mut Context<'_>, greeting: bool) -> Poll<Turn> {
+    fn poll_turn(
+        &mut self,
+        shared: &Shared,
+        context: &mut Context<'_>,
+        greeting: bool,
+    ) -> Poll<Turn> {
         let had_room = self.wire.has_room();
         self.drain(shared);
         let turn = loop {

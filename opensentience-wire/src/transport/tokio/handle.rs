@@ -14,8 +14,8 @@ use super::call::RunningCall;
 use super::core::Shared;
 use crate::error::{CommandError, ConfigError};
 use crate::message::{SharedTools, ToolSpec};
-use crate::role::core::{CallRequest, Config, CoreConnection};
 use crate::role::CloseReason;
+use crate::role::core::{CallRequest, Config, CoreConnection};
 use crate::token::Grant;
 
 /// An agent that is connected. Dropping it says goodbye.
