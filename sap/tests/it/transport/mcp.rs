@@ -57,6 +57,22 @@ impl Harness for OverMcp {
         (told, answer)
     }
 
+    async fn status(&self, task: &Task) -> Option<Message> {
+        Some(self.client.status(task).await.unwrap())
+    }
+
+    async fn cancel(&self, task: &Task) -> Option<Message> {
+        Some(self.client.cancel(task).await.unwrap())
+    }
+
+    async fn follow(
+        &self,
+        task: &Task,
+        told: &mut (dyn FnMut(&Message) + Send),
+    ) -> Option<Message> {
+        self.client.follow(task, told).await.unwrap()
+    }
+
     async fn raw(&self, bytes: &str) -> Message {
         let task: Value = serde_json::from_str(bytes).unwrap();
         let tool = task["target"]["capability"].as_str().unwrap();
@@ -78,7 +94,7 @@ async fn a_capability_is_a_tool_and_a_nack_is_a_tool_error() {
     let tools = mcp.asking.list_all_tools().await.unwrap();
     let names: Vec<&str> = tools.iter().map(|tool| &*tool.name).collect();
     assert!(
-        names.contains(&"test.echo") && names.len() == 7,
+        names.contains(&"test.echo") && names.len() == 11,
         "{names:?}"
     );
     let object = |task: &Value| task.as_object().unwrap().clone();
