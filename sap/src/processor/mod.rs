@@ -82,9 +82,7 @@ pub use resume::{Interrupted, Resumed};
 #[cfg(feature = "sign")]
 pub use signed::Signed;
 pub use speakers::Speakers;
-pub use state::Processor;
-#[cfg(feature = "typed")]
-pub use state::Shape;
+pub use state::{Processor, Shape};
 
 use drive::{Driver, Sink};
 use effects::Effects;
@@ -153,11 +151,31 @@ impl Processor {
     pub fn handle(mut self, capability: Capability, handler: impl Handler + 'static) -> Self {
         let route = Route {
             handler: Box::new(handler),
-            #[cfg(feature = "typed")]
             shape: None,
         };
         self.routes.insert(capability, route);
         self
+    }
+
+    /// Says what the handler of a capability does, takes and gives. What is said of a typed handler goes before what
+    /// its types say. Without a handler it says nothing.
+    #[must_use]
+    pub fn shaped(mut self, capability: &Capability, shape: Shape) -> Self {
+        if let Some(route) = self.routes.get_mut(capability) {
+            let known = route.shape.take().unwrap_or_default();
+            route.shape = Some(Shape {
+                about: shape.about.or(known.about),
+                payload: shape.payload.or(known.payload),
+                output: shape.output.or(known.output),
+            });
+        }
+        self
+    }
+
+    /// What the handler of a capability does, takes and gives, where that is known.
+    #[must_use]
+    pub fn shape(&self, capability: &Capability) -> Option<&Shape> {
+        self.routes.get(capability)?.shape.as_ref()
     }
 
     /// Lets outcomes of a capability be kept in the cache and answer other tasks. Without it each is computed.

@@ -40,7 +40,9 @@ pub use client::{ClientError, HttpClient};
 pub use config::Config;
 pub use connections::Listener;
 pub use replies::{HttpReplies, inbox};
-pub use server::{router, serve};
+#[cfg(feature = "mcp")]
+pub(super) use request::bearer_of;
+pub use server::{router, serve, serve_with};
 
 /// Lines of JSON.
 const LINES: &str = "application/x-ndjson";

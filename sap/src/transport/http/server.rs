@@ -87,6 +87,22 @@ pub async fn serve(
     config: Config,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> io::Result<()> {
+    serve_with(listener, service, config, Router::new(), shutdown).await
+}
+
+/// As [`serve`], with routes of the application beside those of the service: on the same connections, with their
+/// bounds. An application's route has its own rules for hosts and origins.
+///
+/// # Errors
+///
+/// A setting is out of its range.
+pub async fn serve_with(
+    listener: impl Into<Listener>,
+    service: Service,
+    config: Config,
+    beside: Router,
+    shutdown: impl Future<Output = ()> + Send + 'static,
+) -> io::Result<()> {
     config
         .check()
         .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
@@ -105,10 +121,15 @@ pub async fn serve(
     let (begin, begun) = tokio::sync::oneshot::channel();
     let settings = server.config.clone();
     let serving = async {
-        connections::take(listener, router_of(server), &settings, async move {
-            shutdown.await;
-            let _ = begin.send(());
-        })
+        connections::take(
+            listener,
+            router_of(server).merge(beside),
+            &settings,
+            async move {
+                shutdown.await;
+                let _ = begin.send(());
+            },
+        )
         .await;
         // Tasks whose client is gone, or whose results go elsewhere.
         while ended.recv().await.is_some() {}

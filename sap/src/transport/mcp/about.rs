@@ -5,6 +5,7 @@ use std::sync::Arc;
 use rmcp::model::{JsonObject, Tool};
 use serde_json::{Value, json};
 
+use super::tools;
 use crate::ident::{AgentId, TaskId};
 use crate::receipt::Nack;
 use crate::task::Task;
@@ -101,9 +102,9 @@ pub(super) fn tools() -> impl Iterator<Item = Tool> {
             "Waits for the end of a task of SAP V2.0; its last TaskResult.",
         ),
     ];
-    tools
-        .into_iter()
-        .map(|(name, about)| Tool::new(name, about, schema()))
+    tools.into_iter().map(|(name, about)| {
+        Tool::new(name, about, schema()).with_raw_output_schema(tools::answer(None))
+    })
 }
 
 fn schema() -> Arc<JsonObject> {

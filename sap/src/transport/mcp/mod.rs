@@ -3,8 +3,8 @@
 //! A tool has the name of its capability, takes a task as its arguments, and is answered by the last result, as one
 //! text and as structured content. Where results go to an endpoint it is the Ack. A Nack is a tool error that holds
 //! it, and so is a FAILED result. A PARTIAL result is a progress notification, with the result as its message, for a
-//! client that asks for progress. A client that cancels its call cancels the task. The tool of a typed handler has
-//! the schemas of its payload and its output.
+//! client that asks for progress. A client that cancels its call cancels the task. The schemas of a tool are those
+//! of messages, with what is known of its handler ([`Shape`](crate::processor::Shape)) in their places.
 //!
 //! The tools `sap_status`, `sap_cancel` and `sap_follow` take the `issuer` and the `taskId` of a task that was called
 //! before, on any connection. They answer with its latest result, or with the Ack where it has none yet; the last
@@ -28,6 +28,7 @@ mod about;
 mod tools;
 
 use core::time::Duration;
+use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use rmcp::model::{
@@ -50,6 +51,8 @@ use crate::trace;
 use tools::TASK;
 
 use crate::transport::exchange::{Exchange, begin};
+#[cfg(feature = "http")]
+use crate::transport::http::bearer_of;
 use crate::transport::sent::Heard;
 use crate::transport::signing::{self, Signing, signed};
 use crate::transport::{Caller, Message, SendError, Service, TokioClock};
@@ -79,6 +82,21 @@ impl Server {
         self
     }
 
+    /// Who is at the other end, with the token of its request where that came over HTTP.
+    #[cfg(feature = "http")]
+    fn peer_of(&self, context: &RequestContext<RoleServer>) -> Peer {
+        let head = context.extensions.get::<axum::http::request::Parts>();
+        let token = head.and_then(|head| bearer_of(&head.headers));
+        let mut peer = self.peer.clone();
+        peer.bearer = token.or(peer.bearer);
+        peer
+    }
+
+    #[cfg(not(feature = "http"))]
+    fn peer_of(&self, _: &RequestContext<RoleServer>) -> Peer {
+        self.peer.clone()
+    }
+
     async fn call(
         &self,
         tool: &str,
@@ -98,7 +116,7 @@ impl Server {
             let nack = malformed(why, &bytes);
             return Ok(Some(self.service.turn_away(nack, &bytes).await));
         }
-        let mut last = Last::new(signed(self.peer.clone(), signature), context);
+        let mut last = Last::new(signed(self.peer_of(context), signature), context);
         let (_, correlation_id) = ids_of(&bytes, &Options::default().limits);
         let span = trace::carry("mcp", correlation_id.as_ref());
         let served = trace::within(span, self.service.serve(&bytes, &mut last));
@@ -139,7 +157,7 @@ impl ServerHandler for Server {
         let signature = context.meta.0.0.get(signing::NAME).and_then(Value::as_str);
         let message = match about::Asks::of(&request.name) {
             Some(asks) => {
-                let mut last = Last::new(signed(self.peer.clone(), signature), &context);
+                let mut last = Last::new(signed(self.peer_of(&context), signature), &context);
                 let told = asks.answer(&self.service, &arguments, &mut last);
                 Some(told.await)
             }
@@ -285,7 +303,7 @@ impl McpClient {
     /// Sets the key that signs tasks.
     #[cfg(feature = "sign")]
     #[must_use]
-    pub fn with_signing_key(mut self, key: std::sync::Arc<crate::sign::SigningKey>) -> Self {
+    pub fn with_signing_key(mut self, key: Arc<crate::sign::SigningKey>) -> Self {
         self.signing.key = Some(key);
         self
     }
@@ -293,7 +311,7 @@ impl McpClient {
     /// Takes only results that their producer has signed with one of these keys.
     #[cfg(feature = "sign")]
     #[must_use]
-    pub fn with_trusted_keys(mut self, keys: std::sync::Arc<crate::sign::Keys>) -> Self {
+    pub fn with_trusted_keys(mut self, keys: Arc<crate::sign::Keys>) -> Self {
         self.signing.keys = Some(keys);
         self
     }
