@@ -30,8 +30,8 @@ pub(super) fn tool(processor: &Processor, capability: &Capability) -> Tool {
 
 /// A Task, or its text.
 fn input(payload: Option<Value>) -> Arc<JsonObject> {
-    let mut schema = Message::read(schemas::TASK);
-    let context = Message::read(schemas::CONSTITUTIONAL_CONTEXT);
+    let mut schema = MessageSchema::read(schemas::TASK);
+    let context = MessageSchema::read(schemas::CONSTITUTIONAL_CONTEXT);
     schema.put("constitutionalContext", context.whole());
     schema.definitions.remove("sap.constitutionalContext");
     if let Some(payload) = payload {
@@ -45,7 +45,7 @@ fn input(payload: Option<Value>) -> Arc<JsonObject> {
 
 /// A result, or the Ack of a task whose results go to an endpoint.
 pub(super) fn answer(output: Option<Value>) -> Arc<JsonObject> {
-    let mut schema = Message::read(schemas::RESULT);
+    let mut schema = MessageSchema::read(schemas::RESULT);
     // A receipt has words of its own, and ids under another name.
     schema.put("status", json!({"type": "string"}));
     if let Some(output) = output {
@@ -60,13 +60,13 @@ pub(super) fn answer(output: Option<Value>) -> Arc<JsonObject> {
 
 /// The schema of a message, in its parts.
 #[derive(Default)]
-struct Message {
+struct MessageSchema {
     properties: JsonObject,
     required: Value,
     definitions: JsonObject,
 }
 
-impl Message {
+impl MessageSchema {
     /// One of this crate's own. Its definitions get names that no handler's have.
     fn read(schema: &str) -> Self {
         let Ok(Value::Object(mut schema)) = serde_json::from_str(schema) else {
