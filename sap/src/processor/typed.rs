@@ -53,9 +53,11 @@ impl Processor {
         F: Fn(Ask, Context) -> Work + Send + Sync + 'static,
         Work: Future<Output = Result<Said, HandlerError>> + Send + 'static,
     {
-        let mut shape = Shape::default();
-        shape.payload = RawBuf::from_serialize(&schema_for!(Ask)).ok();
-        shape.output = RawBuf::from_serialize(&schema_for!(Said)).ok();
+        let shape = Shape {
+            about: None,
+            payload: RawBuf::from_serialize(&schema_for!(Ask)).ok(),
+            output: RawBuf::from_serialize(&schema_for!(Said)).ok(),
+        };
         let typed = Typed {
             handler,
             types: PhantomData::<fn(Ask) -> Said>,
