@@ -27,7 +27,6 @@ pub async fn on_standard_streams(service: Service) -> Result<(), String> {
 
 /// The tools over streamable HTTP, for requests to this address. Each call stands alone, so that nobody can make
 /// sessions without end.
-#[must_use]
 pub fn router(service: &Service, address: &str) -> Router {
     let service = service.clone();
     let port = address.rsplit(':').next().unwrap_or_default();
