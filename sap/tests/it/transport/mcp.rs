@@ -260,7 +260,7 @@ async fn the_tool_of_a_typed_handler_has_its_schemas() {
     // One that holds itself refers to its own beginning.
     #[derive(serde::Serialize, schemars::JsonSchema)]
     struct Tree {
-        branches: Vec<Tree>,
+        branches: Vec<Self>,
     }
     async fn answer(
         _: Asked,

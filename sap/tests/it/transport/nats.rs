@@ -552,28 +552,31 @@ async fn a_task_that_waits_is_cancelled_by_its_own_user_and_never_runs() {
     let [cancelled, kept, changed] = tasks.as_slice() else {
         panic!("three tasks")
     };
+    let worker = std::sync::Mutex::new(None);
     let mut like_it = changed.clone();
     like_it.tags = Some(vec!["other".into()]);
-    let working = async {
+    let asking = async {
         until_published(&nats, 3).await;
         assert_eq!(mine.cancel(cancelled).await.unwrap(), None);
         assert_eq!(other.cancel(kept).await.unwrap(), None);
         // Of the same id, and another task.
         assert_eq!(mine.cancel(&like_it).await.unwrap(), None);
-        work(&mine, seen.service_of(processor::Config::default()))
+        let service = seen.service_of(processor::Config::default());
+        worker.lock().unwrap().replace(work(&mine, service));
     };
     let send = async |task: &Task| match mine.send(task, &mut |_| {}).await.unwrap() {
         Some(Message::Result(result)) => result.status,
         other => panic!("{other:?}"),
     };
-    let (first, second, third, worker) =
-        tokio::join!(send(cancelled), send(kept), send(changed), working);
+    let (first, second, third, ()) =
+        tokio::join!(send(cancelled), send(kept), send(changed), asking);
     assert_eq!(
         (first, second, third),
         (Status::Cancelled, Status::Succeeded, Status::Succeeded)
     );
     assert_eq!(seen.calls(), 2);
-    worker.abort();
+    let worker = worker.lock().unwrap().take();
+    worker.unwrap().abort();
 }
 
 async fn until_published(nats: &Nats, tasks: u64) {
