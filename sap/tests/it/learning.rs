@@ -241,7 +241,7 @@ fn thresholds_are_refined_with_their_evidence() {
 fn what_is_learned_changes_later_verdicts_alone() {
     let (_, mut heuristics) = learned(decisions());
     let before = Rules::default()
-        .threshold("strategic_pause", PressureLevel::Instant, 90.0)
+        .threshold("strategic_pause", PressureLevel::Consulted, 90.0)
         .forbid("strategic_pause", "never");
     let unapproved = before.clone().learned(Arc::new(heuristics.clone()));
     let free = Rules::default().learned(Arc::new(heuristics.clone()));
