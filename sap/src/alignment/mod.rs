@@ -27,7 +27,6 @@ use crate::ident::Capability;
 use crate::number::Number;
 
 pub use predicate::{Predicate, PredicateError};
-pub(crate) use rules::BY_PRESSURE;
 pub use rules::Rules;
 pub use severity::Severity;
 pub use what_if::{WhatIf, judged, what_if};

@@ -166,7 +166,8 @@ impl Rules {
             if psi.value() > bound && found.binds(principle) {
                 let level = subject.context.pressure_level;
                 let evidence = format!(
-                    "{BY_PRESSURE}{} PSI decided at the level {}, {bound} is the bound",
+                    "{}{} PSI decided at the level {}, {bound} is the bound",
+                    PolicyViolation::BY_THRESHOLD,
                     psi.value(),
                     level
                 );
@@ -305,9 +306,6 @@ impl Rules {
         assessment
     }
 }
-
-/// How the evidence of a violation begins that a threshold found, and nobody else.
-pub(crate) const BY_PRESSURE: &str = "above the bound: ";
 
 /// What has been found so far.
 struct Found<'a> {

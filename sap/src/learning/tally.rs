@@ -8,7 +8,6 @@ use ubos_common::violation::Profile;
 use super::bounds::Bounds;
 use super::evidence::Count;
 use super::signal::{Feedback, Observed, Signal, SignalId};
-use crate::alignment::BY_PRESSURE;
 use crate::context::PressureLevel;
 use crate::evidence::{Alignment, BodyDigest, PolicyViolation};
 use crate::lifecycle::body_digest;
@@ -272,7 +271,7 @@ fn verdict(signal: &Signal, principle: &str) -> Option<bool> {
     if here.peek().is_some() {
         // What a threshold has stopped says nothing of what would have come of it: a bound that learned of itself
         // would become tighter and tighter.
-        let is_found = here.any(|violation| !is_by_threshold(violation));
+        let is_found = here.any(|violation| !violation.is_by_threshold());
         return is_found.then_some(false);
     }
     let is_done = matches!(signal.status, Some(Status::Succeeded | Status::Partial));
@@ -282,11 +281,6 @@ fn verdict(signal: &Signal, principle: &str) -> Option<bool> {
         Some(_) => (!names_any).then_some(false),
         None => None,
     }
-}
-
-fn is_by_threshold(violation: &PolicyViolation) -> bool {
-    let evidence = violation.evidence.as_deref();
-    evidence.is_some_and(|evidence| evidence.starts_with(BY_PRESSURE))
 }
 
 #[expect(
