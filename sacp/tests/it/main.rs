@@ -15,6 +15,7 @@ mod answers;
 mod check;
 mod check_edges;
 mod conformance;
+mod converge;
 mod draw;
 #[cfg(feature = "arbitrary")]
 mod generated;

@@ -557,6 +557,43 @@ fn a_rehearsal_leaves_the_registry_as_it_is() {
     assert_eq!(run.registry().tool("VISA"), None);
 }
 
+// spec: SACP-3-4, SACP-8-2
+#[test]
+fn a_rehearsed_spawn_excuses_no_other_fault_of_its_act() {
+    use ubos_common::json::RawBuf;
+    let mut registry = library();
+    let input = RawBuf::parse(r#"{"name":"n","type":"number"}"#).unwrap();
+    let mut check = verb("check", &[]);
+    check.inputs = vec![input];
+    registry.add_verb(check).unwrap();
+    for (n, is_refused) in [("1", false), ("\"one\"", true)] {
+        let text =
+            format!(r#"{{"g":"TRIP","plan":[["check","VISA",{{"n":{n}}}]],"test_mode":true}}"#);
+        let message = Message::decode(text.as_bytes()).unwrap();
+        let config = OrchestratorConfig::default().with_spawning(true);
+        let ids = IdSource::seeded(7);
+        let mut run = Orchestrator::new(now(), message, registry.clone(), config, ids).unwrap();
+        let wanted = drain(&mut run);
+        let [Output::Spawn(request)] = &wanted[..] else {
+            panic!("{wanted:?}")
+        };
+        let mut service = MemoryRegistry::default();
+        let spawner = &mut PromptSpawner::default();
+        let confirmation = serve(now(), &**request, &mut service, spawner, "c");
+        run.handle_input(now(), Input::Spawned(Box::new(confirmation)))
+            .unwrap();
+        let wanted = drain(&mut run);
+        let [Output::Answer(answer)] = &wanted[..] else {
+            panic!("{wanted:?}")
+        };
+        assert_eq!(
+            matches!(&**answer, Answer::Reply(Reply::Clarify(_))),
+            is_refused,
+            "{answer:?}"
+        );
+    }
+}
+
 const WIDE: &str = r#"{"msg_id":"m","g":"G","ctx":{"forbidden_tools":["ONE"],"budget":1},
     "plan":[["get","ONE",{"budget":99}]]}"#;
 
