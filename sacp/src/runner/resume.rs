@@ -403,7 +403,7 @@ fn restore_step(run: &mut StepRun, saved: SavedStep, now: Mono) {
     run.rank = size(saved.rank);
     run.instead = saved
         .instead
-        .map(|act| Act::new(&act.verb, &act.tool).with_params(act.params));
+        .map(|act| Act::new(&act.verb, &act.tool).with_object(act.params));
     run.cause = saved.cause.map(|cause| Cause::Tool {
         code: Some(cause.code),
         message: cause.message,

@@ -17,6 +17,8 @@ mod check_edges;
 mod conformance;
 mod converge;
 mod draw;
+#[cfg(feature = "tokio")]
+mod driver;
 #[cfg(feature = "arbitrary")]
 mod generated;
 mod lab;
