@@ -274,9 +274,11 @@ fn depend_on(step: &mut Node, id: &str) -> Option<()> {
     if step.member("depends_on").is_none() {
         step.set("depends_on", Node::List(Vec::new()))?;
     }
-    step.member_mut("depends_on")?
-        .as_list_mut()?
-        .push(Node::text(id));
+    let list = step.member_mut("depends_on")?.as_list_mut()?;
+    // A step that is named twice is refused.
+    if !list.iter().any(|other| other.as_text() == Some(id)) {
+        list.push(Node::text(id));
+    }
     Some(())
 }
 

@@ -87,10 +87,12 @@ impl Step {
         Ok(self)
     }
 
-    /// Sets its dependencies.
+    /// Sets its dependencies, each once.
     #[must_use]
     pub fn after(mut self, ids: impl IntoIterator<Item = Name>) -> Self {
-        self.depends_on = Some(ids.into_iter().collect());
+        let mut seen = std::collections::BTreeSet::new();
+        let ids = ids.into_iter().filter(|id| seen.insert(id.clone()));
+        self.depends_on = Some(ids.collect());
         self
     }
 }

@@ -923,6 +923,46 @@ fn an_orchestrator_pauses_and_is_taken_up_elsewhere() {
     assert_eq!(after.pause(now()), Err(OrchestratorError::Closed));
 }
 
+// spec: SACP-3-2, SACP-14-1
+#[test]
+fn a_run_whose_agent_is_gone_goes_on_once_it_is_spawned() {
+    let text =
+        r#"{"msg_id":"m","g":"G","plan":[["get","ONE",{}],["check","VISA",{}],["get","TWO",{}]]}"#;
+    let config = || OrchestratorConfig::default().with_spawning(true);
+    let spawned = |run: &mut Orchestrator<MemoryRegistry>| {
+        let wanted = drain(run);
+        let [Output::Spawn(request)] = &wanted[..] else {
+            panic!("{wanted:?}")
+        };
+        let mut service = MemoryRegistry::default();
+        let mut spawner = PromptSpawner::default();
+        serve(now(), &**request, &mut service, &mut spawner, "c")
+    };
+    let mut before = start(text, config());
+    let confirmation = spawned(&mut before);
+    before
+        .handle_input(now(), Input::Spawned(Box::new(confirmation.clone())))
+        .unwrap();
+    let asked = delegations(&drain(&mut before));
+    answer(&mut before, asked[0].ticket, &result("1"));
+    let saved = before.save(now()).unwrap();
+    // The registry of the next life does not know who was spawned.
+    let restore = |saved: &[u8]| {
+        let message = Message::decode(text.as_bytes()).unwrap();
+        let ids = IdSource::seeded(8);
+        Orchestrator::restore(now(), message, library(), config(), ids, saved)
+    };
+    assert!(matches!(restore(b"{}"), Err(RestoreError::Run(_))));
+    let mut after = restore(&saved).unwrap();
+    let confirmation = spawned(&mut after);
+    after
+        .handle_input(now(), Input::Spawned(Box::new(confirmation)))
+        .unwrap();
+    let asked = delegations(&drain(&mut after));
+    let names: Vec<&str> = asked.iter().map(|ask| &*ask.agent.agent_name).collect();
+    assert_eq!(names, ["VISA_AGENT"], "the first act has run");
+}
+
 // spec: SACP1-4-4, SACP1-7-1
 #[test]
 fn every_answer_of_1_0_has_a_trace_of_its_own_and_what_its_agents_took() {

@@ -226,6 +226,8 @@ fn a_saved_run_is_that_of_one_plan_alone() {
         text(r#","on_error":"continue""#, ""),
         text(r#","output_key":"k""#, ""),
         text("", r#","test_mode":true"#),
+        text("", "").replace(r#""msg_id":"m""#, r#""msg_id":"n""#),
+        text("", "").replace(r#""g":"G""#, r#""g":"H""#),
         text("", "").replace(r#""id":"b""#, r#""id":"c""#),
         text("", "").replacen(r#""params":{}"#, r#""params":{"n":1}"#, 1),
     ] {
