@@ -96,10 +96,10 @@ fn a_version_that_is_not_supported_is_said_before_what_its_own_rules_may_allow()
         r#"{"plan":[{"id":"a","verb":"v"}],"g":"G","proto_ver":"2.0.0","state":"READY"}"#,
         r#"{"proto_ver":"2.0.0","plan":[{"id":"a"}]}"#,
     ] {
-        let Reply::Err(error) = sacp::validate::verdict(text.as_bytes()) else {
+        let Reply::Err(error) = verdict(text.as_bytes()) else {
             panic!("taken: {text}")
         };
-        assert_eq!(error.code, sacp::Code::UnsupportedVersion);
+        assert_eq!(error.code, Code::UnsupportedVersion);
         assert_eq!(error.pointer.as_deref(), Some("/proto_ver"));
     }
 }

@@ -88,7 +88,7 @@ impl Flaw {
         };
         if message.contains_key("sender") {
             match self {
-                Self::AnyVersion => message["proto_ver"] = json!("1.0.0"),
+                Self::AnyVersion => drop(message.insert("proto_ver".into(), json!("1.0.0"))),
                 Self::TestModeIgnored => drop(message.remove("test_mode")),
                 _ => each_step(message, |step| self.changes(step)),
             }
@@ -153,11 +153,9 @@ impl Flaw {
             Self::AlwaysDoubles => retry("strategy", json!("exponential")),
             Self::NeverDoubles => retry("strategy", json!("fixed")),
             Self::NoTimeout => drop(step.remove("timeout_ms")),
-            Self::OutputsByTool => {
-                if step.contains_key("output_key") {
-                    let tool = step["tool"].clone();
-                    step.insert("output_key".into(), tool);
-                }
+            Self::OutputsByTool if step.contains_key("output_key") => {
+                let tool = step.get("tool").cloned();
+                step.insert("output_key".into(), tool.into());
             }
             Self::NothingWaits => drop(step.remove("depends_on")),
             _ => {}
@@ -173,7 +171,7 @@ impl Flaw {
                 inputs.reverse();
             }
             if self == Self::AnyState && line.get("refused").is_some() {
-                *line = json!({"state": told["heard"]["state"]});
+                *line = json!({ "state": told.pointer("/heard/state") });
             }
             if let Some(answer) = line.get_mut("answer") {
                 self.answers(told, answer);
@@ -208,7 +206,7 @@ impl Flaw {
                 answer["state"] = json!("DONE");
                 answer["result"] = json!({"outputs": {}});
             }
-            Self::ResultsAsList if was_done => answer["result"]["step_results"] = json!([]),
+            Self::ResultsAsList if was_done => put(answer, "result", "step_results", json!([])),
             Self::NoStepId if was_failed => {
                 let error = answer["error"].as_object_mut();
                 error
@@ -217,7 +215,7 @@ impl Flaw {
             }
             Self::ResultOfFailure if was_failed => answer["result"] = json!({"outputs": {}}),
             Self::SameId => answer["msg_id"] = json!("m"),
-            Self::OpenTrace => answer["trace"]["host"] = json!("h"),
+            Self::OpenTrace => put(answer, "trace", "host", json!("h")),
             Self::CopiedTrace => {
                 let asked =
                     json!({"trace_id": "t", "span_id": "s-1", "metrics": {"tool_calls": 99}});
@@ -228,6 +226,12 @@ impl Flaw {
             _ => {}
         }
     }
+}
+
+/// Sets a member of a member.
+fn put(value: &mut Value, member: &str, name: &str, new: Value) {
+    let member = value.get_mut(member).and_then(Value::as_object_mut);
+    member.and_then(|member| member.insert(name.to_owned(), new));
 }
 
 fn each_step(message: &mut Map<String, Value>, change: impl Fn(&mut Map<String, Value>)) {
