@@ -12,10 +12,10 @@ use futures::future::{BoxFuture, join, poll_fn};
 use ubos_common::driver::Sleep;
 
 use super::Message;
+use crate::future::{LARGE, yield_once};
 use crate::processor::{
-    Answer, Delivery, Given, Peer, ProcessError, Processor, Unreachable, Warning,
+    Answer, Asker, Delivery, Given, Peer, ProcessError, Processor, Unreachable, Warning,
 };
-#[cfg(any(feature = "http", feature = "mcp", feature = "nats"))]
 use crate::receipt::Nack;
 use crate::result::TaskResult;
 use crate::task::Task;
@@ -48,6 +48,11 @@ pub trait Caller: Send {
     /// Who it is, as far as the transport knows.
     fn peer(&self) -> Peer {
         Peer::default()
+    }
+
+    /// Ready when it wants its task no more, which is cancelled then. It waits for the answer nevertheless.
+    fn cancelled(&mut self) -> Option<BoxFuture<'static, ()>> {
+        None
     }
 
     /// A result goes to an endpoint instead; no other one comes here.
@@ -138,7 +143,27 @@ impl Service {
     /// [`ProcessError`]: what could not be written down was not said.
     // impl: SAP-4.1-17, SAP-5-9
     pub async fn serve(&self, bytes: &[u8], caller: &mut dyn Caller) -> Result<(), ProcessError> {
-        match self.processor.read(bytes) {
+        let read = self.read(bytes).await;
+        self.serve_read(read, bytes, caller).await
+    }
+
+    /// Reads a task, or says why it is turned away. Others have their turn after one that takes its time.
+    pub(super) async fn read(&self, bytes: &[u8]) -> Result<Task, Box<Nack>> {
+        let read = self.processor.read(bytes);
+        if bytes.len() > LARGE {
+            yield_once().await;
+        }
+        read
+    }
+
+    /// Answers a task that was read from these bytes, or was none.
+    pub(super) async fn serve_read(
+        &self,
+        read: Result<Task, Box<Nack>>,
+        bytes: &[u8],
+        caller: &mut dyn Caller,
+    ) -> Result<(), ProcessError> {
+        match read {
             Ok(task) => self.serve_task(task, Given::Wire(bytes), caller).await,
             Err(nack) => {
                 let now = self.clock.now();
@@ -154,6 +179,12 @@ impl Service {
     pub(super) async fn turn_away(&self, nack: Nack, bytes: &[u8]) -> Message {
         let now = self.clock.now();
         self.processor.turn_away(now, nack, bytes).await.into()
+    }
+
+    /// Notes a Nack that is about no message.
+    pub(super) async fn note(&self, nack: Nack) -> Nack {
+        self.processor.note(self.clock.now(), &nack).await;
+        nack
     }
 
     /// Ends a task that is not processed any more.
@@ -172,6 +203,7 @@ impl Service {
     ) -> Result<(), ProcessError> {
         let endpoint = task.reply_to.as_ref().and_then(|to| to.endpoint.clone());
         let peer = caller.peer();
+        let cancelled = caller.cancelled();
         let (sender, mut receiver) = mpsc::unbounded();
         // The channel itself has no bound: while this many wait, nothing is made that could be sent.
         let waiting = AtomicUsize::new(0);
@@ -187,7 +219,12 @@ impl Service {
             };
             let clock = self.clock.as_ref();
             let processor = &self.processor;
-            let answer = processor.answer(clock, &peer, task, given, &mut sink).await;
+            let asker = Asker {
+                peer: &peer,
+                cancelled,
+            };
+            let answer = processor.answer(clock, asker, task, given, &mut sink);
+            let answer = answer.await;
             let outcome = answer.map(|answer| {
                 waiting.fetch_add(1, Ordering::Relaxed);
                 let _ = sender.unbounded_send(answer.into());
