@@ -225,7 +225,9 @@ impl Flaw {
             Self::EmptyIsDone if members.get("missing").is_some() => {
                 *answer = json!({"g": "G", "plan": [], "state": "DONE", "reply_to": "m"});
             }
-            Self::Prose if answer["out_fmt"] == "summary" => *answer = json!("It is done."),
+            Self::Prose if members.get("out_fmt").is_some_and(|form| form == "summary") => {
+                *answer = json!("It is done.")
+            }
             Self::NoResults if !members.contains_key("sender") => drop(members.remove("ctx")),
             Self::CancelledIsDone if answer["state"] == "CANCELLED" => {
                 answer["state"] = json!("DONE");
