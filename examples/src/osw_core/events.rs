@@ -1,4 +1,4 @@
-//! What happens, as JSON lines: ids, codes, status and sizes; never a payload.
+//! What happens, as JSON lines: ids, codes, status and sizes. Of payloads the output alone, as the agent wrote it.
 
 use std::io::Write as _;
 use std::process::ExitStatus;
@@ -117,11 +117,17 @@ impl Lines {
             "code",
             outcome.error.as_ref().map(|error| error.code.as_str()),
         );
-        self.print(&with(
-            line,
-            "output_bytes",
-            outcome.output.as_ref().map(|output| output.as_str().len()),
-        ));
+        let output = outcome.output.as_ref().map(|output| output.as_str());
+        let line = with(line, "output_bytes", output.map(str::len));
+        let mut text = event_first(&line);
+        if let Some(output) = output {
+            // Read into values, a number might become another.
+            text.truncate(text.len() - 1);
+            text.push_str(",\"output\":");
+            text.push_str(output);
+            text.push('}');
+        }
+        print_text(&text);
     }
 
     /// Of the audit what is no event of its own.
@@ -152,10 +158,14 @@ impl Lines {
     }
 
     fn print(&self, line: &Value) {
-        // Whoever reads the lines may have gone; the calls are made all the same.
-        let mut out = std::io::stdout().lock();
-        let _ = writeln!(out, "{}", event_first(line)).and_then(|()| out.flush());
+        print_text(&event_first(line));
     }
+}
+
+fn print_text(text: &str) {
+    // Whoever reads the lines may have gone; the calls are made all the same.
+    let mut out = std::io::stdout().lock();
+    let _ = writeln!(out, "{text}").and_then(|()| out.flush());
 }
 
 /// The line with its event in front, where a person looks first.

@@ -78,6 +78,9 @@ fn the_reference_agent_serves_its_five_tools() {
     let names = events(&lines);
     assert_eq!(names[..3], ["connected", "authenticated", "registered"]);
     assert_eq!(names[names.len() - 2..], ["disconnected", "exited"]);
+    let outputs: Vec<&Value> = lines.iter().filter_map(|line| line.get("output")).collect();
+    assert_eq!(outputs.len(), 4, "as many as succeeded");
+    assert_eq!(outputs[0], &json!({"message": "Hello, Ada!"}));
     assert_eq!(lines[2]["tools"].as_array().unwrap().len(), 5);
     let good = || ("succeeded".to_owned(), None, "agent".to_owned());
     let bad =

@@ -51,6 +51,11 @@ impl<F: Fn(&Event) + Send + Sync + 'static> From<F> for Observer {
 }
 
 impl Observer {
+    /// Whether anybody observes.
+    pub(super) const fn listens(&self) -> bool {
+        self.0.is_some()
+    }
+
     pub(super) fn observe(&self, event: &Event) {
         if let Some(observe) = &self.0 {
             observe(event);

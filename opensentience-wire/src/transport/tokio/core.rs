@@ -93,7 +93,7 @@ impl SharedConnection {
         (audit, observer): (AuditSink, Observer),
         tools: watch::Sender<SharedTools>,
     ) -> Arc<Self> {
-        if !audit.listens() {
+        if !audit.listens() && !observer.listens() {
             conn.skip_call_records();
         }
         let stream: Pin<Box<dyn Duplex>> = Box::pin(stream);
