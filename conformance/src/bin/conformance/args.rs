@@ -11,6 +11,7 @@ Judges somebody else's implementation, clause by clause.
 
 usage: conformance sap [--report FORM] FILES...             a recorded exchange, by the checklist of section 12
        conformance sap [--report FORM] -- COMMAND...        a validator of SAP
+       conformance sap-http --url URL --capability NAME     an endpoint of SAP over HTTP; --help behind it
        conformance sacp [--report FORM] -- COMMAND...       a validator of SACP
        conformance sacp-executor [--report FORM] -- COMMAND...
                                                             a program that runs plans of SACP, told and heard line by line
@@ -168,7 +169,7 @@ pub(super) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Par
     let mut arguments = arguments.into_iter();
     let kit = arguments
         .next()
-        .ok_or("a kit is wanted: sap, sacp, sacp-executor, osw, osw-agent, osw-core, osw-tap, uap-state, uap-run, hub, hub-agent or self-test")?;
+        .ok_or("a kit is wanted: sap, sap-http, sacp, sacp-executor, osw, osw-agent, osw-core, osw-tap, uap-state, uap-run, hub, hub-agent or self-test")?;
     let kit = match kit.to_string_lossy().as_ref() {
         "--help" | "-h" => return Ok(Parsed::Help),
         "self-test" => {

@@ -3,6 +3,7 @@
 //! ```text
 //! args       the command line
 //! sap        a validator of SAP, or an exchange in files
+//! sap_http   an endpoint of SAP that runs
 //! sacp       a validator of SACP
 //! executor   a program that runs plans of SACP
 //! osw        a validator of OpenSentience messages and streams
@@ -35,6 +36,7 @@ mod osw_core;
 mod osw_tap;
 mod sacp;
 mod sap;
+mod sap_http;
 mod uap;
 
 use std::process::ExitCode;
@@ -61,6 +63,9 @@ fn main() -> ExitCode {
         return code;
     }
     if let Some(code) = hub::main(std::env::args_os().skip(1)) {
+        return code;
+    }
+    if let Some(code) = sap_http::main(std::env::args_os().skip(1)) {
         return code;
     }
     let args = match args::parse(std::env::args_os().skip(1)) {
@@ -254,6 +259,7 @@ fn proofs() -> Vec<Proof> {
         sacp::proof(),
         executor::proof(),
         sap::checklist_proof(),
+        sap_http::proof(),
         osw::proof(),
         hub::proof(),
         hub::agent_proof(),
