@@ -1,5 +1,10 @@
 //! What is asked of an endpoint, and what its answers must be like.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "what is not in a JSON value is null, and tasks are made here"
+)]
+
 use serde_json::{Value, json};
 use ubos_common::id::IdSource;
 use ubos_common::violation::Level;
