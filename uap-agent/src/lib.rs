@@ -54,6 +54,7 @@
 
 #[cfg(feature = "driver")]
 mod agent;
+mod approval;
 #[cfg(feature = "arbitrary")]
 pub mod arbitrary;
 mod checkpoint;
@@ -77,6 +78,7 @@ mod tree;
 
 #[cfg(feature = "driver")]
 pub use agent::{Agent, AgentInput, AgentOptions, AgentStreamResult, RunScope, Runtime, agent};
+pub use approval::{ApprovalPolicy, ApprovalRequest};
 pub use checkpoint::{
     CheckpointError, CheckpointHistory, CheckpointMetadata, CheckpointStore, MemoryCheckpoints,
     Seal, SealError, StoreFuture,

@@ -23,6 +23,7 @@ use upp::{
     ErrorCode, LlmInstance, LlmMiddleware, ModelReference, RetryStrategy, Turn, UppError, llm,
 };
 
+use crate::approval::ApprovalPolicy;
 use crate::checkpoint::{CheckpointError, CheckpointStore};
 use crate::engine::{Engine, EngineConfig, RunStart};
 use crate::hooks::AgentStrategy;
@@ -101,6 +102,9 @@ pub fn agent(options: AgentOptions) -> Result<Agent, UppError> {
         plan_events: options.plan_events,
         limits: options.limits,
         repair: options.repair,
+        approvals: options.approvals,
+        #[cfg(feature = "canon")]
+        ownership: options.ownership,
     })
 }
 
@@ -147,6 +151,9 @@ pub struct Agent {
     plan_events: bool,
     limits: TimeLimits,
     repair: Option<Arc<dyn RepairPolicy>>,
+    approvals: Option<Arc<dyn ApprovalPolicy>>,
+    #[cfg(feature = "canon")]
+    ownership: crate::journal::Ownership,
 }
 
 impl Agent {
@@ -242,7 +249,7 @@ impl Agent {
         start.session_id = session_id;
         let config = self.engine_config();
         let engine = Engine::new(now, config, ids, start);
-        let world = self.world(Arc::clone(&self.id));
+        let world = self.world(Arc::clone(&self.id), self.approvals.clone());
         AgentStreamResult::new(engine, world, Arc::clone(&self.clock))
     }
 
@@ -255,11 +262,12 @@ impl Agent {
             .with_plan_events(self.plan_events)
             .with_saves(self.checkpoints.is_some());
         config.repair.clone_from(&self.repair);
+        config.approvals.clone_from(&self.approvals);
         config
     }
 
-    /// What performs the effects of a run.
-    fn world(&self, agent_id: Arc<str>) -> RunWorld {
+    /// What performs the effects of a run. The policy refuses calls: a run that is not recorded cannot wait.
+    fn world(&self, agent_id: Arc<str>, refuses: Option<Arc<dyn ApprovalPolicy>>) -> RunWorld {
         let options = self.llm.options();
         RunWorld::new(AgentParts {
             agent_id,
@@ -272,6 +280,7 @@ impl Agent {
             clock: Arc::clone(&self.clock),
             on_save_failed: self.on_save_failed.clone(),
             limits: self.limits,
+            refuses,
         })
     }
 

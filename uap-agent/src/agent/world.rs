@@ -183,13 +183,18 @@ impl RunWorld {
 
     fn tool(&self, id: EffectId, call: ToolCall, scope: CallScope) -> Step<Completed> {
         let parts = Arc::clone(&self.parts);
+        if parts.refuses(&call) {
+            let why = "the call needs a person's approval, and this run is not recorded";
+            let execution = failed_call(&call, why, 0);
+            return self.start(id, ready(Completed::Tool(id, execution, Vec::new())));
+        }
         let cancel = self.shared.cancel.clone();
         let limit = parts.limits.tool;
         let token = limit.map(|_| CallToken(CancelToken::default()));
         let told = token.as_ref().map_or(&cancel, |token| &token.0).clone();
         let mut context = ToolContext::new(Arc::clone(&call.tool_call_id), told);
         let agent = Arc::clone(&parts.agent_id);
-        let scope = RunScope::new(agent, scope, Emitter(self.shared()));
+        let scope = RunScope::new(agent, &call, scope, Emitter(self.shared()));
         context.extensions.insert(scope.clone());
         self.start(id, async move {
             let clock = || parts.clock.now().mono;
@@ -203,16 +208,7 @@ impl RunWorld {
             };
             let failed = |why: &str| {
                 let millis = clock().saturating_since(began).as_millis();
-                let (name, id) = (Arc::clone(&call.tool_name), Arc::clone(&call.tool_call_id));
-                let millis = u64::try_from(millis).unwrap_or(u64::MAX);
-                ToolExecution::new(
-                    name,
-                    id,
-                    call.arguments.clone(),
-                    json_text(why),
-                    true,
-                    millis,
-                )
+                failed_call(&call, why, u64::try_from(millis).unwrap_or(u64::MAX))
             };
             let execution = match execution {
                 Some(Ok(execution)) => execution,
@@ -311,6 +307,19 @@ impl RunWorld {
             let _ = catch_unwind(AssertUnwindSafe(|| callback(error)));
         }
     }
+}
+
+/// A call that has failed without a word of the tool.
+fn failed_call(call: &ToolCall, why: &str, millis: u64) -> ToolExecution {
+    let (name, id) = (Arc::clone(&call.tool_name), Arc::clone(&call.tool_call_id));
+    ToolExecution::new(
+        name,
+        id,
+        call.arguments.clone(),
+        json_text(why),
+        true,
+        millis,
+    )
 }
 
 /// The end of a response that is not read to its end.
