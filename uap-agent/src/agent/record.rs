@@ -2,11 +2,13 @@
 
 use core::panic::AssertUnwindSafe;
 use core::task::{Context, Poll};
+use std::panic::catch_unwind;
 use std::sync::Arc;
 
 use futures::future::FutureExt;
 use ubos_common::driver::{self, Step, drive};
 use ubos_common::json::RawObject;
+use ubos_common::time::Now;
 
 use super::stream::AgentStreamResult;
 use super::world::{Completed, RunWorld};
@@ -35,7 +37,7 @@ impl Agent {
         start.session_id.clone_from(&self.session_id);
         let (config, owner) = (self.engine_config(), self.ownership());
         let recorder = Recorder::begin(now, &config, seed, start, &owner);
-        self.drive_recorded(recorder, Arc::clone(&self.id), journal)
+        self.drive_recorded(recorder, Arc::clone(&self.id), seed, journal)
     }
 
     /// Takes the run in a journal over and continues it, under its ids. Recorded work is neither done nor reported again; a
@@ -57,16 +59,30 @@ impl Agent {
         let recording = Recording::load(journal.as_ref()).await?;
         let (now, owner) = (self.clock.now(), self.ownership());
         let recorder = recording.resume(now, &self.engine_config(), &owner)?;
-        Ok(self.drive_recorded(recorder, recording.agent_id().into(), journal))
+        self.count(now, &recording);
+        let (agent_id, seed) = (recording.agent_id().into(), recording.seed());
+        Ok(self.drive_recorded(recorder, agent_id, seed, journal))
     }
 
-    /// Repeats a recorded run: its events, states and result. No model, tool, hook or store is called.
+    /// Repeats a recorded run: its events, states and result. No model, tool, hook or store is called. Budgets count what the
+    /// run has spent, unless they have before.
     ///
     /// # Errors
     ///
     /// The run was recorded with another program.
     pub fn replay(&self, recording: &Recording) -> Result<Replay, JournalError> {
-        recording.replay(&self.engine_config())
+        let replay = recording.replay(&self.engine_config())?;
+        self.count(self.clock.now(), recording);
+        Ok(replay)
+    }
+
+    /// Tells the middleware what a recorded run has spent.
+    fn count(&self, now: Now, recording: &Recording) {
+        let spent = recording.spending();
+        for layer in self.middleware.iter() {
+            // A panic of the layer does not change the run.
+            let _ = catch_unwind(AssertUnwindSafe(|| layer.resumed(now, &spent)));
+        }
     }
 
     /// How this agent owns runs: under its id, where no name is set.
@@ -80,10 +96,11 @@ impl Agent {
         &self,
         mut recorder: Recorder,
         agent_id: Arc<str>,
+        seed: u64,
         journal: Arc<dyn Journal>,
     ) -> AgentStreamResult {
         let clock = Arc::clone(&self.clock);
-        let world = self.world(agent_id, None);
+        let world = self.world(agent_id, None).of_run(seed);
         let shared = world.shared();
         let mut world = RecordedWorld { world, journal };
         let driver = Box::pin(async move {

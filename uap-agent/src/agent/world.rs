@@ -42,6 +42,8 @@ pub(super) struct RunWorld {
     expires: Option<(Mono, BoxFuture<'static, ()>)>,
     /// The run's time is over.
     is_expired: bool,
+    /// The seed of a recorded run.
+    run: Option<u64>,
 }
 
 impl RunWorld {
@@ -61,7 +63,15 @@ impl RunWorld {
             late: None,
             expires,
             is_expired: false,
+            run: None,
         }
+    }
+
+    /// The world of a recorded run, with the seed of its ids.
+    #[cfg(feature = "canon")]
+    pub(super) const fn of_run(mut self, seed: u64) -> Self {
+        self.run = Some(seed);
+        self
     }
 
     /// Whether the run is aborted and the engine does not know yet. A run whose time is over is aborted.
@@ -93,6 +103,7 @@ impl RunWorld {
             Completed::Model(id, item, response) => {
                 if matches!(item, Some(Ok(ModelEvent::Done(_)))) {
                     self.reset_retries();
+                    self.responded(id);
                 }
                 if matches!(item, Some(Ok(ModelEvent::Event(_)))) {
                     self.responses.insert(id, response);
@@ -104,6 +115,17 @@ impl RunWorld {
             Completed::Tool(id, execution, traces) => Input::Tool(id, execution, traces),
             Completed::Hook(id, answer) => Input::Hook(id, answer),
             Completed::Saved(id, result) => Input::Saved(id, result),
+        }
+    }
+
+    fn responded(&self, id: EffectId) {
+        let layers = self.run.map(|run| (run, self.parts.middleware.iter()));
+        for (run, layer) in layers
+            .into_iter()
+            .flat_map(|(run, all)| all.map(move |it| (run, it)))
+        {
+            // A panic of the layer does not change the response.
+            let _ = catch_unwind(AssertUnwindSafe(|| layer.responded(run, id)));
         }
     }
 

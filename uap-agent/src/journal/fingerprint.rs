@@ -302,3 +302,61 @@ impl Write for ToolText<'_> {
         object.end();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use ubos_common::id::IdSource;
+    use ubos_common::time::Timestamp;
+    use upp::Stamp;
+
+    use super::*;
+
+    fn message(ids: &mut IdSource, text: &str) -> Message {
+        Message::user(Stamp::new(ids, Timestamp::EPOCH), text)
+    }
+
+    /// The contents of the fingerprints of requests with these histories.
+    fn prints(version: u64, histories: &[List<Message>]) -> Vec<Digest> {
+        let mut fingerprinter = Fingerprinter::of_version(version);
+        let print = |history: &List<Message>| {
+            let stamp = Stamp::new(&mut IdSource::seeded(1), Timestamp::EPOCH);
+            let output = Output::Infer(1, LlmRequest::new(history.clone(), stamp));
+            fingerprinter
+                .request(&output)
+                .map(|it| it.fingerprint.content)
+        };
+        histories.iter().filter_map(print).collect()
+    }
+
+    // spec: UAP-12-5
+    #[test]
+    fn a_history_that_is_rewritten_shows_in_the_next_request() {
+        let mut ids = IdSource::seeded(2);
+        let first: List<Message> = (0..100)
+            .map(|n| message(&mut ids, &n.to_string()))
+            .collect();
+        let more = message(&mut ids, "more");
+        let mut grown = first.clone();
+        grown.push(more.clone());
+        for place in [0, 31, 50, 98] {
+            let rewritten = grown.iter().enumerate().map(|(n, old)| match n == place {
+                true => message(&mut IdSource::seeded(9), "something else"),
+                false => old.clone(),
+            });
+            let rewritten: List<Message> = rewritten.collect();
+            let wanted = prints(2, &[first.clone(), grown.clone()]);
+            let seen = prints(2, &[first.clone(), rewritten.clone()]);
+            assert_eq!(wanted[0], seen[0]);
+            assert_ne!(wanted[1], seen[1], "message {place}");
+            // So it was with version 1.
+            let seen = prints(1, &[first.clone(), rewritten]);
+            assert_eq!(prints(1, &[first.clone(), grown.clone()])[1], seen[1]);
+        }
+        // A history with the same content in other memory is the same.
+        let copied = grown.iter().cloned().collect();
+        assert_eq!(
+            prints(2, &[first.clone(), grown]),
+            prints(2, &[first, copied])
+        );
+    }
+}

@@ -73,6 +73,7 @@ mod recording;
 use std::sync::{Mutex, PoisonError};
 
 use futures_core::future::BoxFuture;
+use ubos_common::ConfigError;
 use ubos_common::json::{DecodeError, RawObject};
 
 pub use diff::{Diff, Difference};
@@ -97,7 +98,7 @@ pub enum JournalError {
     Full {
         /// The limit.
         limit: usize,
-        /// The unit of the limit: entries or bytes.
+        /// The unit of the limit: bytes, of all entries, of one, or of one write.
         unit: &'static str,
     },
     /// Another writer has appended entries, or the journal holds a run already.
@@ -206,12 +207,16 @@ impl MemoryJournal {
     const DEFAULT_BYTES: usize = 256 << 20;
 
     /// A journal with a limit in bytes. An entry beyond it is refused, and ends the run.
-    #[must_use]
-    pub const fn with_max_bytes(max_bytes: usize) -> Self {
-        Self {
+    ///
+    /// # Errors
+    ///
+    /// The limit is 0: no entry fits.
+    pub fn with_max_bytes(max_bytes: usize) -> Result<Self, ConfigError> {
+        ConfigError::at_least("max_bytes", max_bytes, 1)?;
+        Ok(Self {
             max_bytes,
-            inner: Mutex::new((Vec::new(), 0)),
-        }
+            inner: Mutex::default(),
+        })
     }
 
     fn add(&self, first: u64, entries: Vec<RawObject>) -> Result<(), JournalError> {
@@ -239,7 +244,10 @@ impl MemoryJournal {
 
 impl Default for MemoryJournal {
     fn default() -> Self {
-        Self::with_max_bytes(Self::DEFAULT_BYTES)
+        Self {
+            max_bytes: Self::DEFAULT_BYTES,
+            inner: Mutex::default(),
+        }
     }
 }
 

@@ -1,6 +1,9 @@
 //! The order of entries.
 
+use core::time::Duration;
 use std::collections::BTreeMap;
+
+use ubos_common::time::{Mono, Now};
 
 use super::entry::{Entry, Kind};
 use super::lease::{LeaseEntry, LeaseState};
@@ -14,6 +17,9 @@ pub(super) struct EntryOrder {
     questions: BTreeMap<EffectId, ubos_common::canon::Digest>,
     lease: Option<LeaseState>,
     ended: bool,
+    /// How long the run was under way, and up to which reading of the present process's clock.
+    time: Duration,
+    counted: Mono,
 }
 
 impl EntryOrder {
@@ -30,8 +36,8 @@ impl EntryOrder {
         if (n == 0) != matches!(entry, Entry::Begin(_)) {
             return Err("the beginning as the first entry, and nowhere else, wanted");
         }
-        if let (Some(lease), Some(at)) = (&mut self.lease, entry.at()) {
-            lease.prolong(at);
+        if let Some(at) = entry.at() {
+            self.at(at, entry);
         }
         match entry {
             Entry::Begin(begin) => {
@@ -76,6 +82,30 @@ impl EntryOrder {
             Entry::End(_) => self.ended = true,
         }
         Ok(())
+    }
+
+    /// How long the run was under way, as far as entries tell, without the time between two processes.
+    pub(super) const fn time(&self) -> Duration {
+        self.time
+    }
+
+    fn at(&mut self, at: Now, entry: &Entry) {
+        let epoch = self.lease.as_ref().map_or(0, |lease| lease.last.epoch);
+        let begins = match entry {
+            Entry::Begin(_) => true,
+            Entry::Lease(lease) => lease.epoch != epoch,
+            // Another process has decided, by its own clock.
+            Entry::Decision(..) => return,
+            _ => false,
+        };
+        if !begins {
+            let more = at.mono.saturating_since(self.counted);
+            self.time = self.time.saturating_add(more);
+        }
+        self.counted = at.mono;
+        if let Some(lease) = &mut self.lease {
+            lease.prolong(at);
+        }
     }
 
     fn lease(&mut self, lease: &mut LeaseEntry) -> Result<(), &'static str> {

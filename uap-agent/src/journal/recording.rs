@@ -1,5 +1,6 @@
 //! Recorded runs: replayed, resumed, forked and compared.
 
+use core::time::Duration;
 use std::collections::BTreeMap;
 
 use ubos_common::json::{Limits, RawObject};
@@ -16,6 +17,7 @@ use super::recorder::{Recorder, Takeover};
 use super::{Journal, JournalError};
 use crate::engine::{EffectId, EngineConfig, Input};
 use crate::event::AgentStreamEvent;
+use crate::middleware::RecordedSpending;
 use crate::result::{AgentError, GenerateResult};
 use crate::state::AgentState;
 
@@ -28,6 +30,8 @@ pub struct Recording {
     /// The entries after the start, without those of leases, as far as they say nothing else.
     pub(super) entries: Vec<Entry>,
     lease: LeaseState,
+    /// How long the run was under way.
+    time: Duration,
     /// The number of entries in the journal.
     written: u64,
 }
@@ -85,12 +89,13 @@ impl Recording {
                 read.push(entry);
             }
         }
-        let mut read = read.into_iter();
+        let (mut read, time) = (read.into_iter(), order.time());
         match (read.next(), order.into_lease()) {
             (Some(Entry::Begin(begin)), Some(lease)) => Ok(Self {
                 begin,
                 entries: read.collect(),
                 lease,
+                time,
                 written: entries.len() as u64,
             }),
             _ => Err(JournalError::Empty),
@@ -158,6 +163,29 @@ impl Recording {
     #[must_use]
     pub fn has_ended(&self) -> bool {
         matches!(self.entries.last(), Some(Entry::End(_)))
+    }
+
+    /// The seed of the run's ids, which identifies it.
+    pub(crate) fn seed(&self) -> u64 {
+        self.begin.seed
+    }
+
+    /// What the run has spent.
+    #[must_use]
+    pub fn spending(&self) -> RecordedSpending {
+        let usage = |entry: &Entry| match entry {
+            Entry::Answer(AnswerEntry {
+                id: Some(id),
+                result: EffectResult::Response(response),
+                ..
+            }) => Some((*id, response.usage.clone())),
+            _ => None,
+        };
+        RecordedSpending {
+            run: self.begin.seed,
+            responses: self.entries.iter().filter_map(usage).collect(),
+            time: self.time,
+        }
     }
 
     /// The requested effects, in order.
@@ -272,6 +300,7 @@ impl Recording {
         Ok(Self {
             begin,
             lease,
+            time: self.time,
             written: entries.len() as u64 + 1,
             entries,
         })

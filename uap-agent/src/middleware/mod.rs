@@ -8,18 +8,20 @@ mod logging;
 mod retry;
 
 use core::future::ready;
+use core::time::Duration;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ubos_common::id::IdSource;
 use ubos_common::json::RawBuf;
 use ubos_common::time::{Mono, Now};
-use upp::{Message, ModelReference, RetryStrategy};
+use upp::{CycleUsage, Message, ModelReference, RetryStrategy};
 
 pub use budget::{Budget, Price};
 pub use logging::{LogLevel, LoggingOptions, logging};
 pub use retry::retry;
 
+use crate::engine::EffectId;
 use crate::result::{AgentError, GenerateResult, HookFuture};
 use crate::state::AgentState;
 
@@ -110,6 +112,25 @@ pub trait Middleware: Send + Sync {
     fn ends_at(&self, _now: Now) -> Option<Mono> {
         None
     }
+
+    /// A recorded run has received a response from the model. Called before its result is recorded.
+    fn responded(&self, _run: u64, _effect: EffectId) {}
+
+    /// A recorded run is resumed or replayed: this is what it has spent. It may have been counted before, by
+    /// [`Middleware::responded`] or because the run was resumed before.
+    fn resumed(&self, _now: Now, _spent: &RecordedSpending) {}
+}
+
+/// What a recorded run has spent.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct RecordedSpending {
+    /// Identifies the run: the seed of its ids.
+    pub run: u64,
+    /// The responses of the model, in order, with their effects. The ids of effects grow.
+    pub responses: Vec<(EffectId, CycleUsage)>,
+    /// How long the run was under way, without the time between two processes.
+    pub time: Duration,
 }
 
 /// What middleware sees of a run, and may change. The metadata exist until the run ends.

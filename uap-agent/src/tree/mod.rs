@@ -5,6 +5,7 @@ mod json;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use ubos_common::ConfigError;
 use ubos_common::id::IdSource;
 
 use crate::state::AgentState;
@@ -104,10 +105,14 @@ impl ThreadTree {
     }
 
     /// Sets the maximum number of nodes: 100,000 by default. A branch beyond it is refused; existing nodes stay.
-    #[must_use]
-    pub const fn with_limit(mut self, nodes: usize) -> Self {
+    ///
+    /// # Errors
+    ///
+    /// The limit is 0: a tree has a root.
+    pub fn with_limit(mut self, nodes: usize) -> Result<Self, ConfigError> {
+        ConfigError::at_least("limit", nodes, 1)?;
         self.limit = nodes;
-        self
+        Ok(self)
     }
 
     /// The root.

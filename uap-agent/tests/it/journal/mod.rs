@@ -30,6 +30,9 @@ use upp::{
 
 use crate::support::{Noting, Still, calling, echo, options, script};
 
+#[cfg(feature = "log")]
+mod bounds;
+mod budgets;
 mod golden;
 #[cfg(feature = "log")]
 mod kill;
@@ -537,8 +540,8 @@ fn a_journal_that_fails_ends_the_run() {
         .iter()
         .map(|e| e.as_str().len())
         .sum();
-    for most in [0, bytes / 2, bytes - 10] {
-        let journal = Arc::new(MemoryJournal::with_max_bytes(most));
+    for most in [1, bytes / 2, bytes - 10] {
+        let journal = Arc::new(MemoryJournal::with_max_bytes(most).unwrap());
         let model = Arc::new(ScriptedModel::with(by_request));
         let mut options = asking(&looped);
         options = options.map_llm(|llm| llm.with_model(model.clone()));
@@ -556,7 +559,7 @@ fn a_journal_that_fails_ends_the_run() {
                 unit: "bytes",
             };
             assert_eq!(cause.downcast_ref::<JournalError>(), Some(&full));
-            assert_eq!(model.requests().is_empty(), most == 0);
+            assert_eq!(model.requests().is_empty(), most == 1);
         }
     }
     // A journal is good for one run.
@@ -667,7 +670,7 @@ fn of_two_who_resume_one_run_at_once_one_does_nothing() {
 fn an_abort_whose_end_cannot_be_written_is_an_abort() {
     let [looped, ..] = strategies();
     let aborted = |most: usize| {
-        let journal = Arc::new(MemoryJournal::with_max_bytes(most));
+        let journal = Arc::new(MemoryJournal::with_max_bytes(most).unwrap());
         let mut options = asking(&looped);
         options = options.map_llm(|llm| {
             llm.with_model(Arc::new(ScriptedModel::with(|_| {
