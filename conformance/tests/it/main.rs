@@ -16,4 +16,12 @@
 mod levels;
 #[cfg(feature = "uap")]
 mod model;
+#[cfg(all(
+    feature = "hub",
+    feature = "osw",
+    feature = "sacp",
+    feature = "sap",
+    feature = "uap"
+))]
+mod resume;
 mod toy;

@@ -16,7 +16,6 @@ use upp::{
 };
 
 use super::{Middleware, RecordedSpending};
-use crate::engine::EffectId;
 
 /// The price of a million tokens, in millionths of a currency unit: 3 dollars are 3,000,000.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -96,7 +95,7 @@ struct Spent {
     pico_cost: u128,
     began: Option<Mono>,
     /// Recorded runs, the last to respond at the end, and the last effect of each that is counted.
-    runs: VecDeque<(u64, EffectId)>,
+    runs: VecDeque<(u64, u64)>,
 }
 
 /// Recorded runs that a budget remembers. One that is forgotten and resumed in the same process is counted twice.
@@ -104,7 +103,7 @@ const MAX_RUNS: usize = 1024;
 
 impl Spent {
     /// Notes that a run is counted up to an effect; returns up to which it was before.
-    fn note(&mut self, run: u64, effect: EffectId) -> EffectId {
+    fn note(&mut self, run: u64, effect: u64) -> u64 {
         let place = self.runs.iter().position(|(known, _)| *known == run);
         let former = place.and_then(|place| self.runs.remove(place));
         let before = former.map_or(0, |(_, effect)| effect);
@@ -205,7 +204,7 @@ impl Middleware for Budget {
         Some(began.saturating_add(max))
     }
 
-    fn responded(&self, run: u64, effect: EffectId) {
+    fn responded(&self, run: u64, effect: u64) {
         // The model that this layer wraps has charged it.
         self.spent().note(run, effect);
     }

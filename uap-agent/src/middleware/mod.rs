@@ -21,7 +21,6 @@ pub use budget::{Budget, Price};
 pub use logging::{LogLevel, LoggingOptions, logging};
 pub use retry::retry;
 
-use crate::engine::EffectId;
 use crate::result::{AgentError, GenerateResult, HookFuture};
 use crate::state::AgentState;
 
@@ -114,7 +113,7 @@ pub trait Middleware: Send + Sync {
     }
 
     /// A recorded run has received a response from the model. Called before its result is recorded.
-    fn responded(&self, _run: u64, _effect: EffectId) {}
+    fn responded(&self, _run: u64, _effect: u64) {}
 
     /// A recorded run is resumed or replayed: this is what it has spent. It may have been counted before, by
     /// [`Middleware::responded`] or because the run was resumed before.
@@ -128,7 +127,7 @@ pub struct RecordedSpending {
     /// Identifies the run: the seed of its ids.
     pub run: u64,
     /// The responses of the model, in order, with their effects. The ids of effects grow.
-    pub responses: Vec<(EffectId, CycleUsage)>,
+    pub responses: Vec<(u64, CycleUsage)>,
     /// How long the run was under way, without the time between two processes.
     pub time: Duration,
 }
