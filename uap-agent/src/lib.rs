@@ -77,7 +77,9 @@ mod trace_event;
 mod tree;
 
 #[cfg(feature = "driver")]
-pub use agent::{Agent, AgentInput, AgentOptions, AgentStreamResult, RunScope, Runtime, agent};
+pub use agent::{
+    Agent, AgentInput, AgentOptions, AgentSession, AgentStreamResult, RunScope, Runtime, agent,
+};
 pub use approval::{ApprovalPolicy, ApprovalRequest};
 pub use checkpoint::{
     CheckpointError, CheckpointHistory, CheckpointMetadata, CheckpointStore, MemoryCheckpoints,

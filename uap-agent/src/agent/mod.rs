@@ -8,6 +8,7 @@ mod parts;
 mod record;
 mod runtime;
 mod scope;
+mod session;
 mod stream;
 #[cfg(feature = "os")]
 mod timer;
@@ -39,6 +40,7 @@ pub use options::{AgentInput, AgentOptions};
 use parts::AgentParts;
 pub use runtime::Runtime;
 pub use scope::RunScope;
+pub use session::AgentSession;
 pub use stream::AgentStreamResult;
 use world::RunWorld;
 
@@ -101,6 +103,7 @@ pub fn agent(options: AgentOptions) -> Result<Agent, UppError> {
         on_save_failed: options.on_save_failed,
         plan_events: options.plan_events,
         limits: options.limits,
+        streams: options.streams,
         repair: options.repair,
         approvals: options.approvals,
         #[cfg(feature = "canon")]
@@ -150,6 +153,7 @@ pub struct Agent {
     on_save_failed: Option<OnSaveFailed>,
     plan_events: bool,
     limits: TimeLimits,
+    streams: bool,
     repair: Option<Arc<dyn RepairPolicy>>,
     approvals: Option<Arc<dyn ApprovalPolicy>>,
     #[cfg(feature = "canon")]
@@ -242,14 +246,27 @@ impl Agent {
         state: &AgentState,
         session_id: Option<Arc<str>>,
     ) -> AgentStreamResult {
+        self.run_in(input, state, session_id, None)
+    }
+
+    /// A run whose states are saved in another store than the agent's, where there is one.
+    fn run_in(
+        &self,
+        input: AgentInput,
+        state: &AgentState,
+        session_id: Option<Arc<str>>,
+        store: Option<Arc<dyn CheckpointStore>>,
+    ) -> AgentStreamResult {
         let mut ids = self.fork_ids();
         let now = self.clock.now();
         let input = input.into_message(now, &mut ids);
         let mut start = RunStart::new(Arc::clone(&self.id), state.clone(), input);
         start.session_id = session_id;
-        let config = self.engine_config();
+        let mut parts = self.parts(Arc::clone(&self.id), self.approvals.clone());
+        parts.store = store.or(parts.store);
+        let config = self.engine_config().with_saves(parts.store.is_some());
         let engine = Engine::new(now, config, ids, start);
-        let world = self.world(Arc::clone(&self.id), self.approvals.clone());
+        let world = RunWorld::new(parts);
         AgentStreamResult::new(engine, world, Arc::clone(&self.clock))
     }
 
@@ -267,9 +284,9 @@ impl Agent {
     }
 
     /// What performs the effects of a run. The policy refuses calls: a run that is not recorded cannot wait.
-    fn world(&self, agent_id: Arc<str>, refuses: Option<Arc<dyn ApprovalPolicy>>) -> RunWorld {
+    fn parts(&self, agent_id: Arc<str>, refuses: Option<Arc<dyn ApprovalPolicy>>) -> AgentParts {
         let options = self.llm.options();
-        RunWorld::new(AgentParts {
+        AgentParts {
             agent_id,
             model: Arc::clone(options.model()),
             tools: options.tools().clone(),
@@ -281,7 +298,8 @@ impl Agent {
             on_save_failed: self.on_save_failed.clone(),
             limits: self.limits,
             refuses,
-        })
+            streams: self.streams,
+        }
     }
 
     fn ids(&self) -> MutexGuard<'_, IdSource> {

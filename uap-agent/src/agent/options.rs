@@ -35,6 +35,7 @@ pub(super) type OnSaveFailed = Arc<dyn Fn(&CheckpointError) + Send + Sync>;
 /// | `plan_events` | off |
 /// | `approvals` | none: every call runs |
 /// | `ownership` (feature `canon`) | [`Ownership::default`](crate::journal::Ownership) |
+/// | `streaming` | on |
 /// | `max_time`, `max_model_time`, `max_tool_time` | none |
 ///
 /// Spec: UAP-1.1 4.2
@@ -50,6 +51,7 @@ pub struct AgentOptions {
     pub(super) repair: Option<Arc<dyn RepairPolicy>>,
     pub(super) plan_events: bool,
     pub(super) limits: TimeLimits,
+    pub(super) streams: bool,
     pub(super) approvals: Option<Arc<dyn ApprovalPolicy>>,
     #[cfg(feature = "canon")]
     pub(super) ownership: crate::journal::Ownership,
@@ -71,6 +73,7 @@ impl AgentOptions {
             repair: None,
             plan_events: false,
             limits: TimeLimits::default(),
+            streams: true,
             approvals: None,
             #[cfg(feature = "canon")]
             ownership: crate::journal::Ownership::default(),
@@ -167,6 +170,14 @@ impl AgentOptions {
     #[must_use]
     pub fn with_runtime(mut self, runtime: Runtime) -> Self {
         self.runtime = Some(runtime);
+        self
+    }
+
+    /// Sets whether the model is asked for a stream. Off, it is asked for a whole response, whose events follow at once: for
+    /// a model or a server that cannot stream.
+    #[must_use]
+    pub const fn with_streaming(mut self, streams: bool) -> Self {
+        self.streams = streams;
         self
     }
 

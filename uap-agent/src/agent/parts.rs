@@ -29,6 +29,8 @@ pub(super) struct AgentParts {
     pub(super) clock: Arc<dyn Sleep + Send + Sync>,
     pub(super) on_save_failed: Option<OnSaveFailed>,
     pub(super) limits: TimeLimits,
+    /// Whether responses are streamed.
+    pub(super) streams: bool,
     /// Calls that need an approval get an error result.
     pub(super) refuses: Option<Arc<dyn ApprovalPolicy>>,
 }

@@ -100,7 +100,7 @@ impl Agent {
         journal: Arc<dyn Journal>,
     ) -> AgentStreamResult {
         let clock = Arc::clone(&self.clock);
-        let world = self.world(agent_id, None).of_run(seed);
+        let world = RunWorld::new(self.parts(agent_id, None)).of_run(seed);
         let shared = world.shared();
         let mut world = RecordedWorld { world, journal };
         let driver = Box::pin(async move {

@@ -15,8 +15,8 @@ use futures_core::future::BoxFuture;
 use ubos_common::driver::{self, Step};
 use ubos_common::time::Mono;
 use upp::{
-    CancelToken, Cancelled, Failure, LlmRequest, ModelEvent, ToolCall, ToolContext, ToolExecution,
-    UppError, json_text, run_call,
+    CancelToken, Cancelled, Failure, LlmRequest, LlmResponse, ModelEvent, ModelStream, ToolCall,
+    ToolContext, ToolExecution, UppError, events_of, json_text, run_call,
 };
 
 use super::events::{Emitter, Shared};
@@ -189,7 +189,7 @@ impl RunWorld {
             Ok(None) => return Step::start(id, ready(Completed::Stop(id))),
             Ok(Some(end)) => {
                 spent = end.map(|at| (at, Cut::Spent));
-                catch_unwind(AssertUnwindSafe(|| parts.model.stream(request)))
+                catch_unwind(AssertUnwindSafe(|| response(parts, request)))
                     .unwrap_or_else(|_| failed("the model"))
             }
             Err(_) => failed("a layer"),
@@ -329,6 +329,26 @@ impl RunWorld {
             let _ = catch_unwind(AssertUnwindSafe(|| callback(error)));
         }
     }
+}
+
+/// The events of a response. One that is not streamed has its events when it is there.
+fn response(parts: &AgentParts, request: LlmRequest) -> ModelStream {
+    if parts.streams {
+        return parts.model.stream(request);
+    }
+    let events = |response: Result<LlmResponse, UppError>| match response {
+        Ok(response) => {
+            let events = events_of(&response, usize::MAX).into_iter();
+            let events = events.map(ModelEvent::Event);
+            let done = ModelEvent::Done(Box::new(response));
+            stream::iter(events.chain([done]).map(Ok).collect::<Vec<_>>())
+        }
+        Err(error) => stream::iter(vec![Err(error)]),
+    };
+    stream::once(parts.model.complete(request))
+        .map(events)
+        .flatten()
+        .boxed()
 }
 
 /// A call that has failed without a word of the tool.

@@ -154,6 +154,22 @@ pub struct MiddlewareContext {
     pub ids: IdSource,
 }
 
+impl MiddlewareContext {
+    /// A context such as a layer sees before a run; for tests of layers.
+    #[must_use]
+    pub fn new(now: Now, ids: IdSource, input: Message, state: AgentState) -> Self {
+        Self {
+            agent_id: Arc::default(),
+            system: None,
+            input,
+            state,
+            metadata: BTreeMap::new(),
+            now,
+            ids,
+        }
+    }
+}
+
 impl Clone for MiddlewareContext {
     fn clone(&self) -> Self {
         Self {

@@ -47,6 +47,21 @@ pub struct ThreadNode {
     pub(self) extra: ubos_common::json::Members<'static>,
 }
 
+impl ThreadNode {
+    /// A node without parent, name and children.
+    #[must_use]
+    pub const fn new(id: NodeId, state: AgentState) -> Self {
+        Self {
+            id,
+            parent_id: None,
+            state,
+            name: None,
+            children: Vec::new(),
+            extra: ubos_common::json::Members::new(),
+        }
+    }
+}
+
 /// A conversation with branches: each node has the state at its end, and one node is current.
 ///
 /// A branch copies nothing: states share their common parts.
