@@ -2,6 +2,7 @@
 
 use core::ops::Deref;
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use ubos_common::json::{self, Fault, Kind, Raw, Read, Reader, Write, escape_into};
 use ubos_common::time::{Rfc3339, Timestamp};
@@ -10,8 +11,8 @@ use ubos_common::violation::{Profile, Report};
 use crate::error::{DecodeError, EncodeError, ErrorObject};
 use crate::frame::encode_frame;
 use crate::message::{Actor, Message, MessageType, Register, ToolSpec};
-use crate::token::SessionToken;
-use ubos_common::id::IdSource;
+use crate::token::{SessionToken, TokenFinder};
+use ubos_common::id::{IdSource, Uuid};
 
 /// The version that this crate speaks.
 pub(crate) const VERSION: u64 = 1;
@@ -22,7 +23,7 @@ ubos_common::wire! {
     /// Unknown members are kept in `extra` and written back.
     ///
     /// Spec: OpenSentience 3
-    pub struct Envelope<'a> {
+    pub struct Envelope<'a, P = Payload<'a>> {
         /// The protocol version; 1 is the only one.
         required v: u64 = "v", "OSW-3-1";
         /// What the payload is: see [`MessageType`].
@@ -44,7 +45,7 @@ ubos_common::wire! {
         /// What went wrong.
         nullable error: ErrorObject = "error", "OSW-3-6";
         /// The rest, by type.
-        required payload: Payload<'a> = "payload", "OSW-3-1";
+        required payload: P = "payload", "OSW-3-1";
     }
 }
 
@@ -141,6 +142,22 @@ impl<'a> Envelope<'a> {
                 Err(DecodeError::Invalid(whole))
             }
         }
+    }
+}
+
+impl<'a, P: Read<'a>> Envelope<'a, P> {
+    /// Reads a frame whose text begins as this library writes a type, payload and all, in one pass. `None` where it does not,
+    /// or where it breaks a rule: then it is to be read in two steps, which say more.
+    pub(crate) fn decode_whole(
+        body: &'a [u8],
+        start: &[u8],
+        limits: &json::Limits,
+    ) -> Option<Self> {
+        if !body.starts_with(start) {
+            return None;
+        }
+        let (envelope, _) = json::decode(body, limits, Profile::Strict).ok()?;
+        Some(envelope)
     }
 }
 
@@ -287,17 +304,17 @@ impl Write for Payload<'_> {
 #[non_exhaustive]
 pub struct Correlation {
     /// The chain of requests.
-    pub request_id: Option<Box<str>>,
+    pub request_id: Option<Arc<str>>,
     /// The conversation, mission or run.
-    pub correlation_id: Option<Box<str>>,
+    pub correlation_id: Option<Arc<str>>,
     /// The immediate cause.
-    pub causation_id: Option<Box<str>>,
+    pub causation_id: Option<Arc<str>>,
 }
 
 /// The ids that every answer to a message echoes.
-impl From<&Envelope<'_>> for Correlation {
-    fn from(envelope: &Envelope<'_>) -> Self {
-        let own = |id: &Option<Cow<'_, str>>| id.as_deref().map(Box::from);
+impl<P> From<&Envelope<'_, P>> for Correlation {
+    fn from(envelope: &Envelope<'_, P>) -> Self {
+        let own = |id: &Option<Cow<'_, str>>| id.as_deref().map(Arc::from);
         Self {
             request_id: own(&envelope.request_id),
             correlation_id: own(&envelope.correlation_id),
@@ -359,6 +376,30 @@ impl<'a> Head<'a> {
     }
 }
 
+/// The ids of one connection, drawn once and counted on: drawing each would cost more than writing it.
+///
+/// Those of two connections differ in 122 random bits, 62 of which are where the count begins.
+#[derive(Debug)]
+struct IdSequence {
+    high: u64,
+    low: u64,
+}
+
+impl IdSequence {
+    fn new(ids: &mut IdSource) -> Self {
+        let (high, low) = ids.uuid().as_u64_pair();
+        Self { high, low }
+    }
+
+    const fn next_id(&mut self) -> Uuid {
+        /// The two bits that tell the layout of a UUID.
+        const VARIANT: u64 = 0b11 << 62;
+        let id = Uuid::from_u64_pair(self.high, self.low);
+        self.low = (self.low & VARIANT) | (self.low.wrapping_add(1) & !VARIANT);
+        id
+    }
+}
+
 /// Writes a session's messages as frames, each with a fresh id.
 ///
 /// It knows the session's live token and refuses to let it out in anything but a hello.
@@ -366,25 +407,25 @@ impl<'a> Head<'a> {
 /// Spec: OpenSentience 2.1, 3, 7
 #[derive(Debug)]
 pub(crate) struct Encoder {
-    ids: IdSource,
+    ids: IdSequence,
     max_frame_bytes: usize,
-    token: Option<SessionToken>,
+    token: Option<TokenFinder>,
 }
 
 impl Encoder {
     /// An encoder that refuses frames over `max_frame_bytes`.
     #[must_use]
-    pub(crate) const fn new(ids: IdSource, max_frame_bytes: usize) -> Self {
+    pub(crate) fn new(mut ids: IdSource, max_frame_bytes: usize) -> Self {
         Self {
-            ids,
+            ids: IdSequence::new(&mut ids),
             max_frame_bytes,
             token: None,
         }
     }
 
     /// Guards a token.
-    pub(crate) fn guard(&mut self, token: SessionToken) {
-        self.token = Some(token);
+    pub(crate) fn guard(&mut self, token: &SessionToken) {
+        self.token = Some(TokenFinder::new(token));
     }
 
     /// Changes the limit.
@@ -392,9 +433,9 @@ impl Encoder {
         self.max_frame_bytes = bytes;
     }
 
-    /// The source of ids.
-    pub(crate) const fn ids(&mut self) -> &mut IdSource {
-        &mut self.ids
+    /// A fresh id.
+    pub(crate) const fn next_id(&mut self) -> Uuid {
+        self.ids.next_id()
     }
 
     /// Writes one frame.
@@ -409,23 +450,23 @@ impl Encoder {
         head: &Head<'_>,
         payload: &P,
     ) -> Result<Vec<u8>, EncodeError> {
-        let id = self.ids.uuid();
-        let mut out = Vec::with_capacity(512);
+        let id = self.ids.next_id();
+        let mut out = Vec::with_capacity(640);
         encode_frame(&mut out, self.max_frame_bytes, |out| {
             let mut object = json::MemberWriter::begin(out);
-            object.member("v", &VERSION);
-            object.member("type", &head.kind);
-            object.member("id", &id);
-            object.member("ts", &at);
+            object.known("\"v\":", &VERSION);
+            object.known("\"type\":", &head.kind);
+            object.known("\"id\":", &id);
+            object.known("\"ts\":", &at);
             object.optional("in_reply_to", head.in_reply_to.as_ref());
             if let Some(ids) = head.correlation {
-                object.optional("request_id", ids.request_id.as_ref());
-                object.optional("correlation_id", ids.correlation_id.as_ref());
-                object.optional("causation_id", ids.causation_id.as_ref());
+                object.optional("request_id", ids.request_id.as_deref());
+                object.optional("correlation_id", ids.correlation_id.as_deref());
+                object.optional("causation_id", ids.causation_id.as_deref());
             }
             object.optional("actor", head.actor);
             object.optional("error", head.error);
-            object.member("payload", payload);
+            object.known("\"payload\":", payload);
             object.end();
         })?;
         let guarded = self

@@ -49,6 +49,7 @@ mod text;
 mod trace;
 
 pub use config::ConfigError;
+pub use text::ShortText;
 
 /// What the macros of this crate expand to. No part of the interface.
 #[doc(hidden)]

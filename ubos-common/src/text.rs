@@ -1,4 +1,77 @@
-//! Serde for types whose wire form is a text.
+//! Texts that are mostly short, and serde for types whose wire form is a text.
+
+/// A text that is kept in place where it has at most 38 bytes, as times and UUIDs have.
+#[derive(Clone)]
+pub struct ShortText(Place);
+
+#[derive(Clone)]
+enum Place {
+    Here {
+        length: u8,
+        bytes: [u8; ShortText::HERE],
+    },
+    There(Box<str>),
+}
+
+impl ShortText {
+    const HERE: usize = 38;
+
+    /// The text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        match &self.0 {
+            Place::Here { length, bytes } => {
+                let text = bytes.get(..usize::from(*length)).unwrap_or_default();
+                // What was put in was a text.
+                core::str::from_utf8(text).unwrap_or_default()
+            }
+            Place::There(text) => text,
+        }
+    }
+}
+
+impl From<&str> for ShortText {
+    fn from(text: &str) -> Self {
+        let mut bytes = [0; Self::HERE];
+        Self(
+            match (bytes.get_mut(..text.len()), u8::try_from(text.len())) {
+                (Some(place), Ok(length)) => {
+                    place.copy_from_slice(text.as_bytes());
+                    Place::Here { length, bytes }
+                }
+                _ => Place::There(text.into()),
+            },
+        )
+    }
+}
+
+impl core::ops::Deref for ShortText {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        self.as_str()
+    }
+}
+
+impl PartialEq for ShortText {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+impl Eq for ShortText {}
+
+impl core::hash::Hash for ShortText {
+    fn hash<H: core::hash::Hasher>(&self, state: &mut H) {
+        (**self).hash(state);
+    }
+}
+
+impl core::fmt::Debug for ShortText {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        core::fmt::Debug::fmt(&**self, f)
+    }
+}
 
 /// Implements `Serialize` by `Display` and `Deserialize` by `FromStr`.
 macro_rules! serde_as_text {
@@ -50,5 +123,20 @@ where
 
     fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<T, E> {
         text.parse().map_err(E::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ShortText;
+
+    #[test]
+    fn short_and_long_texts_are_kept() {
+        for length in [0, 1, 37, 38, 39, 255, 256, 300] {
+            let text = "é".repeat(length / 2) + &"a".repeat(length % 2);
+            let kept = ShortText::from(text.as_str());
+            assert_eq!(&*kept, text);
+            assert_eq!(kept.clone(), kept);
+        }
     }
 }

@@ -10,6 +10,8 @@ use std::borrow::Borrow;
 use std::fmt;
 use std::sync::Arc;
 
+use ubos_common::id::Uuid;
+
 use crate::error::{ErrorCode, ErrorObject};
 
 /// Names a call on its connection.
@@ -17,6 +19,11 @@ use crate::error::{ErrorCode, ErrorObject};
 pub struct CallId(Arc<str>);
 
 impl CallId {
+    fn new(id: Uuid) -> Self {
+        let mut text = [0; 36];
+        Self((*id.hyphenated().encode_lower(&mut text)).into())
+    }
+
     pub(crate) fn as_str(&self) -> &str {
         &self.0
     }

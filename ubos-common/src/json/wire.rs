@@ -172,7 +172,8 @@ pub fn refuse_double(
 /// | `advised` | `Option<T>` | `None`, SHOULD finding under the second clause | as `optional` |
 ///
 /// `@secret` behind the word keeps a bad value out of findings, and any value out of `Debug`. A struct with a lifetime borrows its
-/// strings, raw values and unknown members from the text: `pub struct Envelope<'a> { … }`.
+/// strings, raw values and unknown members from the text: `pub struct Envelope<'a> { … }`. It may have a member of any type
+/// behind that: `pub struct Envelope<'a, P = Payload<'a>> { … }`.
 ///
 /// `pub struct Step checked by check { … }` refuses values whose members do not agree: `check` takes the reader, the
 /// offset of the object and the value, and returns a [`Fault`] if it noted a MUST finding.
@@ -183,7 +184,7 @@ pub fn refuse_double(
 macro_rules! wire {
     (
         $(#[$meta:meta])*
-        $vis:vis struct $name:ident $(<$lt:lifetime>)? $(checked by $check:path)? {
+        $vis:vis struct $name:ident $(<$lt:lifetime $(, $param:ident = $default:ty)?>)? $(checked by $check:path)? {
             $(
                 $(#[$field_meta:meta])*
                 $mode:ident $(@$secret:ident)? $field:ident : $ty:ty = $json:literal, $clause:literal $(, $advised:literal)?;
@@ -191,9 +192,8 @@ macro_rules! wire {
         }
     ) => {
         $(#[$meta])*
-        #[derive(Clone, PartialEq)]
         #[non_exhaustive]
-        $vis struct $name $(<$lt>)? {
+        $vis struct $name $(<$lt $(, $param = $default)?>)? {
             $(
                 $(#[$field_meta])*
                 pub $field: $crate::__wire_type!($mode $ty),
@@ -203,16 +203,32 @@ macro_rules! wire {
         }
 
         #[allow(dead_code, unreachable_pub, reason = "a private type may use less than a public one offers")]
-        impl $(<$lt>)? $name $(<$lt>)? {
+        impl $(<$lt $(, $param)?>)? $name $(<$lt $(, $param)?>)? {
             $crate::__wire_new! { [] [] $( { $mode $field : $ty } )* }
         }
 
         $crate::__wire_read! {
-            [$name $($lt)?] [$($check)?]
+            [$name $($lt $(, $param)?)?] [$($check)?]
             $( { $mode [$($secret)?] $field : $ty = $json, $clause, [$($advised)?] } )*
         }
 
-        impl $(<$lt>)? ::core::fmt::Debug for $name $(<$lt>)? {
+        // What `derive` would make, were the types of the fields no macros.
+        impl $(<$lt $(, $param: ::core::clone::Clone)?>)? ::core::clone::Clone for $name $(<$lt $(, $param)?>)? {
+            fn clone(&self) -> Self {
+                Self {
+                    $( $field: ::core::clone::Clone::clone(&self.$field), )*
+                    extra: ::core::clone::Clone::clone(&self.extra),
+                }
+            }
+        }
+
+        impl $(<$lt $(, $param: ::core::cmp::PartialEq)?>)? ::core::cmp::PartialEq for $name $(<$lt $(, $param)?>)? {
+            fn eq(&self, other: &Self) -> bool {
+                $( self.$field == other.$field && )* self.extra == other.extra
+            }
+        }
+
+        impl $(<$lt $(, $param: ::core::fmt::Debug)?>)? ::core::fmt::Debug for $name $(<$lt $(, $param)?>)? {
             fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
                 f.debug_struct(::core::stringify!($name))
                     $( .field(::core::stringify!($field), $crate::__wire_shown!([$($secret)?] &self.$field)) )*
@@ -221,7 +237,7 @@ macro_rules! wire {
             }
         }
 
-        impl $(<$lt>)? $crate::json::Write for $name $(<$lt>)? {
+        impl $(<$lt $(, $param: $crate::json::Write)?>)? $crate::json::Write for $name $(<$lt $(, $param)?>)? {
             fn write(&self, out: &mut ::std::vec::Vec<u8>) {
                 let mut object = $crate::json::MemberWriter::begin(out);
                 $( $crate::__wire_write!($mode object, self.$field, ::core::concat!("\"", $json, "\":")); )*
@@ -277,8 +293,8 @@ macro_rules! __wire_read {
             $crate::__wire_read_body! { 'wire, $check, keep_owned, as_ref, $($field)* }
         }
     };
-    ([$name:ident $lt:lifetime] $check:tt $($field:tt)*) => {
-        impl<$lt> $crate::json::Read<$lt> for $name<$lt> {
+    ([$name:ident $lt:lifetime $(, $param:ident)?] $check:tt $($field:tt)*) => {
+        impl<$lt $(, $param: $crate::json::Read<$lt>)?> $crate::json::Read<$lt> for $name<$lt $(, $param)?> {
             $crate::__wire_read_body! { $lt, $check, keep, clone, $($field)* }
         }
     };

@@ -16,6 +16,7 @@
 mod cost;
 mod error;
 mod pattern;
+mod simple;
 
 use std::sync::Arc;
 
@@ -26,6 +27,7 @@ use crate::json::Raw;
 pub use error::SchemaError;
 
 use cost::Cost;
+use simple::Simple;
 
 /// Where a value does not fit its schema.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,6 +58,7 @@ pub struct Schema(Arc<Compiled>);
 struct Compiled {
     validator: Validator,
     cost: Cost,
+    simple: Option<Simple>,
 }
 
 impl Schema {
@@ -85,7 +88,12 @@ impl Schema {
             .with_pattern_options(PatternOptions::regex())
             .build(&schema)
             .map_err(|_| SchemaError::NoSchema)?;
-        Ok(Self(Arc::new(Compiled { validator, cost })))
+        let simple = Simple::of(&schema);
+        Ok(Self(Arc::new(Compiled {
+            validator,
+            cost,
+            simple,
+        })))
     }
 
     /// Where a value does not fit; empty where it does. At most 16 places are named, and one for a value of more
@@ -95,6 +103,10 @@ impl Schema {
     ///
     /// [`SchemaError::Number`] and [`SchemaError::TooExpensive`]: nothing can be said of such a value.
     pub fn findings(&self, value: Raw<'_>) -> Result<Vec<SchemaFinding>, SchemaError> {
+        let simple = self.0.simple.as_ref();
+        if simple.is_some_and(|simple| simple.fits(value)) {
+            return Ok(Vec::new());
+        }
         let bytes = value.as_str().len();
         let value: Value = value.deserialize().map_err(|error| {
             // Of a sound text `serde_json` refuses two things only: a number, and the depth.
@@ -105,7 +117,9 @@ impl Schema {
                 SchemaError::Number
             }
         })?;
-        let Compiled { validator, cost } = &*self.0;
+        let Compiled {
+            validator, cost, ..
+        } = &*self.0;
         cost.check(&value, bytes, MAX_STEPS + bytes as u64)?;
         if validator.is_valid(&value) {
             return Ok(Vec::new());

@@ -7,6 +7,7 @@ use time::format_description::well_known;
 
 use super::TimeError;
 use super::timestamp::{self, Timestamp};
+use crate::text::ShortText;
 
 /// An RFC 3339 time that keeps the text it was read from.
 ///
@@ -25,7 +26,7 @@ use super::timestamp::{self, Timestamp};
 /// Spec: OpenSentience 3
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Rfc3339 {
-    text: Box<str>,
+    text: ShortText,
     at: Timestamp,
 }
 
@@ -57,7 +58,9 @@ impl FromStr for Rfc3339 {
 impl From<Timestamp> for Rfc3339 {
     fn from(at: Timestamp) -> Self {
         Self {
-            text: at.to_string().into(),
+            text: core::str::from_utf8(timestamp::to_text(at, &mut [0; timestamp::LONGEST]))
+                .unwrap_or_default()
+                .into(),
             at,
         }
     }
@@ -89,6 +92,9 @@ pub fn rfc3339(text: &str) -> Result<Timestamp, TimeError> {
     if bytes.len() < 20 || bytes.len() > LONGEST {
         return Err(TimeError::Length { seen: bytes.len() });
     }
+    if let Some(at) = utc(bytes) {
+        return Ok(at);
+    }
     if bytes.get(10).is_none_or(|b| !b.eq_ignore_ascii_case(&b'T')) {
         return Err(TimeError::Shape);
     }
@@ -103,20 +109,30 @@ pub fn rfc3339(text: &str) -> Result<Timestamp, TimeError> {
     Timestamp::new(utc.unix_timestamp(), utc.nanosecond()).ok_or(TimeError::Range)
 }
 
+/// Reads the common form, UTC with a `Z` and up to nine digits of a fraction, without a calendar library's parser; `None` for
+/// every other one, sound or not.
+fn utc(text: &[u8]) -> Option<Timestamp> {
+    let (moment, rest) = text.split_first_chunk::<19>()?;
+    let digits = match rest {
+        b"Z" => &[][..],
+        [b'.', digits @ .., b'Z'] if matches!(digits.len(), 1..=9) => digits,
+        _ => return None,
+    };
+    if !digits.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    let fraction = digits
+        .iter()
+        .fold(0, |nanos, digit| nanos * 10 + u32::from(digit - b'0'));
+    let unused = u32::try_from(9 - digits.len()).ok()?;
+    let second = timestamp::read_date_and_time(moment).ok()?;
+    Timestamp::new(second.unix(), fraction * 10_u32.pow(unused))
+}
+
 impl FromStr for Timestamp {
     type Err = TimeError;
 
     fn from_str(text: &str) -> Result<Self, TimeError> {
-        // The form that this type writes is read without a calendar library's parser.
-        if let Some((moment, fraction)) = text.as_bytes().split_first_chunk::<19>()
-            && let [b'.', m1, m2, m3, b'Z'] = *fraction
-            && [m1, m2, m3].iter().all(u8::is_ascii_digit)
-        {
-            let [m1, m2, m3] = [m1, m2, m3].map(|digit| u32::from(digit - b'0'));
-            let nanos = (m1 * 100 + m2 * 10 + m3) * 1_000_000;
-            let second = timestamp::read_date_and_time(moment)?;
-            return Self::new(second.unix(), nanos).ok_or(TimeError::Range);
-        }
         rfc3339(text)
     }
 }

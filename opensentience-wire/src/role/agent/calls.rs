@@ -2,13 +2,13 @@
 
 use core::time::Duration;
 
-use ubos_common::json::{RawBuf, RawObject};
-use ubos_common::time::{Mono, Now, Rfc3339, Timestamp};
+use ubos_common::json::{MemberWriter, RawObject, Write};
+use ubos_common::time::{Mono, Now, Timestamp};
 
 use super::state::{About, AgentConnection, Ending, OpenCall, Output, Timer};
 use crate::envelope::Head;
 use crate::error::{CommandError, EncodeError, ErrorCode, ErrorObject};
-use crate::message::{Channel, ChunkData, MessageType, Status, ToolOutcome, ToolStream};
+use crate::message::{Channel, ChunkData, MessageType, Status, ToolStream};
 use crate::role::CallId;
 use crate::role::idempotency::Key;
 use crate::trace::{debug, trace};
@@ -322,20 +322,26 @@ impl AgentConnection {
             Err(_) => Status::Failed,
         };
         debug!(call = call_id, %status, "call ended");
-        let mut outcome = ToolOutcome::new(call_id.into(), status);
-        match result {
-            Ok(output) => outcome.output = Some(output),
+        let (output, error) = match result {
+            Ok(output) => (Some(output), None),
             Err(mut error) => {
                 // For the developers of the tool, and theirs alone.
                 error.debug = None;
-                outcome.error = Some(error);
+                (None, Some(error))
             }
-        }
-        // The calendar may have been set back in between.
-        let finished: Timestamp = now.wall.max(about.arrived.wall);
-        outcome.started_at = Some(Rfc3339::from(about.arrived.wall));
-        outcome.finished_at = Some(Rfc3339::from(finished));
-        outcome.metrics = duration_metric(now.mono.saturating_since(about.arrived.mono));
+        };
+        let outcome = LentOutcome {
+            call_id,
+            status,
+            output,
+            error,
+            started: about.arrived.wall,
+            // The calendar may have been set back in between.
+            finished: now.wall.max(about.arrived.wall),
+            metrics: Metrics {
+                duration: now.mono.saturating_since(about.arrived.mono),
+            },
+        };
         let head = Head::new(MessageType::ToolResult)
             .in_reply_to(Some(&about.message_id))
             .correlation(&about.ids);
@@ -343,7 +349,41 @@ impl AgentConnection {
     }
 }
 
-fn duration_metric(span: Duration) -> Option<RawObject> {
-    let text = format!("{{\"duration_ms\":{}}}", span.as_millis());
-    RawBuf::parse(&text).ok().and_then(RawObject::new)
+/// A [`ToolOutcome`](crate::message::ToolOutcome), written from what is there.
+struct LentOutcome<'a> {
+    call_id: &'a str,
+    status: Status,
+    output: Option<RawObject>,
+    error: Option<ErrorObject>,
+    started: Timestamp,
+    finished: Timestamp,
+    metrics: Metrics,
+}
+
+impl Write for LentOutcome<'_> {
+    fn write(&self, out: &mut Vec<u8>) {
+        let mut object = MemberWriter::begin(out);
+        object.known("\"call_id\":", self.call_id);
+        object.known("\"status\":", &self.status);
+        object.optional("output", self.output.as_ref());
+        object.optional("error", self.error.as_ref());
+        object.known("\"started_at\":", &self.started);
+        object.known("\"finished_at\":", &self.finished);
+        object.known("\"metrics\":", &self.metrics);
+        object.end();
+    }
+}
+
+/// The figures of a call.
+struct Metrics {
+    duration: Duration,
+}
+
+impl Write for Metrics {
+    fn write(&self, out: &mut Vec<u8>) {
+        let millis = u64::try_from(self.duration.as_millis()).unwrap_or(u64::MAX);
+        let mut object = MemberWriter::begin(out);
+        object.known("\"duration_ms\":", &millis);
+        object.end();
+    }
 }

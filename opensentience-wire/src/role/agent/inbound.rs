@@ -3,6 +3,7 @@
 use core::time::Duration;
 use std::borrow::Cow;
 
+use ubos_common::ShortText;
 use ubos_common::json::{RawObject, Read as _, Reader};
 use ubos_common::time::Now;
 use ubos_common::violation::{Profile, Report};
@@ -11,7 +12,7 @@ use super::state::{About, AgentConnection, Event, IncomingCall, OpenCall, Output
 use crate::envelope::{Correlation, Envelope, Head, VERSION};
 use crate::error::{ConnectionError, DecodeError, ErrorCode, ErrorObject};
 use crate::message::{
-    AboutCall, CancelAck, Goodbye, MessageType, Registered, Side, ToolCall, ToolCancel,
+    AboutCall, Actor, CancelAck, Goodbye, MessageType, Registered, Side, ToolCall, ToolCancel,
     Unregistered, Welcome,
 };
 use crate::role::common::Phase;
@@ -25,6 +26,16 @@ impl AgentConnection {
         now: Now,
         frame: &[u8],
     ) -> Result<(), ConnectionError> {
+        if self.common.phase != Phase::Handshake
+            && let Some(envelope) = Envelope::<ToolCall>::decode_whole(
+                frame,
+                br#"{"v":1,"type":"core.tool.call","#,
+                &self.config.limits.json,
+            )
+        {
+            self.on_call(now, about(now, &envelope), envelope.actor, envelope.payload);
+            return Ok(());
+        }
         match Envelope::decode(frame, &self.config.limits.json) {
             Ok((envelope, _)) if self.common.phase == Phase::Handshake => {
                 self.on_welcome(now, &envelope)
@@ -87,7 +98,9 @@ impl AgentConnection {
         }
         match kind {
             MessageType::ToolCall => match envelope.payload(&self.config.limits.json) {
-                Ok((call, _)) => self.on_call(now, envelope, call),
+                Ok((call, _)) => {
+                    self.on_call(now, about(now, envelope), envelope.actor.clone(), call);
+                }
                 Err(error) => self.on_bad_call(now, envelope, &error),
             },
             MessageType::ToolCancel => match envelope.payload(&self.config.limits.json) {
@@ -121,15 +134,10 @@ impl AgentConnection {
         }
     }
 
-    fn on_call(&mut self, now: Now, envelope: &Envelope<'_>, call: ToolCall) {
-        let about = about(now, envelope);
+    fn on_call(&mut self, now: Now, about: About, actor: Option<Actor>, call: ToolCall) {
         if self.calls.contains_key(call.call_id.as_str()) {
-            return self.answer_error(
-                now,
-                envelope,
-                ErrorCode::InvalidMessage,
-                "this call is running",
-            );
+            let code = ErrorCode::InvalidMessage;
+            return self.answer_error(now, &about, code, "this call is running");
         }
         if let Some(error) = self.refusal(&call) {
             return self.send_result(now, &call.call_id, &about, Err(error));
@@ -169,7 +177,7 @@ impl AgentConnection {
             self.common.out.push(Output::Call(Box::new(IncomingCall {
                 call_id,
                 call,
-                actor: envelope.actor.clone(),
+                actor,
                 ids,
             })));
         }
@@ -272,32 +280,26 @@ impl AgentConnection {
             && request.is_some_and(|id| !live(id));
         let code = ErrorCode::UnknownType;
         if wants_answer {
-            self.answer_error(now, envelope, code, "a message of an unknown type");
+            let about = about(now, envelope);
+            self.answer_error(now, &about, code, "a message of an unknown type");
         } else {
             self.reject(code, "a message of an unknown type");
         }
     }
 
-    fn answer_error(
-        &mut self,
-        now: Now,
-        envelope: &Envelope<'_>,
-        code: ErrorCode,
-        rule: &'static str,
-    ) {
+    fn answer_error(&mut self, now: Now, about: &About, code: ErrorCode, rule: &'static str) {
         let error = ErrorObject::of(code.clone(), rule).noticed_by(COMPONENT);
-        let ids = Correlation::from(envelope);
-        let head = Head::new(MessageType::AgentError).in_reply_to(Some(&envelope.id));
-        let head = head.correlation(&ids).error(&error);
+        let head = Head::new(MessageType::AgentError).in_reply_to(Some(&about.message_id));
+        let head = head.correlation(&about.ids).error(&error);
         self.transmit(now, &head, &RawObject::empty());
         self.reject(code, rule);
     }
 }
 
-fn about(now: Now, envelope: &Envelope<'_>) -> About {
+fn about<P>(now: Now, envelope: &Envelope<'_, P>) -> About {
     About {
         ids: Correlation::from(envelope),
-        message_id: (*envelope.id).into(),
+        message_id: ShortText::from(&*envelope.id),
         arrived: now,
     }
 }

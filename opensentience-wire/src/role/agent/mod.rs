@@ -47,7 +47,7 @@ impl AgentConnection {
         config.check()?;
         let limits = &config.limits;
         let mut common = CommonState::new(ids, limits);
-        common.encoder.guard(config.token.clone());
+        common.encoder.guard(&config.token);
         let capabilities = ["tools", "streaming", "cancellation"].map(str::to_owned);
         let mut hello = Hello::new(
             config.token.clone(),

@@ -4,6 +4,7 @@ use core::fmt;
 use core::time::Duration;
 use std::collections::BTreeMap;
 
+use ubos_common::ShortText;
 use ubos_common::json::RawObject;
 use ubos_common::time::{Mono, Now};
 
@@ -146,6 +147,6 @@ pub(super) type Ending = Result<RawObject, ErrorObject>;
 #[derive(Debug)]
 pub(super) struct About {
     pub(super) ids: Correlation,
-    pub(super) message_id: Box<str>,
+    pub(super) message_id: ShortText,
     pub(super) arrived: Now,
 }

@@ -1,7 +1,9 @@
 //! Calls, from request to their one end.
 
 use core::time::Duration;
+use std::sync::Arc;
 
+use ubos_common::json::{MemberWriter, Write};
 use ubos_common::time::Now;
 
 use super::request::{CallRequest, Outcome, PendingCall};
@@ -10,7 +12,7 @@ use crate::audit::{AuditEvent, AuditName};
 use crate::envelope::{Correlation, Head};
 use crate::error::{CommandError, EncodeError, ErrorCode, ErrorObject};
 use crate::limits::{CALL_GRACE, CANCEL_DEADLINE};
-use crate::message::{ActorType, Caller, Health, MessageType, ToolCall, ToolCancel};
+use crate::message::{ActorType, Caller, Health, MessageType, ToolCancel, ToolSpec};
 use crate::role::CallId;
 use crate::role::common::Phase;
 use crate::trace::{debug, trace};
@@ -31,14 +33,14 @@ impl CoreConnection {
         now: Now,
         mut request: CallRequest,
     ) -> Result<CallId, CommandError> {
-        self.admit(now, &request)?;
-        let id = CallId::from(self.common.encoder.ids().uuid().to_string().as_str());
+        let tool = self.admit(now, &request)?;
+        let id = CallId::new(self.common.encoder.next_id());
         let request_id = match request.request_id.take() {
             Some(id) => id,
-            None => self.common.encoder.ids().uuid().to_string(),
+            None => self.common.encoder.next_id().to_string(),
         };
         let call = PendingCall {
-            tool_id: request.tool_id.as_str().into(),
+            tool,
             ids: Correlation {
                 request_id: Some(request_id.into()),
                 correlation_id: request.correlation_id.take().map(Into::into),
@@ -99,10 +101,10 @@ impl CoreConnection {
     }
 
     /// What must hold before a call is taken.
-    fn admit(&mut self, now: Now, request: &CallRequest) -> Result<(), CommandError> {
+    fn admit(&mut self, now: Now, request: &CallRequest) -> Result<Arc<ToolSpec>, CommandError> {
         self.common.check_open()?;
         let tool = self.tools.get(request.tool_id.as_str());
-        let tool = tool.ok_or(CommandError::ToolNotFound)?;
+        let tool = Arc::clone(tool.ok_or(CommandError::ToolNotFound)?);
         let limits = &self.config.limits;
         let bytes = request.input.as_str().len();
         let full = self.inflight >= limits.max_inflight_requests
@@ -124,7 +126,7 @@ impl CoreConnection {
         } else if full {
             Err(CommandError::Busy)
         } else {
-            Ok(())
+            Ok(tool)
         }
     }
 
@@ -147,14 +149,13 @@ impl CoreConnection {
         call: &PendingCall,
         request: &CallRequest,
     ) -> Result<Vec<u8>, EncodeError> {
-        let tool_id = request.tool_id.clone();
-        let mut payload = ToolCall::new(id.as_str().into(), tool_id, request.input.clone());
         let waited = now.mono.saturating_since(call.asked);
         let timeout = request.timeout.map(|span| span.saturating_sub(waited));
-        payload.timeout_ms = timeout.map(millis);
-        payload.idempotency_key.clone_from(&request.idempotency_key);
-        payload.caller.clone_from(&request.caller);
-        payload.context.clone_from(&request.context);
+        let payload = LentCall {
+            id,
+            request,
+            timeout_ms: timeout.map(millis),
+        };
         let head = Head::new(MessageType::ToolCall)
             .correlation(&call.ids)
             .actor(request.actor.as_ref());
@@ -163,11 +164,17 @@ impl CoreConnection {
 
     fn send_call(&mut self, now: Now, id: &CallId, frame: Vec<u8>) {
         self.inflight += 1;
-        let event = AuditEvent::of(AuditName::CallRouted, now.wall);
-        let mut event = event.with_bytes(frame.len());
+        let bytes = frame.len();
+        self.routed_bytes = self.routed_bytes.saturating_add(bytes);
         self.common.out.push(Output::Transmit(frame));
-        self.describe(id, &mut event);
-        self.audit(event);
+        if self.records_calls {
+            let event = AuditEvent::of(AuditName::CallRouted, now.wall);
+            let mut event = event.with_bytes(bytes);
+            if let Some(call) = self.calls.get(id) {
+                describe(id, call, &mut event);
+            }
+            self.audit(event);
+        }
     }
 
     /// Gives free places to calls that wait.
@@ -239,8 +246,6 @@ impl CoreConnection {
     /// Ends a call. It leaves the table here, so that nothing can end it twice.
     // impl: OSW-4.3-7
     pub(super) fn finish(&mut self, now: Now, id: &CallId, mut outcome: Outcome) {
-        let mut event = AuditEvent::of(AuditName::CallCompleted, now.wall);
-        self.describe(id, &mut event);
         let Some(call) = self.calls.remove(id) else {
             return;
         };
@@ -250,25 +255,48 @@ impl CoreConnection {
         self.common.timers.clear(&Timer::Call(id.clone()));
         outcome.duration = now.mono.saturating_since(call.asked);
         debug!(call = %id, status = %outcome.status, took = ?outcome.duration, "call ended");
-        event.status = Some(outcome.status.clone());
-        event.code = outcome.error.as_ref().map(|error| error.code.clone());
-        event.bytes = outcome.output.as_ref().map(|o| o.as_str().len());
-        event.duration_ms = Some(millis(outcome.duration));
-        self.audit(event);
+        if self.records_calls {
+            let mut event = AuditEvent::of(AuditName::CallCompleted, now.wall);
+            describe(id, &call, &mut event);
+            event.status = Some(outcome.status.clone());
+            event.code = outcome.error.as_ref().map(|error| error.code.clone());
+            event.bytes = outcome.output.as_ref().map(|o| o.as_str().len());
+            event.duration_ms = Some(millis(outcome.duration));
+            self.audit(event);
+        }
         self.event(Event::Ended(id.clone(), Box::new(outcome)));
     }
+}
 
-    /// Says of an audit record which call it is about.
-    fn describe(&self, id: &CallId, event: &mut AuditEvent) {
-        let Some(call) = self.calls.get(id) else {
-            return;
-        };
-        let text = |id: &Option<Box<str>>| id.as_deref().map(str::to_owned);
-        event.call_id = Some(id.to_string());
-        event.tool_id = Some(call.tool_id.to_string());
-        event.request_id = text(&call.ids.request_id);
-        event.correlation_id = text(&call.ids.correlation_id);
-        event.causation_id = text(&call.ids.causation_id);
-        event.caller.clone_from(&call.caller);
+/// A [`ToolCall`](crate::message::ToolCall), written from the request.
+struct LentCall<'a> {
+    id: &'a CallId,
+    request: &'a CallRequest,
+    timeout_ms: Option<u64>,
+}
+
+impl Write for LentCall<'_> {
+    fn write(&self, out: &mut Vec<u8>) {
+        let request = self.request;
+        let mut object = MemberWriter::begin(out);
+        object.known("\"call_id\":", self.id.as_str());
+        object.known("\"tool_id\":", &request.tool_id);
+        object.known("\"input\":", &request.input);
+        object.optional("timeout_ms", self.timeout_ms.as_ref());
+        object.optional("idempotency_key", request.idempotency_key.as_ref());
+        object.optional("caller", request.caller.as_ref());
+        object.optional("context", request.context.as_ref());
+        object.end();
     }
+}
+
+/// Says of an audit record which call it is about.
+fn describe(id: &CallId, call: &PendingCall, event: &mut AuditEvent) {
+    let text = |id: &Option<Arc<str>>| id.as_deref().map(str::to_owned);
+    event.call_id = Some(id.to_string());
+    event.tool_id = Some(call.tool.tool_id.clone());
+    event.request_id = text(&call.ids.request_id);
+    event.correlation_id = text(&call.ids.correlation_id);
+    event.causation_id = text(&call.ids.causation_id);
+    event.caller.clone_from(&call.caller);
 }

@@ -49,6 +49,16 @@ impl CoreConnection {
         now: Now,
         frame: &[u8],
     ) -> Result<(), ConnectionError> {
+        if self.common.phase != Phase::Handshake
+            && let Some(envelope) = Envelope::<ToolOutcome>::decode_whole(
+                frame,
+                br#"{"v":1,"type":"agent.tool.result","#,
+                &self.config.limits.json,
+            )
+        {
+            self.on_result(now, envelope.error.as_ref(), envelope.payload);
+            return Ok(());
+        }
         let rule = "an envelope that breaks the rules";
         let code = ErrorCode::InvalidMessage;
         match Envelope::decode(frame, &self.config.limits.json) {
@@ -128,7 +138,7 @@ impl CoreConnection {
     // impl: OSW-4.1-5
     fn welcome(&mut self, now: Now, envelope: &Envelope<'_>, hello: &Hello) {
         self.grant = None;
-        self.session_id = self.common.encoder.ids().uuid().to_string().into();
+        self.session_id = self.common.encoder.next_id().to_string().into();
         let config = &self.config;
         let max_frame_bytes = config.limits.max_frame_bytes;
         let welcome = Welcome::new(
@@ -185,7 +195,7 @@ impl CoreConnection {
             }
             MessageType::ToolResult => {
                 let result = payload!(ToolOutcome);
-                self.on_result(now, envelope, result);
+                self.on_result(now, envelope.error.as_ref(), result);
             }
             MessageType::CancelAck => {
                 let ack = payload!(CancelAck);
@@ -290,12 +300,12 @@ impl CoreConnection {
     }
 
     // impl: OSW-2-7, OSW-3-11
-    fn on_result(&mut self, now: Now, envelope: &Envelope<'_>, mut result: ToolOutcome) {
+    fn on_result(&mut self, now: Now, error: Option<&ErrorObject>, mut result: ToolOutcome) {
         let code = ErrorCode::InvalidMessage;
         let Some(id) = self.sent_call(&result.call_id) else {
             return self.reject(now, code, "a result of a call that is not running");
         };
-        if result.settle(envelope.error.as_ref()) {
+        if result.settle(error) {
             self.reject(now, code, "a result whose members contradict its status");
         }
         let limit = self.config.limits.max_tool_output_bytes;

@@ -61,7 +61,7 @@ impl CoreConnection {
         let deadline = now.mono.saturating_add(config.handshake_timeout);
         common.timers.set(Timer::Handshake, deadline);
         if let Some(grant) = &grant {
-            common.encoder.guard(grant.token.clone());
+            common.encoder.guard(&grant.token);
         }
         let agent_id = grant.as_ref().map(|grant| grant.agent_id.clone());
         Ok(Self {
@@ -77,6 +77,8 @@ impl CoreConnection {
             health: Health::Ok,
             reading: true,
             throttle: Throttle::default(),
+            records_calls: true,
+            routed_bytes: 0,
             config,
         })
     }
@@ -117,6 +119,18 @@ impl CoreConnection {
         limits
             .max_inflight_requests
             .saturating_add(limits.max_queued_calls)
+    }
+
+    /// Makes no records of calls that are routed and completed: nobody takes them.
+    #[cfg(feature = "tokio")]
+    pub(crate) const fn skip_call_records(&mut self) {
+        self.records_calls = false;
+    }
+
+    /// Bytes of calls that were handed out to be sent since the last look.
+    #[cfg(feature = "tokio")]
+    pub(crate) const fn take_routed_bytes(&mut self) -> usize {
+        core::mem::replace(&mut self.routed_bytes, 0)
     }
 
     /// Asks whether the agent lives; the answer is [`Event::Pong`].

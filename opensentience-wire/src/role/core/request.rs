@@ -1,13 +1,14 @@
 //! A call of a core's application, and how it ended.
 
 use core::time::Duration;
+use std::sync::Arc;
 
 use ubos_common::json::RawObject;
 use ubos_common::time::{Mono, Rfc3339};
 
 use crate::envelope::Correlation;
 use crate::error::{ErrorCode, ErrorObject};
-use crate::message::{Actor, CallContext, Caller, Status, ToolOutcome};
+use crate::message::{Actor, CallContext, Caller, Status, ToolOutcome, ToolSpec};
 
 /// A call that a core's application wants made.
 ///
@@ -143,7 +144,7 @@ impl Outcome {
 /// A call that has not ended.
 #[derive(Debug)]
 pub(super) struct PendingCall {
-    pub(super) tool_id: Box<str>,
+    pub(super) tool: Arc<ToolSpec>,
     pub(super) ids: Correlation,
     pub(super) caller: Option<Caller>,
     pub(super) asked: Mono,

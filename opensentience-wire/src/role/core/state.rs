@@ -104,6 +104,8 @@ pub struct CoreConnection {
     pub(super) health: Health,
     pub(super) reading: bool,
     pub(super) throttle: Throttle,
+    pub(super) records_calls: bool,
+    pub(super) routed_bytes: usize,
 }
 
 /// The message that the peer gets with a code. It says nothing about the case, so it leaks nothing.

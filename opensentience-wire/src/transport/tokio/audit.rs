@@ -6,27 +6,29 @@ use super::trace;
 use crate::audit::AuditEvent;
 use crate::role::core::Event;
 
-/// Takes every audit record as it happens; it must not block. A function is one by `From`.
-#[derive(Clone)]
-pub struct AuditSink(Arc<dyn Fn(AuditEvent) + Send + Sync>);
+/// Takes every audit record as it happens; it must not block, nor call a tool. A function is one by `From`.
+///
+/// Without one no records are made of calls that are routed and completed.
+#[derive(Clone, Default)]
+pub struct AuditSink(Option<Arc<dyn Fn(AuditEvent) + Send + Sync>>);
 
 impl<F: Fn(AuditEvent) + Send + Sync + 'static> From<F> for AuditSink {
     fn from(take: F) -> Self {
-        Self(Arc::new(take))
+        Self(Some(Arc::new(take)))
     }
 }
 
 impl AuditSink {
     pub(super) fn take(&self, event: AuditEvent) {
         trace::audit(&event);
-        (self.0)(event);
+        if let Some(take) = &self.0 {
+            take(event);
+        }
     }
-}
 
-impl Default for AuditSink {
-    /// Drops every record.
-    fn default() -> Self {
-        Self::from(drop)
+    /// Whether anybody takes the records.
+    pub(super) const fn listens(&self) -> bool {
+        self.0.is_some() || cfg!(feature = "tracing")
     }
 }
 
@@ -36,26 +38,23 @@ impl core::fmt::Debug for AuditSink {
     }
 }
 
-/// Observes every event of a connection as it happens; it must not block. A function is one by `From`.
-#[derive(Clone)]
-pub struct Observer(Arc<dyn Fn(&Event) + Send + Sync>);
+/// Observes every event of a connection as it happens; it must not block, nor call a tool. A function is one by `From`.
+#[derive(Clone, Default)]
+pub struct Observer(Option<Arc<Observe>>);
+
+type Observe = dyn Fn(&Event) + Send + Sync;
 
 impl<F: Fn(&Event) + Send + Sync + 'static> From<F> for Observer {
     fn from(observe: F) -> Self {
-        Self(Arc::new(observe))
+        Self(Some(Arc::new(observe)))
     }
 }
 
 impl Observer {
     pub(super) fn observe(&self, event: &Event) {
-        (self.0)(event);
-    }
-}
-
-impl Default for Observer {
-    /// Drops every event.
-    fn default() -> Self {
-        Self::from(|_: &Event| {})
+        if let Some(observe) = &self.0 {
+            observe(event);
+        }
     }
 }
 

@@ -1,65 +1,177 @@
-//! One call of an agent's tool.
+//! One call of an agent's tool: what its handle and its driver share.
 
 use core::fmt;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use core::future::poll_fn;
+use core::task::{Context, Poll, Waker};
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::{Notify, mpsc, oneshot};
-
-use crate::error::{CommandError, ErrorCode, ErrorObject};
+use crate::error::{ErrorCode, ErrorObject};
 use crate::message::ToolStream;
 use crate::role::CallId;
-use crate::role::core::{CallRequest, Outcome};
+use crate::role::core::Outcome;
 
-/// What handles ask of the driver.
-pub(super) enum Command {
-    Call(Box<CallRequest>, CallWaiter),
+/// Pieces of output of one call that wait for their reader. When they are more, nothing is read from the agent.
+const CHUNKS: usize = 64;
+
+/// What a call and its driver share.
+#[derive(Default)]
+struct Shared(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    chunks: VecDeque<Box<ToolStream>>,
+    outcome: Option<Outcome>,
+    /// The end came, whoever took it.
+    has_ended: bool,
+    /// Nobody takes output any more.
+    is_deaf: bool,
+    /// The handle wants nothing more of its driver: the call has ended and its output is taken, or nobody wants it.
+    is_settled: bool,
+    /// More pieces wait than may.
+    is_full: bool,
+    reader: Option<Waker>,
+    /// Who waits for room.
+    writer: Option<Waker>,
 }
 
-/// The reply of a call, and what its handle needs.
-pub(super) struct CallWaiter {
-    pub(super) reply: oneshot::Sender<Result<RunningCall, CommandError>>,
-    pub(super) cancels: mpsc::UnboundedSender<CallId>,
-    pub(super) capacity_freed: Arc<Notify>,
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes output with `take`, and says what that changed.
+    fn take<T>(&self, take: impl FnOnce(&mut State) -> T) -> (T, Change) {
+        let mut state = self.lock();
+        let taken = take(&mut state);
+        let change = state.look();
+        let writer = state.writer.take_if(|_| change.has_room);
+        drop(state);
+        if let Some(writer) = writer {
+            writer.wake();
+        }
+        (taken, change)
+    }
 }
 
-/// A call that was taken.
-pub(super) struct Started<I> {
-    pub(super) id: I,
-    pub(super) chunks: mpsc::Receiver<Box<ToolStream>>,
-    pub(super) outcome: oneshot::Receiver<Outcome>,
+impl State {
+    /// What has become of the call since the last look.
+    fn look(&mut self) -> Change {
+        let is_full = self.chunks.len() > CHUNKS;
+        let was_full = core::mem::replace(&mut self.is_full, is_full);
+        let is_settled = self.has_ended && self.chunks.is_empty();
+        let was_settled = core::mem::replace(&mut self.is_settled, is_settled);
+        Change {
+            is_full: is_full && !was_full,
+            has_room: was_full && !is_full,
+            is_settled: is_settled && !was_settled,
+        }
+    }
+}
+
+/// What has become of a call, each said once.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Change {
+    /// More pieces wait than may.
+    pub(super) is_full: bool,
+    /// There is room for pieces again.
+    pub(super) has_room: bool,
+    /// It has ended, and nothing waits for its reader.
+    pub(super) is_settled: bool,
+}
+
+/// The driver's end of a call. A call whose driver is gone has failed.
+pub(super) struct CallDriver(Arc<Shared>);
+
+impl CallDriver {
+    /// Adds a piece of output; what nobody takes is dropped. The reader is to be woken.
+    pub(super) fn push(&self, chunk: Box<ToolStream>) -> (Change, Option<Waker>) {
+        let mut state = self.0.lock();
+        if !state.is_deaf {
+            state.chunks.push_back(chunk);
+        }
+        (state.look(), state.reader.take())
+    }
+
+    /// Ends the call. The reader is to be woken.
+    pub(super) fn end(&self, outcome: Outcome) -> (Change, Option<Waker>) {
+        let mut state = self.0.lock();
+        state.outcome = Some(outcome);
+        state.has_ended = true;
+        (state.look(), state.reader.take())
+    }
+
+    /// Waits until there is room for another piece.
+    #[cfg(unix)]
+    pub(super) async fn room(&self) {
+        poll_fn(|context| {
+            let mut state = self.0.lock();
+            if !state.is_full {
+                return Poll::Ready(());
+            }
+            wait(&mut state.writer, context);
+            Poll::Pending
+        })
+        .await;
+    }
+}
+
+impl Drop for CallDriver {
+    fn drop(&mut self) {
+        let mut state = self.0.lock();
+        if state.has_ended {
+            return;
+        }
+        state.has_ended = true;
+        state.outcome = Some(Outcome::failed(ErrorObject::of(
+            ErrorCode::AgentDisconnected,
+            "the driver has ended",
+        )));
+        let reader = state.reader.take();
+        drop(state);
+        if let Some(reader) = reader {
+            reader.wake();
+        }
+    }
+}
+
+/// What a call asks of its driver.
+pub(super) trait Link<I>: Send + Sync {
+    /// Cancels the call, if it has not ended.
+    fn cancel(&self, id: &I);
+
+    /// Output was taken or given up.
+    fn on_change(&self, change: Change);
 }
 
 /// A call that runs. Dropping it before its result cancels it.
 ///
 /// A connection names it by its [`CallId`], a router by a [`RouteId`](crate::role::router::RouteId).
-pub struct RunningCall<I: Clone = CallId> {
-    started: Started<I>,
-    cancels: mpsc::UnboundedSender<I>,
-    /// Notified when output was taken; `None` in a router, where nothing waits for it.
-    capacity_freed: Option<Arc<Notify>>,
-    /// The call ended or was cancelled, so that a drop sends no cancel.
-    settled: AtomicBool,
+pub struct RunningCall<I = CallId> {
+    id: I,
+    shared: Arc<Shared>,
+    link: Arc<dyn Link<I>>,
+    is_canceled: core::sync::atomic::AtomicBool,
 }
 
-impl<I: Clone> RunningCall<I> {
-    pub(super) const fn new(
-        started: Started<I>,
-        cancels: mpsc::UnboundedSender<I>,
-        capacity_freed: Option<Arc<Notify>>,
-    ) -> Self {
-        Self {
-            started,
-            cancels,
-            capacity_freed,
-            settled: AtomicBool::new(false),
-        }
+impl<I> RunningCall<I> {
+    /// Both ends of a call.
+    pub(super) fn new(id: I, link: Arc<dyn Link<I>>) -> (Self, CallDriver) {
+        let shared = Arc::new(Shared::default());
+        let driver = CallDriver(Arc::clone(&shared));
+        let call = Self {
+            id,
+            shared,
+            link,
+            is_canceled: false.into(),
+        };
+        (call, driver)
     }
 
     /// The call's id.
     #[must_use]
     pub const fn id(&self) -> &I {
-        &self.started.id
+        &self.id
     }
 
     /// The next piece of output, or `None` when no more come. Cancel safe. A call that waits for another with its
@@ -67,52 +179,78 @@ impl<I: Clone> RunningCall<I> {
     ///
     /// Take them, or take the result: an agent whose output nobody takes is not read from.
     pub async fn next_chunk(&mut self) -> Option<ToolStream> {
-        let chunk = self.started.chunks.recv().await;
-        self.free_capacity();
-        chunk.map(|chunk| *chunk)
+        poll_fn(|context| {
+            let (chunk, change) = self.shared.take(|state| match state.chunks.pop_front() {
+                None if !state.has_ended => {
+                    wait(&mut state.reader, context);
+                    Poll::Pending
+                }
+                chunk => Poll::Ready(chunk),
+            });
+            self.link.on_change(change);
+            chunk
+        })
+        .await
+        .map(|chunk| *chunk)
     }
 
     /// Asks the agent to stop. The result still comes; asking again changes nothing.
     pub fn cancel(&self) {
-        if !self.settled.swap(true, Ordering::Relaxed) {
-            // A driver that is gone has ended the call already.
-            let _ = self.cancels.send(self.started.id.clone());
+        if !self
+            .is_canceled
+            .swap(true, core::sync::atomic::Ordering::Relaxed)
+        {
+            self.link.cancel(&self.id);
         }
     }
 
     /// How the call ended. Output that was not taken is dropped.
-    pub async fn result(mut self) -> Outcome {
-        self.drop_output();
-        let outcome = (&mut self.started.outcome).await;
-        *self.settled.get_mut() = true;
-        outcome.unwrap_or_else(|_| {
-            let error = ErrorObject::of(ErrorCode::AgentDisconnected, "the driver has ended");
-            Outcome::failed(error)
+    pub async fn result(self) -> Outcome {
+        self.give_up_output();
+        poll_fn(|context| {
+            let mut state = self.shared.lock();
+            match state.outcome.take() {
+                Some(outcome) => Poll::Ready(outcome),
+                None => {
+                    wait(&mut state.reader, context);
+                    Poll::Pending
+                }
+            }
         })
+        .await
     }
 
-    fn drop_output(&mut self) {
-        self.started.chunks.close();
-        while self.started.chunks.try_recv().is_ok() {}
-        self.free_capacity();
+    /// Drops the output that waits, and what is still to come; gives whether the call has ended.
+    fn give_up_output(&self) -> bool {
+        let ((chunks, has_ended), change) = self.shared.take(|state| {
+            state.is_deaf = true;
+            (core::mem::take(&mut state.chunks), state.has_ended)
+        });
+        drop(chunks);
+        self.link.on_change(change);
+        has_ended
     }
+}
 
-    fn free_capacity(&self) {
-        if let Some(freed) = &self.capacity_freed {
-            freed.notify_one();
+/// Has the task woken by whoever takes this place.
+pub(super) fn wait(place: &mut Option<Waker>, context: &Context<'_>) {
+    match place {
+        Some(waker) => waker.clone_from(context.waker()),
+        None => *place = Some(context.waker().clone()),
+    }
+}
+
+impl<I> Drop for RunningCall<I> {
+    fn drop(&mut self) {
+        // A call that has ended needs no cancel.
+        if !self.give_up_output() {
+            self.cancel();
         }
     }
 }
 
-impl<I: Clone> Drop for RunningCall<I> {
-    fn drop(&mut self) {
-        self.drop_output();
-        self.cancel();
-    }
-}
-
-impl<I: Clone + fmt::Debug> fmt::Debug for RunningCall<I> {
+impl<I: fmt::Debug> fmt::Debug for RunningCall<I> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "RunningCall({:?})", self.started.id)
+        write!(f, "RunningCall({:?})", self.id)
     }
 }

@@ -1,10 +1,11 @@
 //! What a tool's author sees of a call.
 
 use core::fmt;
+use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 use std::sync::Arc;
 
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{Notify, mpsc, oneshot};
 use ubos_common::os::Clock;
 use ubos_common::time::Mono;
 
@@ -63,23 +64,61 @@ impl std::error::Error for ToolError {}
 
 /// A call, as its tool sees it.
 #[derive(Clone)]
-#[non_exhaustive]
 pub struct ToolContext {
-    /// What the call asks, and the ids that tie it to its cause.
-    pub incoming: Arc<IncomingCall>,
+    pub(super) running: Arc<Running>,
     pub(super) chunks_tx: mpsc::Sender<Piece>,
-    pub(super) cancel: watch::Receiver<bool>,
     pub(super) clock: Clock,
     pub(super) due: Option<Mono>,
 }
 
 impl fmt::Debug for ToolContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "ToolContext({})", self.incoming.call_id)
+        write!(f, "ToolContext({})", self.running.call.call_id)
+    }
+}
+
+/// A call whose tool runs: what its context and the driver share.
+pub(super) struct Running {
+    pub(super) call: IncomingCall,
+    is_cancelled: AtomicBool,
+    cancelled: Notify,
+}
+
+/// The driver's hold on a tool that runs. A tool that it lets go is cancelled: nobody waits for it any more.
+pub(super) struct RunningTool(Arc<Running>);
+
+impl RunningTool {
+    pub(super) fn new(call: IncomingCall) -> Self {
+        Self(Arc::new(Running {
+            call,
+            is_cancelled: AtomicBool::new(false),
+            cancelled: Notify::new(),
+        }))
+    }
+
+    pub(super) fn share(&self) -> Arc<Running> {
+        Arc::clone(&self.0)
+    }
+
+    pub(super) fn cancel(&self) {
+        self.0.is_cancelled.store(true, Ordering::Release);
+        self.0.cancelled.notify_waiters();
+    }
+}
+
+impl Drop for RunningTool {
+    fn drop(&mut self) {
+        self.cancel();
     }
 }
 
 impl ToolContext {
+    /// What the call asks, and the ids that tie it to its cause. Its input is the tool's own, which it was run with.
+    #[must_use]
+    pub fn incoming(&self) -> &IncomingCall {
+        &self.running.call
+    }
+
     /// Sends a piece of output, which a text is as well; waits while the core is slow.
     ///
     /// # Errors
@@ -110,7 +149,7 @@ impl ToolContext {
 
     fn piece(&self, chunk: Chunk) -> (Piece, oneshot::Receiver<Result<(), CommandError>>) {
         let (reply, answer) = oneshot::channel();
-        let id = self.incoming.call_id.clone();
+        let id = self.running.call.call_id.clone();
         (Piece { id, chunk, reply }, answer)
     }
 
@@ -123,13 +162,16 @@ impl ToolContext {
 
     /// Waits until the call is cancelled, or nobody waits for it any more.
     pub async fn cancelled(&self) {
-        // A driver that is gone is a cancel too.
-        let _ = self.cancel.clone().wait_for(|cancelled| *cancelled).await;
+        // Made before the look, so that no cancel in between is missed.
+        let cancelled = self.running.cancelled.notified();
+        if !self.is_cancelled() {
+            cancelled.await;
+        }
     }
 
     /// Whether the call is cancelled: a blocking tool asks often, and returns [`ToolError::canceled`] then.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
-        *self.cancel.borrow() || self.cancel.has_changed().is_err()
+        self.running.is_cancelled.load(Ordering::Acquire)
     }
 }

@@ -1,293 +1,451 @@
-//! The driver of a [`CoreConnection`]: one task a connection.
+//! The driver of a [`CoreConnection`]: the machine behind a lock that handles and one task share.
+//!
+//! A call goes into the machine on its caller's task, which writes the frame itself while nothing else waits to be sent. The
+//! task reads, and does all the rest: one wake for an answer, one for its caller.
 
-use std::collections::{HashMap, VecDeque};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use core::future::poll_fn;
+use core::mem;
+use core::sync::atomic::{AtomicUsize, Ordering};
+use core::task::{Context, Poll, Waker};
+use std::collections::HashMap;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::{Notify, mpsc, oneshot, watch};
+use tokio::sync::{Notify, mpsc, watch};
 use ubos_common::os::Clock;
+use ubos_common::time::{Mono, Now};
 
 use super::audit::{AuditSink, Observer};
-use super::call::{Command, RunningCall, Started};
+use super::call::{CallDriver, Change, Link, RunningCall, wait};
 use super::io::{Alarm, HIGH_WATER, Moved, Wire};
 use super::trace::{self, Span};
-use crate::audit::AuditName;
-use crate::message::{SharedTools, ToolStream};
-use crate::role::core::{CoreConnection, Event, Outcome, Output};
+use crate::error::CommandError;
+use crate::message::SharedTools;
+use crate::role::core::{CallRequest, CoreConnection, Event, Output};
 use crate::role::{CallId, CloseReason, Input};
 use crate::token::Grant;
 
-/// Pieces of output of one call that wait for their reader. When they are this many nothing more is read
-/// from the agent.
-pub(super) const CHUNKS: usize = 64;
+/// What a connection needs of its stream.
+pub(super) trait Duplex: AsyncRead + AsyncWrite + Send {}
 
-/// Commands that are taken before what they want sent is sent.
-const BATCH: usize = 64;
+impl<S: AsyncRead + AsyncWrite + Send + ?Sized> Duplex for S {}
 
-struct Slot {
-    chunks: mpsc::Sender<Box<ToolStream>>,
-    outcome: Option<oneshot::Sender<Outcome>>,
-    pending: VecDeque<Box<ToolStream>>,
-    span: Span,
+/// What handles and driver share.
+pub(super) struct Shared {
+    clock: Clock,
+    connection: Mutex<Connection>,
+    /// The driver's task, where it waits. Apart from the connection, so that whoever is told of an event may drop a call.
+    driver: Mutex<Option<Waker>>,
+    /// At most one for each call that was taken.
+    cancels: Mutex<Vec<CallId>>,
+    /// Calls with more output than their readers have room for: while there are any, nothing is read.
+    full: AtomicUsize,
+    /// Calls whose end has not come, or whose output is still to be taken.
+    pending: AtomicUsize,
+    /// Notified when there is room for calls again, and at the end.
+    room: Notify,
 }
 
-pub(super) struct CoreDriver<S> {
-    wire: Wire<S>,
-    alarm: Alarm,
-    pub(super) conn: CoreConnection,
+/// A connection and the calls on it.
+struct Connection {
+    conn: CoreConnection,
+    wire: Wire<dyn Duplex>,
     slots: HashMap<CallId, Slot>,
-    /// Some slot holds output that its reader has no room for.
-    blocked: bool,
+    /// Nothing is read while output of some call waits for its reader.
+    is_blocked: bool,
     /// Bytes that wait to be sent and were provoked by the agent; at most [`HIGH_WATER`] and what one read provokes.
     answers: usize,
-    /// Bytes of calls among what was drained last.
-    released: usize,
     audit: AuditSink,
-    pub(super) observer: Observer,
+    observer: Observer,
     /// `None` once the connection has ended: whoever waits for a change is told so.
     tools: Option<watch::Sender<SharedTools>>,
     closed: Option<CloseReason>,
-    /// All handles are gone.
-    abandoned: bool,
+    /// When the driver wakes by itself.
+    alarm: Option<Mono>,
+    /// Readers of calls to wake once the lock is free.
+    readers: Vec<Waker>,
 }
 
-/// Where commands come from.
-pub(super) struct Inbox {
-    pub(super) commands: mpsc::Receiver<Command>,
-    /// Asks to end, or ends when all handles are gone. Heard when nothing else is: an agent that reads nothing more fills up
-    /// the rest.
-    pub(super) shutdown: mpsc::Receiver<()>,
-    /// At most one for each call that was taken.
-    pub(super) cancels: mpsc::UnboundedReceiver<CallId>,
-    pub(super) capacity_freed: Arc<Notify>,
-    pub(super) pending: Arc<AtomicUsize>,
+struct Slot {
+    call: CallDriver,
+    span: Span,
 }
 
-impl<S: AsyncRead + AsyncWrite> CoreDriver<S> {
+/// What ends a turn of the driver.
+enum Turn {
+    /// The machine wants to be woken earlier than before, or was.
+    Alarm,
+    /// The handshake is decided.
+    Open,
+    Closed(CloseReason),
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Shared {
     pub(super) fn new(
-        stream: S,
+        stream: impl Duplex + 'static,
         clock: Clock,
-        conn: CoreConnection,
-        audit: AuditSink,
+        mut conn: CoreConnection,
+        (audit, observer): (AuditSink, Observer),
         tools: watch::Sender<SharedTools>,
-    ) -> Self {
-        Self {
-            wire: Wire::new(stream, clock),
-            alarm: Alarm::new(clock),
-            conn,
-            slots: HashMap::new(),
-            blocked: false,
-            answers: 0,
-            released: 0,
-            audit,
-            observer: Observer::default(),
-            tools: Some(tools),
-            closed: None,
-            abandoned: false,
+    ) -> Arc<Self> {
+        if !audit.listens() {
+            conn.skip_call_records();
+        }
+        let stream: Pin<Box<dyn Duplex>> = Box::pin(stream);
+        Arc::new(Self {
+            clock,
+            connection: Mutex::new(Connection {
+                conn,
+                wire: Wire::new(stream),
+                slots: HashMap::new(),
+                is_blocked: false,
+                answers: 0,
+                audit,
+                observer,
+                tools: Some(tools),
+                closed: None,
+                alarm: None,
+                readers: Vec::new(),
+            }),
+            driver: Mutex::new(None),
+            cancels: Mutex::default(),
+            full: AtomicUsize::new(0),
+            pending: AtomicUsize::new(0),
+            room: Notify::new(),
+        })
+    }
+
+    pub(super) fn pending_calls(&self) -> usize {
+        self.pending.load(Ordering::Relaxed)
+    }
+
+    /// Calls a tool. While too much waits to be sent, this waits.
+    pub(super) async fn call(
+        self: &Arc<Self>,
+        mut request: CallRequest,
+    ) -> Result<RunningCall, CommandError> {
+        loop {
+            // Made before the look, so that no room that comes in between is missed.
+            let room = self.room.notified();
+            match self.try_call(request) {
+                Ok(taken) => return taken,
+                Err(unsent) => request = *unsent,
+            }
+            room.await;
+        }
+    }
+
+    /// Calls a tool, or gives the request back where too much waits to be sent.
+    pub(super) fn try_call(
+        self: &Arc<Self>,
+        request: CallRequest,
+    ) -> Result<Result<RunningCall, CommandError>, Box<CallRequest>> {
+        let mut connection = lock(&self.connection);
+        if !connection.wire.has_room() {
+            return Err(Box::new(request));
+        }
+        let span = trace::call(&request);
+        let now = self.clock.now();
+        let id = match connection.conn.call_tool(now, request) {
+            Ok(id) => id,
+            Err(refused) => {
+                connection.drain(self);
+                return Ok(Err(refused));
+            }
+        };
+        let conn = &connection.conn;
+        trace::taken(&span, &id, conn.pending_calls(), conn.max_calls());
+        let link: Arc<dyn Link<CallId>> = Arc::<Self>::clone(self);
+        let (running, call) = RunningCall::new(id.clone(), link);
+        connection.slots.insert(id, Slot { call, span });
+        self.pending.fetch_add(1, Ordering::Relaxed);
+        let must_wake = connection.send_now(self);
+        connection.unlock_and_wake();
+        if must_wake {
+            self.wake_driver();
+        }
+        Ok(Ok(running))
+    }
+
+    fn wake_driver(&self) {
+        let driver = lock(&self.driver).take();
+        if let Some(driver) = driver {
+            driver.wake();
         }
     }
 
     /// Drives until the handshake is decided; gives whether it succeeded.
-    pub(super) async fn handshake(&mut self) -> bool {
+    pub(super) async fn handshake(&self) -> bool {
         let span = trace::handshake();
-        let open = trace::within(span.clone(), self.greet()).await;
+        let open = trace::within(span.clone(), async {
+            let mut alarm = Alarm::new(self.clock);
+            loop {
+                match self.turn(&mut alarm, None, true).await {
+                    Turn::Alarm => {}
+                    Turn::Open => return true,
+                    Turn::Closed(_) => return false,
+                }
+            }
+        });
+        let open = open.await;
         trace::decided(&span, open);
         open
     }
 
-    async fn greet(&mut self) -> bool {
-        while !self.conn.is_open() && self.closed.is_none() {
-            let timer = self.alarm.ring(self.conn.poll_timeout());
-            tokio::select! {
-                moved = self.wire.move_bytes(true) => self.on_moved(moved),
-                () = timer => self.conn.handle_timeout(self.wire.now()),
-            }
-            self.drain();
-        }
-        self.conn.is_open()
-    }
-
     /// Sends the refusal and closes; gives the grant back.
-    pub(super) async fn refuse(mut self) -> Option<Grant> {
-        self.drain();
-        self.wire.close().await;
-        self.conn.into_grant()
+    pub(super) async fn refuse(self: Arc<Self>) -> Option<Grant> {
+        let connection = Arc::into_inner(self)?.connection.into_inner();
+        let mut connection = connection.unwrap_or_else(PoisonError::into_inner);
+        connection.wire.close().await;
+        connection.conn.into_grant()
     }
 
-    /// Drives until the connection ends.
-    pub(super) async fn run(&mut self, inbox: &mut Inbox) -> CloseReason {
-        self.drain();
-        let reason = loop {
-            if let Some(reason) = self.closed.take() {
-                trace::closed(&reason, self.slots.len());
-                break reason;
+    /// Drives until the connection ends. `shutdown` asks to end, or ends when all handles are gone.
+    pub(super) async fn run(self: Arc<Self>, shutdown: mpsc::Receiver<()>) -> CloseReason {
+        let driver = Driver(self);
+        let shared = &driver.0;
+        let mut alarm = Alarm::new(shared.clock);
+        let mut shutdown = Some(shutdown);
+        loop {
+            if let Turn::Closed(reason) = shared.turn(&mut alarm, Some(&mut shutdown), false).await
+            {
+                shared.close().await;
+                return reason;
             }
-            self.step(inbox).await;
-            self.drain();
-            inbox.pending.store(self.slots.len(), Ordering::Relaxed);
-        };
-        self.tools = None;
-        self.wire.close().await;
-        reason
-    }
-
-    /// Hands out the output that is still to be taken, until it is or nobody wants it.
-    pub(super) async fn deliver(mut self, inbox: Inbox) {
-        // Who still asks for something learns at once that the connection has ended.
-        let Inbox {
-            capacity_freed,
-            pending,
-            ..
-        } = inbox;
-        while !self.slots.is_empty() {
-            capacity_freed.notified().await;
-            self.slots.retain(|_, slot| !flush(slot));
-            pending.store(self.slots.len(), Ordering::Relaxed);
         }
     }
 
-    async fn step(&mut self, inbox: &mut Inbox) {
-        let now = self.wire.now();
-        self.conn.set_reading(now, !self.blocked);
-        // Calls that wait to be sent are no reason not to read: an agent whose results wait reads no calls.
-        self.answers = self.answers.min(self.wire.waiting());
-        let reading = !self.blocked && self.conn.accepts_input() && self.answers < HIGH_WATER;
-        let commanding = self.wire.has_room() && !self.abandoned;
-        let timer = self.alarm.ring(self.conn.poll_timeout());
-        tokio::select! {
-            moved = self.wire.move_bytes(reading) => self.on_answered(moved),
-            Some(command) = inbox.commands.recv(), if commanding => {
-                self.on_command(command);
-                self.on_more_commands(inbox);
-            }
-            request = inbox.shutdown.recv(), if !self.abandoned => self.on_shutdown(request),
-            Some(id) = inbox.cancels.recv() => {
+    /// Moves bytes and carries out what the machine wants, until something of it ends the turn.
+    async fn turn(
+        &self,
+        alarm: &mut Alarm,
+        mut shutdown: Option<&mut Option<mpsc::Receiver<()>>>,
+        greeting: bool,
+    ) -> Turn {
+        poll_fn(|context| {
+            wait(&mut lock(&self.driver), context);
+            let cancels = mem::take(&mut *lock(&self.cancels));
+            let mut connection = lock(&self.connection);
+            for id in cancels {
                 // A call that has ended needs no cancel.
-                let _ = self.conn.cancel(self.wire.now(), &id, None);
+                let _ = connection.conn.cancel(self.clock.now(), &id, None);
             }
-            () = inbox.capacity_freed.notified() => {}
-            () = timer => self.conn.handle_timeout(self.wire.now()),
-        }
+            if let Some(shutdown) = &mut shutdown {
+                connection.poll_shutdown(self.clock.now(), context, shutdown);
+            }
+            let mut turn = connection.poll_turn(self, context, greeting);
+            if turn.is_pending() {
+                let deadline = connection.conn.poll_timeout();
+                connection.alarm = deadline;
+                if alarm.poll_ring(context, deadline).is_ready() {
+                    connection.conn.handle_timeout(self.clock.now());
+                    turn = Poll::Ready(Turn::Alarm);
+                }
+            }
+            connection.unlock_and_wake();
+            turn
+        })
+        .await
     }
 
-    fn on_moved(&mut self, moved: Moved) {
-        let now = self.wire.now();
-        // A fault is among the outputs too: the farewell, the audit and the end.
-        let _ = match moved {
-            Moved::Read(0) | Moved::Broken => self.conn.handle_input(now, Input::Eof),
-            Moved::Read(count) => {
-                let bytes = Input::Bytes(self.wire.received(count));
-                self.conn.handle_input(now, bytes)
-            }
-            Moved::Sent => Ok(()),
+    /// Sends what waits and closes the stream. Handles and calls know the end already.
+    async fn close(&self) {
+        let wire = {
+            let mut connection = lock(&self.connection);
+            connection.tools = None;
+            let gone: Pin<Box<dyn Duplex>> = Box::pin(tokio::io::empty());
+            mem::replace(&mut connection.wire, Wire::new(gone))
         };
+        let mut wire = wire;
+        wire.close().await;
+    }
+}
+
+impl Link<CallId> for Shared {
+    fn cancel(&self, id: &CallId) {
+        lock(&self.cancels).push(id.clone());
+        self.wake_driver();
     }
 
-    /// Counts what the agent provokes, except for calls: they waited for the places of others and are not the agent's to choose.
-    fn on_answered(&mut self, moved: Moved) {
-        let before = self.wire.waiting();
-        self.on_moved(moved);
-        self.released = 0;
-        self.drain();
-        let added = self.wire.waiting().saturating_sub(before);
-        self.answers += added.saturating_sub(self.released);
-    }
-
-    /// What else waits goes out in the same write.
-    fn on_more_commands(&mut self, inbox: &mut Inbox) {
-        for _ in 1..BATCH {
-            self.drain();
-            if !self.wire.has_room() {
-                return;
-            }
-            let Ok(command) = inbox.commands.try_recv() else {
-                return;
-            };
-            self.on_command(command);
+    fn on_change(&self, change: Change) {
+        if self.count(change) {
+            self.wake_driver();
         }
     }
+}
 
-    fn on_command(&mut self, command: Command) {
-        let now = self.wire.now();
-        let Command::Call(request, waiter) = command;
-        let span = trace::call(&request);
-        let started = self.conn.call_tool(now, *request);
-        let call = started.map(|id| {
-            RunningCall::new(
-                self.slot(id, span),
-                waiter.cancels,
-                Some(waiter.capacity_freed),
-            )
-        });
-        // The caller may be gone; then the call is dropped, which cancels it.
-        drop(waiter.reply.send(call));
+impl Shared {
+    /// Counts what has become of a call; gives whether the agent may be read again.
+    fn count(&self, change: Change) -> bool {
+        if change.is_settled {
+            self.pending.fetch_sub(1, Ordering::Relaxed);
+        }
+        if change.is_full {
+            self.full.fetch_add(1, Ordering::Relaxed);
+        }
+        change.has_room && self.full.fetch_sub(1, Ordering::Relaxed) == 1
+    }
+}
+
+/// The task that drives a connection. Without it the connection is gone.
+struct Driver(Arc<Shared>);
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        let mut connection = lock(&self.0.connection);
+        if !connection.conn.is_closed() {
+            // Nobody is told of events by a task that was stopped, maybe by a panic of theirs.
+            (connection.audit, connection.observer) = Default::default();
+            let _ = connection.conn.handle_input(self.0.clock.now(), Input::Eof);
+            connection.drain(&self.0);
+        }
+        connection.tools = None;
+        connection.unlock_and_wake();
+        self.0.room.notify_waiters();
+    }
+}
+
+/// A connection whose lock is held.
+trait Unlock {
+    /// Frees the lock, and then wakes the readers of calls.
+    fn unlock_and_wake(self);
+}
+
+impl Unlock for MutexGuard<'_, Connection> {
+    fn unlock_and_wake(mut self) {
+        if self.readers.is_empty() {
+            return;
+        }
+        let readers = mem::take(&mut self.readers);
+        drop(self);
+        for reader in readers {
+            reader.wake();
+        }
+    }
+}
+
+impl Connection {
+    /// Sends what a call wants sent while nothing else waits; gives whether the driver has to see to the rest.
+    fn send_now(&mut self, shared: &Shared) -> bool {
+        let is_alone = self.wire.waiting() == 0 && self.conn.pending_calls() == 1;
+        self.drain(shared);
+        let sent = is_alone && {
+            let context = &mut Context::from_waker(Waker::noop());
+            matches!(self.wire.poll_flush(context), Poll::Ready(Ok(())))
+        };
+        let is_earlier = match (self.conn.poll_timeout(), self.alarm) {
+            (Some(wanted), Some(set)) => wanted < set,
+            (wanted, _) => wanted.is_some(),
+        };
+        (!sent && self.wire.waiting() > 0) || is_earlier || self.closed.is_some()
     }
 
-    fn on_shutdown(&mut self, request: Option<()>) {
-        self.abandoned = request.is_none();
+    fn poll_shutdown(
+        &mut self,
+        now: Now,
+        context: &mut Context<'_>,
+        shutdown: &mut Option<mpsc::Receiver<()>>,
+    ) {
+        let Some(requests) = shutdown else { return };
+        let Poll::Ready(request) = requests.poll_recv(context) else {
+            return;
+        };
         let reason = match request {
             Some(()) => "shutdown",
             None => "the core has no more use for it",
         };
+        // One is enough.
+        *shutdown = None;
         // A connection that is closing has said so already.
-        drop(self.conn.goodbye(self.wire.now(), reason, None));
+        drop(self.conn.goodbye(now, reason, None));
     }
 
-    fn slot(&mut self, id: CallId, span: Span) -> Started<CallId> {
-        trace::taken(&span, &id, self.conn.pending_calls(), self.conn.max_calls());
-        let (chunks_tx, chunks) = mpsc::channel(CHUNKS);
-        let (outcome_tx, outcome) = oneshot::channel();
-        let slot = Slot {
-            chunks: chunks_tx,
-            outcome: Some(outcome_tx),
-            pending: VecDeque::new(),
-            span,
+    fn poll_turn(
+        &mut self,
+        shared: &Shared,
+        context: &mut Context<'_>,
+        greeting: bool,
+    ) -> Poll<Turn> {
+        let had_room = self.wire.has_room();
+        self.drain(shared);
+        let turn = loop {
+            if let Some(reason) = self.closed.take() {
+                trace::closed(&reason, self.slots.len());
+                break Poll::Ready(Turn::Closed(reason));
+            }
+            if greeting && self.conn.is_open() {
+                break Poll::Ready(Turn::Open);
+            }
+            let is_blocked = shared.full.load(Ordering::Relaxed) > 0;
+            if mem::replace(&mut self.is_blocked, is_blocked) != is_blocked {
+                self.conn.set_reading(shared.clock.now(), !is_blocked);
+            }
+            // Calls that wait to be sent are no reason not to read: an agent whose results wait reads no calls.
+            self.answers = self.answers.min(self.wire.waiting());
+            let reading = !is_blocked && self.conn.accepts_input() && self.answers < HIGH_WATER;
+            match self.wire.poll_move(context, reading) {
+                Poll::Ready(moved) => self.on_moved(shared, &moved),
+                Poll::Pending => break Poll::Pending,
+            }
         };
-        self.slots.insert(id.clone(), slot);
-        Started {
-            id,
-            chunks,
-            outcome,
+        if turn.is_ready() || !had_room && self.wire.has_room() {
+            shared.room.notify_waiters();
         }
+        turn
+    }
+
+    fn on_moved(&mut self, shared: &Shared, moved: &Moved) {
+        let now = shared.clock.now();
+        let before = self.wire.waiting();
+        // A fault is among the outputs too: the farewell, the audit and the end.
+        let _ = match moved {
+            Moved::Read(0) | Moved::Broken => self.conn.handle_input(now, Input::Eof),
+            Moved::Read(count) => {
+                let bytes = Input::Bytes(self.wire.received(*count));
+                self.conn.handle_input(now, bytes)
+            }
+            Moved::Sent => return,
+        };
+        // What the agent provokes counts, except for calls: they waited for the places of others and are not the agent's to
+        // choose.
+        self.conn.take_routed_bytes();
+        self.drain(shared);
+        let added = self.wire.waiting().saturating_sub(before);
+        self.answers += added.saturating_sub(self.conn.take_routed_bytes());
     }
 
     /// Carries out everything the machine wants done.
-    fn drain(&mut self) {
+    fn drain(&mut self, shared: &Shared) {
         while let Some(output) = self.conn.poll_output() {
             match output {
-                Output::Transmit(bytes) => self.wire.send(&bytes),
-                Output::Event(event) => self.on_event(event),
+                Output::Transmit(frame) => self.wire.send(frame),
+                Output::Event(event) => self.on_event(shared, event),
                 Output::Close(reason) => self.closed = Some(reason),
             }
         }
-        if self.blocked {
-            self.slots.retain(|_, slot| !flush(slot));
-            self.blocked = self.slots.values().any(|slot| !slot.pending.is_empty());
-        }
     }
 
-    fn on_event(&mut self, event: Event) {
+    fn on_event(&mut self, shared: &Shared, event: Event) {
         self.observer.observe(&event);
         match event {
             Event::Stream(id, chunk) => {
-                if let Some(slot) = self.slots.get_mut(&id) {
-                    slot.pending.push_back(Box::new(chunk));
-                    flush(slot);
-                    self.blocked |= !slot.pending.is_empty();
+                if let Some(slot) = self.slots.get(&id) {
+                    let (change, reader) = slot.call.push(Box::new(chunk));
+                    shared.count(change);
+                    self.readers.extend(reader);
                 }
             }
             Event::Ended(id, outcome) => {
-                let Some(slot) = self.slots.get_mut(&id) else {
-                    return;
-                };
-                if let Some(tx) = slot.outcome.take() {
+                if let Some(slot) = self.slots.remove(&id) {
                     trace::ended(&slot.span, &outcome);
-                    // A dropped call has no receiver.
-                    let _ = tx.send(*outcome);
-                }
-                if flush(slot) {
-                    self.slots.remove(&id);
+                    let (change, reader) = slot.call.end(*outcome);
+                    shared.count(change);
+                    self.readers.extend(reader);
                 }
             }
             Event::ToolsChanged => {
@@ -295,28 +453,8 @@ impl<S: AsyncRead + AsyncWrite> CoreDriver<S> {
                     tools.send_replace(self.conn.tools().cloned().collect());
                 }
             }
-            Event::Audit(event) => {
-                if event.name == AuditName::CallRouted {
-                    self.released += event.bytes.unwrap_or_default();
-                }
-                self.audit.take(*event);
-            }
+            Event::Audit(event) => self.audit.take(*event),
             _ => {}
         }
     }
-}
-
-/// Hands over what the reader has room for; gives whether the call needs nothing more.
-fn flush(slot: &mut Slot) -> bool {
-    while let Some(chunk) = slot.pending.pop_front() {
-        match slot.chunks.try_send(chunk) {
-            Ok(()) => {}
-            Err(mpsc::error::TrySendError::Full(chunk)) => {
-                slot.pending.push_front(chunk);
-                return false;
-            }
-            Err(mpsc::error::TrySendError::Closed(_)) => slot.pending.clear(),
-        }
-    }
-    slot.outcome.is_none()
 }

@@ -1,25 +1,22 @@
 //! What an application holds: the agent, and each call.
 
+use core::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::{Notify, mpsc, oneshot, watch};
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use ubos_common::id::IdSource;
 use ubos_common::os::Clock;
 
-use super::audit::AuditSink;
-use super::call::{CallWaiter, Command, RunningCall};
-use super::core::{CoreDriver, Inbox};
+use super::audit::{AuditSink, Observer};
+use super::call::RunningCall;
+use super::core::Shared;
 use crate::error::{CommandError, ConfigError};
 use crate::message::{SharedTools, ToolSpec};
+use crate::role::CloseReason;
 use crate::role::core::{CallRequest, Config, CoreConnection};
-use crate::role::{CallId, CloseReason};
 use crate::token::Grant;
-
-/// Commands that wait for the driver.
-const COMMANDS: usize = 64;
 
 /// An agent that is connected. Dropping it says goodbye.
 #[derive(Debug)]
@@ -30,44 +27,38 @@ pub struct CoreHandle {
 }
 
 /// What it takes to call the tools of a connection.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) struct Caller {
-    commands: mpsc::Sender<Command>,
+    shared: Arc<Shared>,
+    /// The connection ends when the last is gone.
     shutdown: mpsc::Sender<()>,
-    /// At most one for each call that was taken.
-    cancels: mpsc::UnboundedSender<CallId>,
-    capacity_freed: Arc<Notify>,
-    pending: Arc<AtomicUsize>,
 }
 
 impl Caller {
     /// Waits for room no longer than the call may take.
     pub(super) async fn call(&self, request: CallRequest) -> Result<RunningCall, CommandError> {
+        // Mostly there is room, and no timer to set.
+        let request = match self.shared.try_call(request) {
+            Ok(taken) => return taken,
+            Err(request) => *request,
+        };
         match request.timeout {
-            None => self.ask(request).await,
-            // A call that the driver takes all the same is dropped there, which cancels it.
-            Some(span) => tokio::time::timeout(span, self.ask(request))
+            None => self.shared.call(request).await,
+            Some(span) => tokio::time::timeout(span, self.shared.call(request))
                 .await
                 .unwrap_or(Err(CommandError::Late)),
         }
     }
 
-    async fn ask(&self, request: CallRequest) -> Result<RunningCall, CommandError> {
-        let (reply, answer) = oneshot::channel();
-        let waiter = CallWaiter {
-            reply,
-            cancels: self.cancels.clone(),
-            capacity_freed: Arc::clone(&self.capacity_freed),
-        };
-        let command = Command::Call(Box::new(request), waiter);
-        let sent = self.commands.send(command).await;
-        sent.map_err(|_| CommandError::Closing)?;
-        answer.await.map_err(|_| CommandError::Closing)?
-    }
-
     /// Says goodbye. A driver that is gone has ended already, and one is enough.
     pub(super) fn shutdown(&self) {
         let _ = self.shutdown.try_send(());
+    }
+}
+
+impl fmt::Debug for Caller {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Caller({} calls)", self.shared.pending_calls())
     }
 }
 
@@ -84,7 +75,7 @@ impl CoreHandle {
     /// Calls whose end has not come, or whose output is still to be taken.
     #[must_use]
     pub fn pending_calls(&self) -> usize {
-        self.caller.pending.load(Ordering::Relaxed)
+        self.caller.shared.pending_calls()
     }
 
     /// The tools that the agent offers now.
@@ -109,50 +100,22 @@ impl CoreHandle {
     }
 }
 
-/// Both ends of a handle.
-pub(super) fn channels() -> (Handles, Inbox) {
-    let (commands, commands_rx) = mpsc::channel(COMMANDS);
-    let (shutdown, shutdown_rx) = mpsc::channel(1);
-    let (cancels, cancels_rx) = mpsc::unbounded_channel();
-    let capacity_freed = Arc::new(Notify::new());
-    let pending = Arc::new(AtomicUsize::new(0));
-    let (tools_tx, tools) = watch::channel(Arc::from(Vec::new()));
-    let inbox = Inbox {
-        commands: commands_rx,
-        shutdown: shutdown_rx,
-        cancels: cancels_rx,
-        capacity_freed: Arc::clone(&capacity_freed),
-        pending: Arc::clone(&pending),
-    };
-    let caller = Caller {
-        commands,
-        shutdown,
-        cancels,
-        capacity_freed,
-        pending,
-    };
-    let handles = Handles {
-        caller,
-        tools,
-        tools_tx,
-    };
-    (handles, inbox)
-}
-
-/// What a handle will hold, before its task is there.
-pub(super) struct Handles {
-    caller: Caller,
+/// Starts the task of a connection whose handshake succeeded, with what is to be done after its end.
+#[expect(clippy::disallowed_methods, reason = "a connection is a task")]
+pub(super) fn drive<F>(
+    shared: Arc<Shared>,
     tools: watch::Receiver<SharedTools>,
-    pub(super) tools_tx: watch::Sender<SharedTools>,
-}
-
-impl Handles {
-    pub(super) fn with(self, task: JoinHandle<CloseReason>) -> CoreHandle {
-        CoreHandle {
-            caller: self.caller,
-            tools: self.tools,
-            task,
-        }
+    after: impl FnOnce(CloseReason) -> F + Send + 'static,
+) -> CoreHandle
+where
+    F: Future<Output = CloseReason> + Send + 'static,
+{
+    let (shutdown, requests) = mpsc::channel(1);
+    let running = Arc::clone(&shared).run(requests);
+    CoreHandle {
+        caller: Caller { shared, shutdown },
+        tools,
+        task: tokio::spawn(async move { after(running.await).await }),
     }
 }
 
@@ -178,7 +141,6 @@ pub enum AttachError {
 /// # Errors
 ///
 /// See [`AttachError`].
-#[expect(clippy::disallowed_methods, reason = "a connection is a task")]
 pub async fn attach<S>(
     stream: S,
     clock: Clock,
@@ -190,18 +152,12 @@ pub async fn attach<S>(
 where
     S: AsyncRead + AsyncWrite + Send + 'static,
 {
-    let (handles, inbox) = channels();
     let conn = CoreConnection::new(clock.now(), config, ids, Some(grant))?;
-    let mut driver = CoreDriver::new(stream, clock, conn, audit, handles.tools_tx.clone());
-    if driver.handshake().await {
-        let mut inbox = inbox;
-        let task = tokio::spawn(async move {
-            let reason = driver.run(&mut inbox).await;
-            tokio::spawn(driver.deliver(inbox));
-            reason
-        });
-        return Ok(handles.with(task));
+    let (tools_tx, tools) = watch::channel(Arc::from(Vec::new()));
+    let shared = Shared::new(stream, clock, conn, (audit, Observer::default()), tools_tx);
+    if shared.handshake().await {
+        return Ok(drive(shared, tools, core::future::ready));
     }
-    let grant = driver.refuse().await;
+    let grant = shared.refuse().await;
     Err(AttachError::Handshake { grant })
 }

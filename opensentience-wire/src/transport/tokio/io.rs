@@ -1,14 +1,14 @@
-//! What both drivers share: the clock, the two halves of a stream, the bytes that wait to be sent.
+//! What both drivers share: a stream with the bytes that wait to be sent, and an alarm.
 
+use core::future::poll_fn;
 use core::pin::Pin;
+use core::task::{Context, Poll, ready};
 use core::time::Duration;
 
-use tokio::io::{
-    AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadHalf, WriteHalf,
-};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 use tokio::time::Sleep;
 use ubos_common::os::Clock;
-use ubos_common::time::{Mono, Now};
+use ubos_common::time::Mono;
 
 /// Bytes that wait to be sent before nothing more is taken that adds to them.
 pub(super) const HIGH_WATER: usize = 1 << 20;
@@ -28,55 +28,48 @@ const FULL: u8 = u8::MAX;
 /// How long a farewell may take to be sent.
 const FAREWELL: Duration = Duration::from_secs(1);
 
-/// A stream and a clock.
-pub(super) struct Wire<S> {
-    read: ReadHalf<S>,
-    write: WriteHalf<S>,
-    clock: Clock,
+/// A stream, and the bytes that wait to be sent on it.
+pub(super) struct Wire<S: ?Sized> {
     /// As long as the stream is busy: most connections are idle.
     buffer: Vec<u8>,
     calm: u8,
     unsent: Vec<u8>,
     sent: usize,
+    stream: Pin<Box<S>>,
 }
 
 /// What happened on a stream.
 pub(super) enum Moved {
     /// So many bytes came; 0 is the end.
     Read(usize),
-    /// Bytes were sent.
+    /// Bytes were sent, and there was no room before or nothing may be read.
     Sent,
     /// The stream takes no more bytes.
     Broken,
 }
 
-impl<S: AsyncRead + AsyncWrite> Wire<S> {
-    pub(super) fn new(stream: S, clock: Clock) -> Self {
-        let (read, write) = tokio::io::split(stream);
+impl<S: AsyncRead + AsyncWrite + ?Sized> Wire<S> {
+    pub(super) fn new(stream: Pin<Box<S>>) -> Self {
         Self {
-            read,
-            write,
-            clock,
             buffer: vec![0; READ.0],
             calm: 0,
             unsent: Vec::new(),
             sent: 0,
+            stream,
         }
     }
 
-    pub(super) fn now(&self) -> Now {
-        self.clock.now()
-    }
-
-    pub(super) const fn clock(&self) -> Clock {
-        self.clock
-    }
-
-    pub(super) fn send(&mut self, bytes: &[u8]) {
+    /// Takes a frame; it is sent with the next move.
+    pub(super) fn send(&mut self, frame: Vec<u8>) {
+        if self.waiting() == 0 {
+            // A frame alone is sent from where it was written.
+            (self.unsent, self.sent) = (frame, 0);
+            return;
+        }
         if self.sent > HIGH_WATER {
             self.unsent.drain(..core::mem::take(&mut self.sent));
         }
-        self.unsent.extend_from_slice(bytes);
+        self.unsent.extend_from_slice(&frame);
     }
 
     pub(super) fn has_room(&self) -> bool {
@@ -92,39 +85,51 @@ impl<S: AsyncRead + AsyncWrite> Wire<S> {
         self.buffer.get(..count).unwrap_or_default()
     }
 
-    /// Reads if wanted and writes if needed, whichever comes first. May be dropped at any time.
-    pub(super) async fn move_bytes(&mut self, reading: bool) -> Moved {
-        if reading {
-            self.fit();
-        }
-        let unsent = self.unsent.get(self.sent..).unwrap_or_default();
-        let writing = !unsent.is_empty();
-        tokio::select! {
-            count = self.read.read(&mut self.buffer), if reading => {
-                let count = count.unwrap_or(0);
-                self.calm = match count {
-                    _ if count == self.buffer.len() => FULL,
-                    _ if count > READ.0 => 0,
-                    _ => self.calm.saturating_add(1).min(CALM),
-                };
-                Moved::Read(count)
+    /// Writes what waits, as far as the stream takes it; an error where it takes no more.
+    pub(super) fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Broken>> {
+        loop {
+            let unsent = self.unsent.get(self.sent..).unwrap_or_default();
+            if unsent.is_empty() {
+                break;
             }
-            count = self.write.write(unsent), if writing => match count {
-                Ok(0) | Err(_) => Moved::Broken,
-                Ok(count) => {
-                    self.sent += count;
-                    if self.sent == self.unsent.len() {
-                        self.unsent.clear();
-                        if self.unsent.capacity() > UNSENT {
-                            self.unsent = Vec::new();
-                        }
-                        self.sent = 0;
-                    }
-                    Moved::Sent
-                }
-            },
-            else => std::future::pending().await,
+            match ready!(self.stream.as_mut().poll_write(context, unsent)) {
+                Ok(0) | Err(_) => return Poll::Ready(Err(Broken)),
+                Ok(count) => self.sent += count,
+            }
         }
+        self.sent = 0;
+        self.unsent.clear();
+        self.unsent.shrink_to(UNSENT);
+        Poll::Ready(Ok(()))
+    }
+
+    /// Writes what waits, and reads if wanted.
+    pub(super) fn poll_move(&mut self, context: &mut Context<'_>, reading: bool) -> Poll<Moved> {
+        let (before, had_room) = (self.waiting(), self.has_room());
+        if let Poll::Ready(Err(Broken)) = self.poll_flush(context) {
+            return Poll::Ready(Moved::Broken);
+        }
+        if before > self.waiting() && (!reading || !had_room && self.has_room()) {
+            return Poll::Ready(Moved::Sent);
+        }
+        if !reading {
+            return Poll::Pending;
+        }
+        self.fit();
+        let mut buffer = ReadBuf::new(&mut self.buffer);
+        let done = ready!(self.stream.as_mut().poll_read(context, &mut buffer));
+        let count = done.map_or(0, |()| buffer.filled().len());
+        self.calm = match count {
+            _ if count == self.buffer.len() => FULL,
+            _ if count > READ.0 => 0,
+            _ => self.calm.saturating_add(1).min(CALM),
+        };
+        Poll::Ready(Moved::Read(count))
+    }
+
+    /// As [`poll_move`](Self::poll_move). May be dropped at any time.
+    pub(super) async fn move_bytes(&mut self, reading: bool) -> Moved {
+        poll_fn(|context| self.poll_move(context, reading)).await
     }
 
     /// Grows the buffer after a read that filled it, and gives it back after many short ones.
@@ -140,15 +145,18 @@ impl<S: AsyncRead + AsyncWrite> Wire<S> {
 
     /// Sends what waits, as far as that goes in a second, and closes.
     pub(super) async fn close(&mut self) {
-        let unsent = self.unsent.get(self.sent..).unwrap_or_default();
         let farewell = async {
-            self.write.write_all(unsent).await?;
-            self.write.shutdown().await
+            // A peer that takes no more hears no farewell.
+            if poll_fn(|context| self.poll_flush(context)).await.is_ok() {
+                let _ = self.stream.as_mut().shutdown().await;
+            }
         };
-        // A peer that is gone hears no farewell.
         let _ = tokio::time::timeout(FAREWELL, farewell).await;
     }
 }
+
+/// The stream takes no more bytes.
+pub(super) struct Broken;
 
 /// Waits for the deadlines of a machine.
 pub(super) struct Alarm {
@@ -170,16 +178,26 @@ impl Alarm {
     /// Waits until a deadline, or to an earlier one that was dropped since: setting the timer anew for every call
     /// would cost more than a ring too many. May be dropped at any time.
     pub(super) async fn ring(&mut self, deadline: Option<Mono>) {
+        poll_fn(|context| self.poll_ring(context, deadline)).await;
+    }
+
+    /// As [`ring`](Self::ring).
+    pub(super) fn poll_ring(
+        &mut self,
+        context: &mut Context<'_>,
+        deadline: Option<Mono>,
+    ) -> Poll<()> {
         let Some(at) = deadline else {
-            return std::future::pending().await;
+            return Poll::Pending;
         };
         if self.set.is_none_or(|set| at < set) {
             let span = at.saturating_since(self.clock.now().mono);
             self.sleep.set(tokio::time::sleep(span));
             self.set = Some(at);
         }
-        self.sleep.as_mut().await;
+        ready!(self.sleep.as_mut().poll(context));
         self.set = None;
+        Poll::Ready(())
     }
 }
 

@@ -4,16 +4,15 @@ use core::task::{Context, Poll, Waker};
 use core::time::Duration;
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 use tokio::task::{Id, JoinSet};
 use ubos_common::id::IdSource;
 use ubos_common::json::RawObject;
 use ubos_common::os::Clock;
 
-use super::super::context::{Piece, ToolContext, ToolError};
+use super::super::context::{Piece, RunningTool, ToolContext, ToolError};
 use super::super::io::{Alarm, Moved, Wire};
 use super::super::trace;
 use super::control::{AgentControl, Update};
@@ -32,6 +31,7 @@ const WAITING_CHUNKS: usize = 64;
 
 /// Drives an [`AgentConnection`]: one task, and one for each tool that waits.
 pub(super) struct AgentDriver<S> {
+    clock: Clock,
     wire: Wire<S>,
     alarm: Alarm,
     conn: AgentConnection,
@@ -39,7 +39,7 @@ pub(super) struct AgentDriver<S> {
     handlers: HashMap<String, Handler>,
     running: JoinSet<Result<RawObject, ToolError>>,
     calls: HashMap<Id, CallId>,
-    cancels: HashMap<CallId, watch::Sender<bool>>,
+    tools: HashMap<CallId, RunningTool>,
     chunks_tx: mpsc::Sender<Piece>,
     chunks: mpsc::Receiver<Piece>,
     updates: mpsc::Receiver<Update>,
@@ -54,10 +54,11 @@ pub(super) struct AgentDriver<S> {
 impl<S: AsyncRead + AsyncWrite> AgentDriver<S> {
     pub(super) fn new(agent: Agent, stream: S, config: Config) -> Result<Self, ServeError> {
         let clock = Clock::start();
-        let wire = Wire::new(stream, clock);
-        let conn = AgentConnection::new(wire.now(), config, IdSource::from_os()?)?;
+        let wire = Wire::new(Box::pin(stream));
+        let conn = AgentConnection::new(clock.now(), config, IdSource::from_os()?)?;
         let (chunks_tx, chunks) = mpsc::channel(WAITING_CHUNKS);
         let mut driver = Self {
+            clock,
             wire,
             alarm: Alarm::new(clock),
             conn,
@@ -65,7 +66,7 @@ impl<S: AsyncRead + AsyncWrite> AgentDriver<S> {
             handlers: HashMap::new(),
             running: JoinSet::new(),
             calls: HashMap::new(),
-            cancels: HashMap::new(),
+            tools: HashMap::new(),
             chunks_tx,
             chunks,
             updates: agent.updates,
@@ -104,14 +105,14 @@ impl<S: AsyncRead + AsyncWrite> AgentDriver<S> {
             tokio::select! {
                 moved = self.wire.move_bytes(reading) => self.on_moved(moved),
                 Some(piece) = self.chunks.recv(), if room => {
-                    let now = self.wire.now();
+                    let now = self.clock.now();
                     let result = self.conn.stream(now, &piece.id, piece.chunk);
                     // A tool that was dropped asks no more.
                     let _ = piece.reply.send(result);
                 }
                 Some(update) = self.updates.recv(), if room => self.on_update(update),
                 Some(ended) = self.running.join_next_with_id() => self.on_ended(ended),
-                () = timer => self.conn.handle_timeout(self.wire.now()),
+                () = timer => self.conn.handle_timeout(self.clock.now()),
             }
             self.drain();
         };
@@ -120,7 +121,7 @@ impl<S: AsyncRead + AsyncWrite> AgentDriver<S> {
     }
 
     fn on_moved(&mut self, moved: Moved) {
-        let now = self.wire.now();
+        let now = self.clock.now();
         // A fault is among the outputs too.
         let _ = match moved {
             Moved::Read(0) | Moved::Broken => self.conn.handle_input(now, Input::Eof),
@@ -133,7 +134,7 @@ impl<S: AsyncRead + AsyncWrite> AgentDriver<S> {
     }
 
     fn on_update(&mut self, update: Update) {
-        let now = self.wire.now();
+        let now = self.clock.now();
         match update {
             Update::Shutdown => self.conn.shutdown(now),
             Update::Tools(tools, reply) => {
@@ -161,28 +162,28 @@ impl<S: AsyncRead + AsyncWrite> AgentDriver<S> {
             Err(error) => (error.id(), Err(internal())),
         };
         if let Some(id) = self.calls.remove(&task) {
-            self.cancels.remove(&id);
+            self.tools.remove(&id);
             // The call may have had its result before.
-            let _ = self.conn.finish(self.wire.now(), &id, result);
+            let _ = self.conn.finish(self.clock.now(), &id, result);
         }
     }
 
     fn drain(&mut self) {
         while let Some(output) = self.conn.poll_output() {
             match output {
-                Output::Transmit(bytes) => self.wire.send(&bytes),
+                Output::Transmit(frame) => self.wire.send(frame),
                 Output::Call(call) => self.start(*call),
                 Output::Cancel(id) => {
-                    if let Some(cancel) = self.cancels.get(&id) {
-                        cancel.send_replace(true);
+                    if let Some(tool) = self.tools.get(&id) {
+                        tool.cancel();
                     }
                 }
                 Output::Event(Event::Welcomed { .. }) => {
                     self.welcomed = true;
                     let specs = core::mem::take(&mut self.specs);
-                    if let Err(error) = self.conn.register(self.wire.now(), specs, false) {
+                    if let Err(error) = self.conn.register(self.clock.now(), specs, false) {
                         self.unregistered = Some(error);
-                        self.conn.shutdown(self.wire.now());
+                        self.conn.shutdown(self.clock.now());
                     }
                 }
                 Output::Event(_) => {}
@@ -191,38 +192,37 @@ impl<S: AsyncRead + AsyncWrite> AgentDriver<S> {
         }
     }
 
-    fn start(&mut self, call: IncomingCall) {
+    fn start(&mut self, mut call: IncomingCall) {
         let id = call.call_id.clone();
         let name = call.call.tool_id.rsplit('/').next().unwrap_or_default();
         let Some(handler) = self.handlers.get(name).cloned() else {
             let error = ErrorObject::of(ErrorCode::ToolNotFound, "no such tool");
-            let _ = self.conn.finish(self.wire.now(), &id, Err(error));
+            let _ = self.conn.finish(self.clock.now(), &id, Err(error));
             return;
         };
-        let (cancel, cancelled) = watch::channel(false);
-        let input = call.call.input.clone();
+        let input = core::mem::take(&mut call.call.input);
         let timeout = call.call.timeout_ms.map(Duration::from_millis);
-        let due = timeout.map(|span| self.wire.now().mono.saturating_add(span));
+        let due = timeout.map(|span| self.clock.now().mono.saturating_add(span));
         let span = trace::execute(&call);
+        let running = RunningTool::new(call);
         let context = ToolContext {
-            incoming: Arc::new(call),
+            running: running.share(),
             chunks_tx: self.chunks_tx.clone(),
-            cancel: cancelled,
-            clock: self.wire.clock(),
+            clock: self.clock,
             due,
         };
         match trace::inside(&span, || begin(&handler, &context, input)) {
             Begun::Ended(result) => {
                 let result = result.map_err(ToolError::into_inner);
                 // The call may have had its result before.
-                let _ = self.conn.finish(self.wire.now(), &id, result);
+                let _ = self.conn.finish(self.clock.now(), &id, result);
             }
             Begun::Waits(tool) => {
                 let going = trace::within(span, go_on(tool, context));
                 let task = self.running.spawn(going).id();
                 trace::running(self.running.len());
                 self.calls.insert(task, id.clone());
-                self.cancels.insert(id, cancel);
+                self.tools.insert(id, running);
             }
         }
     }

@@ -170,7 +170,7 @@ impl Kept {
     fn keep(&mut self, bytes: &[u8], redactor: &mut Redactor) {
         let text = String::from_utf8_lossy(bytes);
         let text = match &self.token {
-            Some(token) if token.is_in(bytes) => text.replace(token.expose(), "[REDACTED]"),
+            Some(token) if !token.expose().is_empty() => text.replace(token.expose(), "[REDACTED]"),
             _ => text.into_owned(),
         };
         // A secret may go on over lines: nothing is left of a line that only continues one.

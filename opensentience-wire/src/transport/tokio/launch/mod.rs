@@ -9,8 +9,10 @@ use std::ffi::OsStr;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::process::ExitStatus;
+use std::sync::Arc;
 
 use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::watch;
 use ubos_common::id::IdSource;
 use ubos_common::os::Clock;
 
@@ -20,10 +22,11 @@ use process::Process;
 pub use state::{LaunchError, Launcher};
 
 use super::audit::{AuditSink, Observer};
-use super::core::CoreDriver;
-use super::handle::{CoreHandle, channels};
+use super::core::Shared;
+use super::handle::{CoreHandle, drive};
 use crate::audit::{AuditEvent, AuditName};
 use crate::error::ErrorCode;
+use crate::message::SharedTools;
 use crate::role::CloseReason;
 use crate::role::core::{Config, CoreConnection};
 use crate::token::{Grant, SessionToken};
@@ -115,7 +118,6 @@ impl Launcher {
     /// # Errors
     ///
     /// See [`LaunchError`]; no process is left behind.
-    #[expect(clippy::disallowed_methods, reason = "a connection is a task")]
     pub async fn launch(self) -> Result<CoreHandle, LaunchError> {
         self.config.check()?;
         let clock = Clock::start();
@@ -125,10 +127,10 @@ impl Launcher {
         if let Some(hash) = &self.manifest_hash {
             grant = grant.with_manifest_hash(hash);
         }
-        let (handles, mut inbox) = channels();
-        let accepted = self.accept(&mut agent, &clock, grant, &handles.tools_tx);
-        let mut driver = match accepted.await {
-            Ok(driver) => driver,
+        let (tools_tx, tools) = watch::channel(Arc::from(Vec::new()));
+        let accepted = self.accept(&mut agent, &clock, grant, tools_tx);
+        let shared = match accepted.await {
+            Ok(shared) => shared,
             Err(error) => {
                 self.output
                     .set_status(agent.process.stop(self.stop_timeout).await);
@@ -139,9 +141,7 @@ impl Launcher {
         // One connection is all that a launch is for.
         let mut process = agent.into_process();
         let wait = self.config.handshake_timeout;
-        let task = tokio::spawn(async move {
-            let reason = driver.run(&mut inbox).await;
-            tokio::spawn(driver.deliver(inbox));
+        let mut handle = drive(shared, tools, move |reason| async move {
             let asked = matches!(reason, CloseReason::Goodbye);
             let status = process.stop(self.stop_timeout).await;
             self.output.set_status(status);
@@ -154,7 +154,6 @@ impl Launcher {
             self.audit.take(self.event(name, &clock));
             reason
         });
-        let mut handle = handles.with(task);
         // An agent without tools is taken in all the same.
         let _ = tokio::time::timeout(wait, handle.tools_changed()).await;
         Ok(handle)
@@ -188,8 +187,8 @@ impl Launcher {
         agent: &mut AgentProcess,
         clock: &Clock,
         grant: Grant,
-        tools: &tokio::sync::watch::Sender<crate::message::SharedTools>,
-    ) -> Result<CoreDriver<UnixStream>, LaunchError> {
+        tools: watch::Sender<SharedTools>,
+    ) -> Result<Arc<Shared>, LaunchError> {
         let mut grant = Some(grant);
         let late = tokio::time::sleep(self.config.handshake_timeout);
         tokio::pin!(late);
@@ -206,13 +205,12 @@ impl Launcher {
             };
             let ids = IdSource::from_os()?;
             let conn = CoreConnection::new(clock.now(), self.config.clone(), ids, grant.take())?;
-            let mut driver =
-                CoreDriver::new(stream, *clock, conn, self.audit.clone(), tools.clone());
-            driver.observer = self.observer.clone();
-            if driver.handshake().await {
-                return Ok(driver);
+            let observers = (self.audit.clone(), self.observer.clone());
+            let shared = Shared::new(stream, *clock, conn, observers, tools.clone());
+            if shared.handshake().await {
+                return Ok(shared);
             }
-            grant = driver.refuse().await;
+            grant = shared.refuse().await;
             if grant.is_none() {
                 return Err(LaunchError::Handshake);
             }

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use tokio::sync::{Notify, mpsc, watch};
 
 use super::super::audit::Observer;
+use super::super::call::CallDriver;
 use super::super::handle::{Caller, CoreHandle};
 use super::super::launch::{Captured, LaunchError, Launcher};
 use crate::error::{CommandError, ErrorCode, ErrorObject};
-use crate::message::{Health, SharedTools, ToolStream};
+use crate::message::{Health, SharedTools};
 use crate::role::CloseReason;
 use crate::role::core::{CallRequest, Event, Outcome};
 use crate::role::router::{Ended, RouteId};
@@ -100,7 +101,7 @@ pub(super) async fn call(
     route: RouteId,
     caller: Caller,
     request: CallRequest,
-    chunks: mpsc::Sender<Box<ToolStream>>,
+    slot: Option<Arc<CallDriver>>,
     cancel: Arc<Notify>,
 ) -> AgentEvent {
     let patience = request.timeout;
@@ -129,9 +130,13 @@ pub(super) async fn call(
         tokio::select! {
             chunk = call.next_chunk() => {
                 let Some(chunk) = chunk else { break };
+                // The result comes, even where nobody takes the output.
+                let Some(slot) = &slot else { continue };
+                if let (_, Some(reader)) = slot.push(Box::new(chunk)) {
+                    reader.wake();
+                }
                 tokio::select! {
-                    // A closed channel drops the piece; the result still comes.
-                    _ = chunks.send(Box::new(chunk)) => {}
+                    () = slot.room() => {}
                     () = cancel.notified() => call.cancel(),
                 }
             }

@@ -8,22 +8,20 @@ use tokio::task::JoinSet;
 use ubos_common::os::Clock;
 
 use super::super::audit::AuditSink;
-use super::super::call::{RunningCall, Started};
-use super::super::core::CHUNKS;
+use super::super::call::{CallDriver, Change, Link, RunningCall};
 use super::super::handle::Caller;
 use super::super::io::Alarm;
 use super::agents::{self, AgentEvent, RunningAgent};
 use super::state::{MakeLauncher, ToolRouterBuilder, View};
 use crate::error::ConfigError;
-use crate::message::ToolStream;
-use crate::role::core::{CallRequest, Outcome};
+use crate::role::core::CallRequest;
 use crate::role::router::{Ended, Input, Output, Refused, RouteId, Router};
 
 /// What handles ask of the driver.
 pub(super) enum Command {
     Call(
         Box<CallRequest>,
-        mpsc::UnboundedSender<RouteId>,
+        Arc<Cancels>,
         oneshot::Sender<Result<RunningCall<RouteId>, Refused>>,
     ),
     Stop(Box<str>),
@@ -36,10 +34,18 @@ struct Live {
     stop: Arc<Notify>,
 }
 
-/// A call whose caller waits for its end.
-struct Slot {
-    chunks: mpsc::Sender<Box<ToolStream>>,
-    outcome: oneshot::Sender<Outcome>,
+/// How calls are cancelled. At most one cancel for each call that was taken waits.
+#[derive(Debug)]
+pub(super) struct Cancels(pub(super) mpsc::UnboundedSender<RouteId>);
+
+impl Link<RouteId> for Cancels {
+    fn cancel(&self, id: &RouteId) {
+        // A driver that is gone has ended the call already.
+        let _ = self.0.send(*id);
+    }
+
+    /// The task of the call waits for room by itself.
+    fn on_change(&self, _: Change) {}
 }
 
 pub(super) struct Driver {
@@ -49,7 +55,8 @@ pub(super) struct Driver {
     launchers: BTreeMap<Arc<str>, MakeLauncher>,
     audit: AuditSink,
     live: HashMap<Arc<str>, Live>,
-    slots: HashMap<RouteId, Slot>,
+    /// The calls whose callers wait for their ends.
+    slots: HashMap<RouteId, Arc<CallDriver>>,
     /// How to cancel the calls that were sent.
     sent: HashMap<RouteId, Arc<Notify>>,
     /// At most one for each call, and one for each agent.
@@ -137,7 +144,11 @@ impl Driver {
         match command {
             Some(Command::Call(request, cancels, reply)) => {
                 let taken = self.router.call(self.clock.now(), *request);
-                let call = taken.map(|route| RunningCall::new(self.slot(route), cancels, None));
+                let call = taken.map(|route| {
+                    let (call, slot) = RunningCall::new(route, cancels);
+                    self.slots.insert(route, Arc::new(slot));
+                    call
+                });
                 // The caller may be gone; then the call is dropped, which cancels it.
                 drop(reply.send(call));
             }
@@ -153,21 +164,6 @@ impl Driver {
                     live.stop.notify_one();
                 }
             }
-        }
-    }
-
-    fn slot(&mut self, route: RouteId) -> Started<RouteId> {
-        let (chunks_tx, chunks) = mpsc::channel(CHUNKS);
-        let (outcome_tx, outcome) = oneshot::channel();
-        let slot = Slot {
-            chunks: chunks_tx,
-            outcome: outcome_tx,
-        };
-        self.slots.insert(route, slot);
-        Started {
-            id: route,
-            chunks,
-            outcome,
         }
     }
 
@@ -259,9 +255,10 @@ impl Driver {
                     }
                 }
                 Output::Ended { route, outcome } => {
-                    if let Some(slot) = self.slots.remove(&route) {
-                        // A dropped call has no receiver.
-                        let _ = slot.outcome.send(*outcome);
+                    if let Some(slot) = self.slots.remove(&route)
+                        && let (_, Some(reader)) = slot.end(*outcome)
+                    {
+                        reader.wake();
                     }
                 }
                 Output::Launch { agent, .. } => self.launch(&agent),
@@ -278,12 +275,10 @@ impl Driver {
         };
         let cancel = Arc::new(Notify::new());
         self.sent.insert(route, Arc::clone(&cancel));
-        let chunks = self.slots.get(&route).map(|slot| slot.chunks.clone());
-        // A call that nobody listens to has a closed channel.
-        let chunks = chunks.unwrap_or_else(|| mpsc::channel(1).0);
+        let slot = self.slots.get(&route).map(Arc::clone);
         let caller = live.caller.clone();
         self.tasks
-            .spawn(agents::call(route, caller, request, chunks, cancel));
+            .spawn(agents::call(route, caller, request, slot, cancel));
     }
 
     fn launch(&mut self, agent: &Arc<str>) {

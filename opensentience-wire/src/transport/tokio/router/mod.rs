@@ -17,7 +17,7 @@ use super::launch::Launcher;
 use crate::error::ConfigError;
 use crate::role::core::CallRequest;
 use crate::role::router::{Config, Refused, RouteId};
-use driver::{Command, Driver};
+use driver::{Cancels, Command, Driver};
 pub use state::{ToolRouterBuilder, View};
 
 /// Commands that wait for the driver.
@@ -47,8 +47,7 @@ const COMMANDS: usize = 64;
 #[derive(Debug)]
 pub struct ToolRouter {
     commands: mpsc::Sender<Command>,
-    /// At most one for each call that was taken.
-    cancels: mpsc::UnboundedSender<RouteId>,
+    cancels: Arc<Cancels>,
     view: watch::Receiver<Arc<View>>,
     is_ready: watch::Receiver<bool>,
     task: JoinHandle<()>,
@@ -72,7 +71,7 @@ impl ToolRouter {
     /// The call is refused, and nothing was sent: see [`Refused`].
     pub async fn call(&self, request: CallRequest) -> Result<RunningCall<RouteId>, Refused> {
         let (reply, answer) = oneshot::channel();
-        let command = Command::Call(Box::new(request), self.cancels.clone(), reply);
+        let command = Command::Call(Box::new(request), Arc::clone(&self.cancels), reply);
         let sent = self.commands.send(command).await;
         sent.map_err(|_| Refused::Closing)?;
         answer.await.map_err(|_| Refused::Closing)?
@@ -150,7 +149,7 @@ impl ToolRouterBuilder {
         let task = tokio::spawn(driver.run(commands_rx, cancels_rx));
         Ok(ToolRouter {
             commands,
-            cancels,
+            cancels: Arc::new(Cancels(cancels)),
             view,
             is_ready,
             task,
