@@ -1,12 +1,11 @@
 //! SACP: whatever is read writes back, in either edition and in the line form, and is checked and drawn.
 
-use sacp::check::{Config, Finding, Repair, check_plan, mend, repair};
+use sacp::check::{Config, Repair, check_plan};
 use sacp::draw::{StepView, dot, mermaid};
-use sacp::registry::{AgentRecord, MemoryRegistry, Registry, ToolDef, VerbDef};
 use sacp::v1::down;
 use sacp::validate::findings;
 use sacp::{AliasTable, AnyMessage, Graph, MessageView, Reply, line};
-use ubos_common::json::{self, Limits, RawBuf};
+use ubos_common::json::{self, Limits};
 use ubos_common::violation::Profile;
 
 /// The first byte chooses what the rest is read as.
@@ -53,9 +52,7 @@ fn other_forms(message: &AnyMessage) {
     let graph = Graph::from(message);
     assert!(!mermaid(&graph, |_| StepView::default()).is_empty());
     assert!(!dot(&graph, |_| StepView::default()).is_empty());
-    let library = library();
-    converges(message, None);
-    converges(message, Some(&library));
+    let _ = check_plan(message, None, &Config::default());
     let table = AliasTable::default();
     if let Ok(long) = table.expand(message) {
         assert_eq!(table.expand(&long).as_ref(), Ok(&long));
@@ -65,69 +62,6 @@ fn other_forms(message: &AnyMessage) {
     {
         AnyMessage::decode(&old.message.encode()).expect("what is carried down is valid");
     }
-}
-
-/// First repairs can be applied, and end within as many rounds as there were findings.
-fn converges(message: &AnyMessage, registry: Option<&dyn Registry>) {
-    /// Findings whose repairs are all tried.
-    const TRIED: usize = 64;
-    let check = |message: &AnyMessage| {
-        check_plan(message, registry, &Config::default().with_max_fan_out(2))
-    };
-    let first = |findings: &[Finding]| {
-        let mut repairs = findings.iter().flat_map(|finding| finding.repairs.first());
-        repairs.next().cloned()
-    };
-    let mut findings = check(message);
-    let (rounds, mut mended, mut applied) = (findings.len(), message.clone(), 0);
-    while let Some(change) = first(&findings).filter(|_| rounds <= TRIED) {
-        applied += 1;
-        assert!(applied <= rounds, "{change}");
-        mended = repair(&mended, &change).expect("a repair that is offered");
-        findings = check(&mended);
-    }
-    let mended = mend(
-        message.clone(),
-        registry,
-        &Config::default().with_max_fan_out(2),
-    );
-    assert!(rounds > TRIED || first(&mended.findings).is_none());
-}
-
-/// A few of the words that generated messages are made of.
-fn library() -> MemoryRegistry {
-    let mut library = MemoryRegistry::default();
-    let verb = |name: &str, inputs: &[&str], outputs: &str| {
-        let raw = |text: &str| RawBuf::parse(text).expect("JSON");
-        let inputs = inputs.iter().map(|input| raw(input)).collect();
-        VerbDef::new(name.to_owned(), "d".to_owned(), inputs, raw(outputs))
-    };
-    let city = r#"{"name":"city","type":"string"}"#;
-    let budget = r#"{"name":"budget","type":"number","required":false}"#;
-    let verbs = [
-        verb("search", &[city, budget], r#"{"plan":"array"}"#),
-        verb(
-            "fetch",
-            &[r#"{"name":"plan","type":"array"}"#],
-            "\"string\"",
-        ),
-        verb(
-            "g",
-            &[r#"{"name":"c","type":"integer"}"#, r#""ctx.bdg""#],
-            "\"any\"",
-        ),
-    ];
-    let names: Vec<String> = verbs.iter().map(|verb| verb.name.clone()).collect();
-    for verb in verbs {
-        library.add_verb(verb).expect("a new verb");
-    }
-    let (tool, agent) = ("H_API".to_owned(), "A".to_owned());
-    library
-        .add_tool(ToolDef::new(tool.clone(), "d".to_owned(), names.clone()))
-        .expect("a new tool");
-    let agent = AgentRecord::new(agent, names, vec![tool], vec![], vec![], "d".to_owned());
-    library.add_agent(agent).expect("a new agent");
-    library
 }
 
 fn line_form(text: &[u8]) {

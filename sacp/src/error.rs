@@ -1,6 +1,9 @@
-//! The closed list of error codes.
+//! The closed list of error codes, and what cannot be parameters.
 
 use core::fmt;
+
+use serde::Serialize;
+use ubos_common::json::{Kind, RawBuf, RawObject};
 
 /// Why a message is refused or has failed. One code for each condition.
 ///
@@ -108,6 +111,30 @@ impl Code {
 impl fmt::Display for Code {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.as_str())
+    }
+}
+
+/// Why a value cannot be the parameters of an act.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ParamsError {
+    /// It does not serialize to JSON within the limits.
+    #[error("the parameters cannot be written as JSON: {0}")]
+    Unwritable(String),
+    /// It is no object.
+    #[error("parameters are an object, not {seen}")]
+    NoObject {
+        /// What it is.
+        seen: Kind,
+    },
+}
+
+impl ParamsError {
+    /// The parameters that a value stands for.
+    pub(crate) fn params<T: Serialize + ?Sized>(value: &T) -> Result<RawObject, Self> {
+        let raw = RawBuf::from_serialize(value).map_err(|err| Self::Unwritable(err.to_string()))?;
+        let seen = raw.kind();
+        RawObject::new(raw).ok_or(Self::NoObject { seen })
     }
 }
 

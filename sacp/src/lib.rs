@@ -21,6 +21,8 @@
 //! | feature | brings |
 //! |---|---|
 //! | `arbitrary` | generators of messages of both editions, for fuzzing and property tests |
+//! | `driver` | `driver`: runs a plan whose tools are asynchronous, on any runtime |
+//! | `tokio` | the clock and the timer of tokio for it |
 //! | `tracing` | events of the runner and the orchestrator, without payloads |
 //!
 //! # Validating a message, and repairing a plan
@@ -53,6 +55,7 @@
 //! ```
 //! use sacp::runner::{Config, Input, Output, Runner};
 //! use sacp::{Message, Reply};
+//! use sacp::ubos_common::id::IdSource;
 //! use sacp::ubos_common::json::RawBuf;
 //! use sacp::ubos_common::time::{Mono, Now, Timestamp};
 //!
@@ -73,7 +76,8 @@
 //!         _ => {}
 //!     }
 //! };
-//! let Reply::Message(reply) = outcome.answer(&message, "m2") else { panic!() };
+//! let answer = outcome.answer(now.wall, &message, &mut IdSource::seeded(1));
+//! let Reply::Message(reply) = answer else { panic!() };
 //! assert_eq!(reply.context.unwrap()["result"].as_str(), "3");
 //! assert_eq!(reply.reply_to.as_deref(), Some("m1"));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -85,6 +89,8 @@ mod any;
 mod arbitrary;
 pub mod check;
 pub mod draw;
+#[cfg(feature = "driver")]
+pub mod driver;
 mod error;
 mod graph;
 mod limits;
@@ -107,7 +113,7 @@ mod view;
 
 pub use alias::{AliasError, AliasTable};
 pub use any::{AnyMessage, Edition, MessageRef};
-pub use error::Code;
+pub use error::{Code, ParamsError};
 pub use graph::{Graph, OnError, Policy, Retry, Scope, Step};
 pub use message::{Message, NonEmpty, OutFmt, State, Version};
 pub use plan::{Act, Item, Plan};
@@ -116,3 +122,8 @@ pub use source::{Source, Span};
 pub use ubos_common;
 pub use ubos_common::ConfigError;
 pub use view::{ActView, ItemView, MessageView};
+
+/// The README's examples.
+#[cfg(all(doctest, feature = "tokio"))]
+#[doc = include_str!("../README.md")]
+struct Readme;

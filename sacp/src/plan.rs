@@ -1,7 +1,9 @@
 //! The plan of 0.1: acts, and groups of acts that run in parallel.
 
+use serde::Serialize;
 use ubos_common::json::{self, Fault, RawObject, Read, Reader, Write};
 
+use crate::error::ParamsError;
 use crate::view::{ActView, ItemView, read_plan};
 
 /// The plan.
@@ -71,8 +73,25 @@ impl Act {
         Self::new("join", tool)
     }
 
+    /// Sets the parameters: whatever serializes to an object.
+    ///
+    /// ```
+    /// use std::collections::BTreeMap;
+    ///
+    /// let act = sacp::Act::new("search", "H_API").with_params(&BTreeMap::from([("city", "Paris")]))?;
+    /// assert_eq!(act.params.as_str(), r#"{"city":"Paris"}"#);
+    /// # Ok::<(), sacp::ParamsError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The value does not serialize, or is no object.
+    pub fn with_params<T: Serialize + ?Sized>(self, params: &T) -> Result<Self, ParamsError> {
+        Ok(self.with_object(ParamsError::params(params)?))
+    }
+
     /// Sets the parameters.
-    pub(crate) fn with_params(mut self, params: RawObject) -> Self {
+    pub(crate) fn with_object(mut self, params: RawObject) -> Self {
         self.params = params;
         self
     }

@@ -92,7 +92,7 @@ pub fn findings(bytes: &[u8], edition: Option<Edition>) -> Report {
 }
 
 impl From<&DecodeError> for Reply {
-    /// The answer to a refused message: its first MUST finding.
+    /// The answer to a refused message: its first MUST finding, or that its version is not supported.
     ///
     /// ```
     /// use sacp::{Message, Reply};
@@ -114,8 +114,15 @@ impl From<&DecodeError> for Reply {
             )
             .at(&err.pointer),
             DecodeError::Invalid(report) => {
-                let first = report.iter().find(|finding| finding.level == Level::Must);
-                first.map_or_else(
+                let musts = || {
+                    let musts = report.iter();
+                    musts.filter(|finding| finding.level == Level::Must)
+                };
+                // By the rules of a version that is not supported, the rest means nothing.
+                let mut version = musts().filter(|finding| {
+                    finding.pointer == "/proto_ver" && code_of(finding) == Code::UnsupportedVersion
+                });
+                version.next().or_else(|| musts().next()).map_or_else(
                     || ErrReply::new(Code::MalformedMessage, "not a message"),
                     |finding| {
                         ErrReply::new(code_of(finding), details(finding)).at(&finding.pointer)

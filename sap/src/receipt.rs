@@ -64,6 +64,14 @@ impl Nack {
         nack
     }
 
+    /// The Nack of what is no task, for a reason of this crate's own.
+    #[cfg(feature = "driver")]
+    #[expect(clippy::expect_used, reason = "every caller gives a text of its own")]
+    pub(crate) fn malformed(why: &'static str) -> Self {
+        let reason = why.parse().expect("no reason here is blank");
+        Self::new(ReceiptStatus::Nack, ErrorCode::InvalidTask, reason)
+    }
+
     /// The failed result of the same code, for a transport that has no Nack; `None` where an id is not known.
     ///
     /// Nothing was checked, so its alignment is VALID.

@@ -2,10 +2,10 @@
 
 /// A text that is kept in place where it has at most 38 bytes, as times and UUIDs have.
 #[derive(Clone)]
-pub struct ShortText(Place);
+pub struct ShortText(Kept);
 
 #[derive(Clone)]
-enum Place {
+enum Kept {
     Here {
         length: u8,
         bytes: [u8; ShortText::HERE],
@@ -20,12 +20,12 @@ impl ShortText {
     #[must_use]
     pub fn as_str(&self) -> &str {
         match &self.0 {
-            Place::Here { length, bytes } => {
+            Kept::Here { length, bytes } => {
                 let text = bytes.get(..usize::from(*length)).unwrap_or_default();
                 // What was put in was a text.
                 core::str::from_utf8(text).unwrap_or_default()
             }
-            Place::There(text) => text,
+            Kept::There(text) => text,
         }
     }
 }
@@ -37,9 +37,9 @@ impl From<&str> for ShortText {
             match (bytes.get_mut(..text.len()), u8::try_from(text.len())) {
                 (Some(place), Ok(length)) => {
                     place.copy_from_slice(text.as_bytes());
-                    Place::Here { length, bytes }
+                    Kept::Here { length, bytes }
                 }
-                _ => Place::There(text.into()),
+                _ => Kept::There(text.into()),
             },
         )
     }

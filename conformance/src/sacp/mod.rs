@@ -1,7 +1,8 @@
 //! Kits for SACP 0.1 and 1.0.
 //!
 //! [`vector_kit`] judges a validator with the messages of `vectors/sacp`. Which text a vector has, what a validator
-//! answers about it and which clause it tests stands in `vectors/sacp/index.json`.
+//! answers about it and which clause it tests stands in `vectors/sacp/index.json`. [`executor_kit`] judges whatever runs
+//! plans.
 //!
 //! ```
 //! use ubos_conformance::sacp::{Answer, SacpVector, vector_kit};
@@ -18,6 +19,7 @@
 //! assert!(report.is_conformant(), "{report}");
 //! ```
 
+mod executor;
 mod files;
 
 use core::fmt;
@@ -27,6 +29,8 @@ use sacp::validate::verdict;
 use sacp::{Code, Reply};
 use serde::Deserialize;
 use ubos_common::violation::Level;
+
+pub use executor::{Executor, ExecutorLine, Executors, executor_kit, reference};
 
 use crate::{Kit, TestVector, Vectors, vector_kit as kit_of};
 

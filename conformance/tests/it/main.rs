@@ -23,5 +23,13 @@ mod model;
     feature = "sap",
     feature = "uap"
 ))]
+mod program;
+#[cfg(all(
+    feature = "hub",
+    feature = "osw",
+    feature = "sacp",
+    feature = "sap",
+    feature = "uap"
+))]
 mod resume;
 mod toy;

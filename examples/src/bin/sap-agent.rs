@@ -1,4 +1,4 @@
-//! An agent that serves capabilities of SAP V2.0 over HTTP.
+//! An agent that serves capabilities of SAP V2.0 over HTTP, and as MCP tools.
 
 use std::process::ExitCode;
 

@@ -9,6 +9,8 @@ use std::path::PathBuf;
 pub struct Args {
     /// Where to listen.
     pub listen: String,
+    /// Whether the capabilities are tools on standard input and output, in the place of HTTP.
+    pub mcp: bool,
     /// The agent's id.
     pub agent: String,
     /// Issuers that may ask; everybody where there is none.
@@ -28,12 +30,14 @@ pub enum Parsed {
 
 /// The help text.
 pub const USAGE: &str = "\
-Serves capabilities of SAP V2.0 over HTTP, until it is interrupted.
+Serves capabilities of SAP V2.0 over HTTP, until it is interrupted. Tasks are posted to the path
+/sap/tasks; the same capabilities are MCP tools at the path /mcp (streamable HTTP).
 
 usage: sap-agent [options]
 
   --listen ADDRESS  where to listen (default 127.0.0.1:0, which takes any free port);
                     the address is printed as one JSON line
+  --mcp             serve MCP tools on standard input and output instead, until the input ends
   --agent ID        the agent's id (default A-agent)
   --allow ISSUER    an issuer that may ask; may be said again (default: everybody)
   --store DIR       where transcript and cache live (default: in memory)
@@ -50,6 +54,7 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Parsed, St
     let mut arguments = arguments.into_iter();
     let mut args = Args {
         listen: "127.0.0.1:0".into(),
+        mcp: false,
         agent: "A-agent".into(),
         allow: BTreeSet::new(),
         store: None,
@@ -69,6 +74,7 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Parsed, St
         match name {
             "--help" | "-h" => return Ok(Parsed::Help),
             "--listen" => args.listen = text(value("an address")?),
+            "--mcp" => args.mcp = true,
             "--agent" => args.agent = text(value("an id")?),
             "--allow" => drop(args.allow.insert(text(value("an issuer")?))),
             "--store" => args.store = Some(value("a folder")?.into()),

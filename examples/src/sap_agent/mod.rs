@@ -1,11 +1,13 @@
-//! `sap-agent`: capabilities over HTTP.
+//! `sap-agent`: capabilities over HTTP, and as MCP tools.
 //!
 //! ```text
 //! args   the command line
+//! mcp    the MCP server
 //! work   what the agent does
 //! ```
 
 pub mod args;
+pub mod mcp;
 pub mod work;
 
 use std::io::{self, Write as _};
@@ -94,23 +96,30 @@ pub async fn serve(args: &Args) -> Result<u8, Problem> {
         .await
         .map_err(|error| Problem::Failed(with_causes(&error)))?;
     let processor = Arc::new(processor);
+    let capabilities: Vec<String> = processor.capabilities().map(ToString::to_string).collect();
     let failed = |error: io::Error| Problem::Failed(error.to_string());
     // Before the address is known, so that nobody's signal is missed.
     let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
     let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
+    let service = service_of(processor, clock);
+    if args.mcp {
+        let served = mcp::on_standard_streams(service);
+        return tokio::select! {
+            served = served => served.map_err(Problem::Failed).map(|()| 0),
+            _ = interrupt.recv() => Ok(INTERRUPTED),
+            _ = terminate.recv() => Ok(TERMINATED),
+        };
+    }
     let listener = TcpListener::bind(&args.listen).await;
     let unusable = |error| Problem::Usage(format!("{}: {error}", args.listen));
     let listener = listener.map_err(unusable)?;
     let config = http::Config::default().with_path(PATH);
     let url = format!("http://{}{PATH}", listener.local_addr().map_err(failed)?);
-    listening(&url, &args.agent, &processor).map_err(failed)?;
-    let service = Service::new(processor, clock).on_warning(|warning| {
-        drop(writeln!(
-            io::stderr(),
-            "sap-agent: {}",
-            with_causes(warning)
-        ))
-    });
+    listening(&url, &args.agent, &capabilities).map_err(failed)?;
+    let tools = mcp::router(
+        &service,
+        &listener.local_addr().map_err(failed)?.to_string(),
+    );
     let code = Arc::new(AtomicU8::new(INTERRUPTED));
     let exit_code = Arc::clone(&code);
     let shutdown = async move {
@@ -119,19 +128,28 @@ pub async fn serve(args: &Args) -> Result<u8, Problem> {
             _ = terminate.recv() => exit_code.store(TERMINATED, Ordering::Relaxed),
         }
     };
-    http::serve(listener, service, config, shutdown)
+    http::serve_with(listener, service, config, tools, shutdown)
         .await
         .map_err(failed)?;
     Ok(code.load(Ordering::Relaxed))
 }
 
-fn listening(url: &str, agent: &str, processor: &Processor) -> io::Result<()> {
+fn service_of(processor: Arc<Processor>, clock: Arc<TokioClock>) -> Service {
+    Service::new(processor, clock).on_warning(|warning| {
+        drop(writeln!(
+            io::stderr(),
+            "sap-agent: {}",
+            with_causes(warning)
+        ));
+    })
+}
+
+fn listening(url: &str, agent: &str, capabilities: &[String]) -> io::Result<()> {
     let mut line = Vec::new();
-    let capabilities: Vec<String> = processor.capabilities().map(ToString::to_string).collect();
     let mut object = MemberWriter::begin(&mut line);
     object.member("listening", url);
     object.member("agent", agent);
-    object.member("capabilities", &capabilities);
+    object.member("capabilities", capabilities);
     object.end();
     line.push(b'\n');
     let mut out = io::stdout().lock();
@@ -172,11 +190,13 @@ fn processor(args: &Args) -> Result<Processor, Problem> {
     }
     for capability in capabilities {
         processor = processor.cached(capability.clone(), Caching::shared(WholePayload));
+        let shape = work::shape(capability.as_str());
         processor = match capability.as_str() {
-            "text.upper" => processor.handle(capability, work::upper),
-            "text.echo" => processor.handle(capability, work::echo),
-            _ => processor.handle(capability, work::count),
+            "text.upper" => processor.handle(capability.clone(), work::upper),
+            "text.echo" => processor.handle(capability.clone(), work::echo),
+            _ => processor.handle(capability.clone(), work::count),
         };
+        processor = processor.shaped(&capability, shape);
     }
     Ok(processor)
 }

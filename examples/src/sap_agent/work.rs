@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sap::processor::{Context, HandlerError, Outcome, Progress};
+use sap::processor::{Context, HandlerError, Outcome, Progress, Shape};
 use serde_json::{Value, json};
 use ubos_common::json::{RawBuf, RawObject};
 
@@ -33,6 +33,42 @@ pub async fn count(mut cx: Context) -> Result<Outcome, HandlerError> {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     outcome(&json!(to))
+}
+
+/// What is said of a capability to those who may call it.
+#[must_use]
+pub fn shape(capability: &str) -> Shape {
+    let object = |name: &str, member: Value| {
+        let members = Value::Object([(name.to_owned(), member)].into_iter().collect());
+        json!({"type": "object", "required": [name], "properties": members})
+    };
+    let (about, takes, gives) = match capability {
+        "text.upper" => {
+            let text = object("text", json!({"type": "string"}));
+            ("A text in upper case.", text.clone(), text)
+        }
+        "text.echo" => {
+            let any = json!({"type": "object"});
+            ("The payload as it came.", any.clone(), any)
+        }
+        _ => {
+            let to = json!({"type": "integer", "minimum": 0, "maximum": MOST});
+            let counted = json!({"type": "integer"});
+            (
+                "Counts from 1, and reports each number.",
+                object("to", to),
+                counted,
+            )
+        }
+    };
+    let shape = Shape::default().with_about(about);
+    match (
+        RawBuf::from_serialize(&takes),
+        RawBuf::from_serialize(&gives),
+    ) {
+        (Ok(takes), Ok(gives)) => shape.with_payload(takes).with_output(gives),
+        _ => shape,
+    }
 }
 
 fn payload(cx: &Context) -> Result<Value, HandlerError> {

@@ -77,6 +77,15 @@ mod osw_frames;
     reason = "the target is a crate of its own"
 )]
 mod sacp;
+#[path = "../../../fuzz/bodies/sacp_repair.rs"]
+#[allow(
+    unreachable_pub,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "the target is a crate of its own"
+)]
+mod sacp_repair;
 
 #[path = "../../../fuzz/bodies/sap.rs"]
 #[allow(
@@ -173,6 +182,11 @@ fn sap_corpus() {
 #[test]
 fn sacp_corpus() {
     replay("sacp", sacp::check);
+}
+
+#[test]
+fn sacp_repair_corpus() {
+    replay("sacp-repair", sacp_repair::check);
 }
 
 #[test]

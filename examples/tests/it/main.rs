@@ -29,6 +29,8 @@ mod mission;
 mod one_dependency;
 mod plan;
 mod registers;
+#[cfg(feature = "external-tests")]
+mod sap_mcp;
 mod sap_programs;
 mod simulation;
 mod validate;

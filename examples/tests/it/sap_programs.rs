@@ -6,13 +6,13 @@ use std::process::{Child, Command, Stdio};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-struct Agent {
+pub(crate) struct Agent {
     child: Child,
-    url: String,
+    pub(crate) url: String,
 }
 
 impl Agent {
-    fn start(arguments: &[&str]) -> Self {
+    pub(crate) fn start(arguments: &[&str]) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_sap-agent"))
             .args(arguments)
             .stdout(Stdio::piped())
@@ -32,7 +32,7 @@ impl Agent {
         (code, lines)
     }
 
-    fn end(mut self, signal: Signal) -> (i32, String) {
+    pub(crate) fn end(mut self, signal: Signal) -> (i32, String) {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
         let code = self.child.wait().unwrap().code().unwrap();
         let mut talk = String::new();

@@ -10,56 +10,85 @@ use ubos_common::violation::{Level, Profile};
 use crate::any::AnyMessage;
 use crate::tree::Node;
 
-/// One change to a message. `at` is the pointer of the step, group or message that changes.
-///
-/// As JSON it is an object with `repair`, `at` and the other fields under their names:
-/// `{"repair":"set_tool","at":"/plan/0","tool":"H_API"}`.
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-#[expect(missing_docs, reason = "each field is what its variant says")]
-pub enum Repair {
+macro_rules! repairs {
+    ($($(#[$doc:meta])* $name:ident = $word:literal { $($field:ident: $ty:ty),* })*) => {
+        /// One change to a message. `at` is the pointer of the step, group or message that changes.
+        ///
+        /// As JSON it is an object with `repair`, `at` and the other fields under their names:
+        /// `{"repair":"set_tool","at":"/plan/0","tool":"H_API"}`.
+        #[derive(Clone, Debug, PartialEq)]
+        #[non_exhaustive]
+        #[expect(missing_docs, reason = "each field is what its variant says")]
+        pub enum Repair {
+            $($(#[$doc])* $name { at: String, $($field: $ty),* },)*
+        }
+
+        impl Repair {
+            /// The pointer of what changes.
+            pub(super) fn at(&self) -> &str {
+                match self {
+                    $(Self::$name { at, .. } => at,)*
+                }
+            }
+        }
+
+        impl Write for Repair {
+            fn write(&self, out: &mut Vec<u8>) {
+                let mut object = MemberWriter::begin(out);
+                match self {
+                    $(Self::$name { at, $($field),* } => {
+                        object.member("repair", $word);
+                        object.member("at", at);
+                        $(object.member(stringify!($field), $field);)*
+                    })*
+                }
+                object.end();
+            }
+        }
+
+        impl AnyRepair {
+            fn into_repair(self) -> Option<Repair> {
+                let at = self.at;
+                Some(match self.repair.as_str() {
+                    $($word => Repair::$name { at, $($field: self.$field?),* },)*
+                    _ => return None,
+                })
+            }
+        }
+    };
+}
+
+repairs! {
     /// Another verb for a step.
-    SetVerb { at: String, verb: String },
+    SetVerb = "set_verb" { verb: String }
     /// Another tool for a step.
-    SetTool { at: String, tool: String },
+    SetTool = "set_tool" { tool: String }
     /// A parameter of a step.
-    SetParam {
-        at: String,
-        name: String,
-        value: RawBuf,
-    },
+    SetParam = "set_param" { name: String, value: RawBuf }
     /// Another name for a parameter.
-    RenameParam {
-        at: String,
-        from: String,
-        to: String,
-    },
+    RenameParam = "rename_param" { from: String, to: String }
     /// A parameter less.
-    RemoveParam { at: String, name: String },
+    RemoveParam = "remove_param" { name: String }
     /// A step less; what only stood for it goes with it.
-    RemoveStep { at: String },
+    RemoveStep = "remove_step" {}
     /// A join behind a group.
-    Join { at: String, tool: String },
+    Join = "join" { tool: String }
     /// The members of a group one after another.
-    InSequence { at: String },
+    InSequence = "in_sequence" {}
     /// Groups of at most so many acts, one after another; a join behind them sees the last one.
-    Split { at: String, most: usize },
+    Split = "split" { most: usize }
     /// Of steps that wait for the same, at most so many at a time: each further one waits for an earlier one.
-    Stagger { at: String, most: usize },
+    Stagger = "stagger" { most: usize }
     /// A step that waits for one more.
-    DependOn { at: String, id: String },
+    DependOn = "depend_on" { id: String }
     /// A step that waits for one less.
-    Release { at: String, id: String },
+    Release = "release" { id: String }
     /// A name for a step's output.
-    SetOutputKey { at: String, key: String },
+    SetOutputKey = "set_output_key" { key: String }
     /// A member of a message's `ctx`.
-    SetContext {
-        at: String,
-        name: String,
-        value: RawBuf,
-    },
+    SetContext = "set_context" { name: String, value: RawBuf }
     /// Raw answers of a message.
-    SetRaw { at: String },
+    SetRaw = "set_raw" {}
 }
 
 /// Why a repair cannot be applied.
@@ -274,9 +303,11 @@ fn depend_on(step: &mut Node, id: &str) -> Option<()> {
     if step.member("depends_on").is_none() {
         step.set("depends_on", Node::List(Vec::new()))?;
     }
-    step.member_mut("depends_on")?
-        .as_list_mut()?
-        .push(Node::text(id));
+    let list = step.member_mut("depends_on")?.as_list_mut()?;
+    // A step that is named twice is refused.
+    if !list.iter().any(|other| other.as_text() == Some(id)) {
+        list.push(Node::text(id));
+    }
     Some(())
 }
 
@@ -338,27 +369,6 @@ fn forget(steps: &mut [Node], id: &str, removed: &Node) {
 }
 
 impl Repair {
-    /// The pointer of what changes.
-    pub(super) fn at(&self) -> &str {
-        match self {
-            Self::SetVerb { at, .. }
-            | Self::SetTool { at, .. }
-            | Self::SetParam { at, .. }
-            | Self::RenameParam { at, .. }
-            | Self::RemoveParam { at, .. }
-            | Self::RemoveStep { at }
-            | Self::Join { at, .. }
-            | Self::InSequence { at }
-            | Self::Split { at, .. }
-            | Self::Stagger { at, .. }
-            | Self::DependOn { at, .. }
-            | Self::Release { at, .. }
-            | Self::SetOutputKey { at, .. }
-            | Self::SetContext { at, .. }
-            | Self::SetRaw { at } => at,
-        }
-    }
-
     /// Whether it changes where other steps stand, or what they wait for.
     pub(super) const fn moves_others(&self) -> bool {
         matches!(
@@ -371,26 +381,6 @@ impl Repair {
                 | Self::DependOn { .. }
                 | Self::Release { .. }
         )
-    }
-
-    fn word(&self) -> &'static str {
-        match self {
-            Self::SetVerb { .. } => "set_verb",
-            Self::SetTool { .. } => "set_tool",
-            Self::SetParam { .. } => "set_param",
-            Self::RenameParam { .. } => "rename_param",
-            Self::RemoveParam { .. } => "remove_param",
-            Self::RemoveStep { .. } => "remove_step",
-            Self::Join { .. } => "join",
-            Self::InSequence { .. } => "in_sequence",
-            Self::Split { .. } => "split",
-            Self::Stagger { .. } => "stagger",
-            Self::DependOn { .. } => "depend_on",
-            Self::Release { .. } => "release",
-            Self::SetOutputKey { .. } => "set_output_key",
-            Self::SetContext { .. } => "set_context",
-            Self::SetRaw { .. } => "set_raw",
-        }
     }
 }
 
@@ -439,32 +429,6 @@ impl core::fmt::Display for Repair {
     }
 }
 
-impl Write for Repair {
-    fn write(&self, out: &mut Vec<u8>) {
-        let mut object = MemberWriter::begin(out);
-        object.member("repair", self.word());
-        object.member("at", self.at());
-        match self {
-            Self::SetVerb { verb, .. } => object.member("verb", verb),
-            Self::SetTool { tool, .. } | Self::Join { tool, .. } => object.member("tool", tool),
-            Self::SetParam { name, value, .. } | Self::SetContext { name, value, .. } => {
-                object.member("name", name);
-                object.member("value", value);
-            }
-            Self::RenameParam { from, to, .. } => {
-                object.member("from", from);
-                object.member("to", to);
-            }
-            Self::RemoveParam { name, .. } => object.member("name", name),
-            Self::Split { most, .. } | Self::Stagger { most, .. } => object.member("most", most),
-            Self::DependOn { id, .. } | Self::Release { id, .. } => object.member("id", id),
-            Self::SetOutputKey { key, .. } => object.member("key", key),
-            Self::RemoveStep { .. } | Self::InSequence { .. } | Self::SetRaw { .. } => {}
-        }
-        object.end();
-    }
-}
-
 ubos_common::wire! {
     /// Every repair, before it is told which.
     struct AnyRepair {
@@ -479,60 +443,6 @@ ubos_common::wire! {
         optional most: usize = "most", "";
         optional id: String = "id", "";
         optional key: String = "key", "";
-    }
-}
-
-impl AnyRepair {
-    fn into_repair(self) -> Option<Repair> {
-        let at = self.at;
-        Some(match self.repair.as_str() {
-            "set_verb" => Repair::SetVerb {
-                at,
-                verb: self.verb?,
-            },
-            "set_tool" => Repair::SetTool {
-                at,
-                tool: self.tool?,
-            },
-            "set_param" => Repair::SetParam {
-                at,
-                name: self.name?,
-                value: self.value?,
-            },
-            "rename_param" => Repair::RenameParam {
-                at,
-                from: self.from?,
-                to: self.to?,
-            },
-            "remove_param" => Repair::RemoveParam {
-                at,
-                name: self.name?,
-            },
-            "remove_step" => Repair::RemoveStep { at },
-            "join" => Repair::Join {
-                at,
-                tool: self.tool?,
-            },
-            "in_sequence" => Repair::InSequence { at },
-            "split" => Repair::Split {
-                at,
-                most: self.most?,
-            },
-            "stagger" => Repair::Stagger {
-                at,
-                most: self.most?,
-            },
-            "depend_on" => Repair::DependOn { at, id: self.id? },
-            "release" => Repair::Release { at, id: self.id? },
-            "set_output_key" => Repair::SetOutputKey { at, key: self.key? },
-            "set_context" => Repair::SetContext {
-                at,
-                name: self.name?,
-                value: self.value?,
-            },
-            "set_raw" => Repair::SetRaw { at },
-            _ => return None,
-        })
     }
 }
 

@@ -318,3 +318,16 @@ pub(super) fn distance(a: &str, b: &str) -> usize {
     }
     row.last().copied().unwrap_or(0)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::distance;
+
+    #[test]
+    fn one_long_word_is_as_far_from_any_other_as_it_is_long() {
+        let [long, short] = [65, 64].map(|letters| "a".repeat(letters));
+        assert_eq!(distance(&short, &short), 0);
+        assert_eq!((distance(&long, &short), distance(&short, &long)), (65, 65));
+        assert_eq!(distance(&long, &long), 65);
+    }
+}

@@ -83,11 +83,13 @@ impl Type {
 
     /// The same value in another spelling that is of the type.
     pub(super) fn coerce(self, value: &RawBuf) -> Option<RawBuf> {
-        let text = value.as_str();
+        let (text, kind) = (value.as_str(), value.kind());
+        // The text `[]` or `null` names nothing, and no more does a list of `null`: the sender meant neither.
+        let is_said = matches!(kind, Kind::Number | Kind::Bool);
         let spellings = [
             value.deserialize::<String>().ok(),
-            Some(format!("\"{text}\"")).filter(|_| value.kind() != Kind::String),
-            Some(format!("[{text}]")),
+            is_said.then(|| format!("\"{text}\"")),
+            (kind != Kind::Null).then(|| format!("[{text}]")),
         ];
         let sound = |text: &String| RawBuf::parse(text).ok();
         let mut sound = spellings.iter().flatten().filter_map(sound);

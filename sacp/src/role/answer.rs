@@ -23,7 +23,7 @@ impl Author<'_> {
     /// The answer to a message that has run.
     pub(crate) fn of_run(self, request: MessageRef<'_>, outcome: &Outcome) -> Reply {
         match request {
-            MessageRef::V01(request) => outcome.answer(request, &self.msg_id),
+            MessageRef::V01(request) => outcome.answer_v01(request, &self.msg_id),
             MessageRef::V10(request) => {
                 let (sender, msg_id) = self.ids(request);
                 let answer = outcome.answer_v1(request, self.at, sender, msg_id);

@@ -3,14 +3,18 @@
 use core::time::Duration;
 use std::sync::Arc;
 
+use ubos_common::id::IdSource;
 use ubos_common::json::{MemberWriter, RawBuf, Write};
+use ubos_common::time::Timestamp;
 use ubos_common::violation::Violation;
 
 use super::Failure;
+use crate::any::MessageRef;
 use crate::draw::StepState;
 use crate::error::Code;
 use crate::message::{Message, NonEmpty, OutFmt, State};
 use crate::reply::{self, ErrReply, Reply};
+use crate::v1::Id;
 
 /// How a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -70,6 +74,26 @@ pub struct StepReport {
 }
 
 impl Outcome {
+    /// The answer to a message of either edition, written at `at` with an id of its own. Who wrote it is, in 1.0, the
+    /// recipient of the request; for another sender there is [`answer_v1`](Self::answer_v1).
+    #[must_use]
+    pub fn answer<'a>(
+        &self,
+        at: Timestamp,
+        request: impl Into<MessageRef<'a>>,
+        ids: &mut IdSource,
+    ) -> Reply {
+        let msg_id = ids.uuid().to_string();
+        match request.into() {
+            MessageRef::V01(request) => self.answer_v01(request, &msg_id),
+            MessageRef::V10(request) => {
+                let sender = request.recipient.clone().unwrap_or_else(Id::nameless);
+                let msg_id = Id::new(msg_id).unwrap_or_else(Id::nameless);
+                Reply::V10(Box::new(self.answer_v1(request, at, sender, msg_id)))
+            }
+        }
+    }
+
     /// The answer to a message of 0.1.
     ///
     /// The answer to a run that is done is a `DONE` message. Its context has `result`, the last output; `results`, all
@@ -77,8 +101,7 @@ impl Outcome {
     /// `overruled`, the findings that the run went on in spite of. A summary has no `results`. The answer to any other run is `ERR` with `STEP_FAILED`.
     ///
     /// Spec: SACP 3, 4
-    #[must_use]
-    pub fn answer(&self, request: &Message, msg_id: &str) -> Reply {
+    pub(crate) fn answer_v01(&self, request: &Message, msg_id: &str) -> Reply {
         match (&self.end, &self.failure) {
             (End::Done, _) => Reply::Message(Box::new(self.message(request, msg_id))),
             (_, failure) => {

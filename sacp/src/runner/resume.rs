@@ -298,7 +298,7 @@ impl Runner {
         }
     }
 
-    /// A hash of acts, order, ids, policies and test mode that tells plans apart. It guards against mistakes, not against forgery.
+    /// A hash of goals, acts, order, ids, policies and test mode that tells plans apart. It guards against mistakes, not against forgery.
     fn fingerprint(&self) -> String {
         let mut sum = FNV_OFFSET;
         let mut add = |bytes: &[u8]| {
@@ -306,6 +306,10 @@ impl Runner {
                 sum = (sum ^ u64::from(*byte)).wrapping_mul(FNV_PRIME);
             }
         };
+        for scope in self.graph.scopes() {
+            add(scope.msg_id.as_deref().unwrap_or_default().as_bytes());
+            add(scope.goal.as_bytes());
+        }
         for step in self.graph.steps() {
             add(step.act.verb.as_bytes());
             add(step.act.tool.as_bytes());
@@ -403,7 +407,7 @@ fn restore_step(run: &mut StepRun, saved: SavedStep, now: Mono) {
     run.rank = size(saved.rank);
     run.instead = saved
         .instead
-        .map(|act| Act::new(&act.verb, &act.tool).with_params(act.params));
+        .map(|act| Act::new(&act.verb, &act.tool).with_object(act.params));
     run.cause = saved.cause.map(|cause| Cause::Tool {
         code: Some(cause.code),
         message: cause.message,

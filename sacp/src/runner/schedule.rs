@@ -26,7 +26,6 @@ impl Runner {
                     Work::Ended(step) => self.on_end(now, step),
                 }
                 if self.end.is_some() {
-                    self.work.clear();
                     return;
                 }
             }

@@ -169,7 +169,6 @@ impl Runner {
                 self.emit_state(step, StepState::Cancelled);
             }
         }
-        self.work.clear();
         let failure = failure.or_else(|| {
             (end == End::Cancelled).then_some(Failure {
                 step: None,

@@ -77,7 +77,7 @@ fn request_as(
         MessageRef::V01(message) => {
             let mut plan = Plan::default();
             for (verb, on, params) in acts.iter().take(2) {
-                plan.push(Act::new(verb, on).with_params(object(params)));
+                plan.push(Act::new(verb, on).with_object(object(params)));
             }
             let mut request = Message::new(SPAWN_GOAL, plan);
             for (name, value) in context {

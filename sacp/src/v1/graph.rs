@@ -26,7 +26,7 @@ impl From<&Message> for Graph {
                 .collect();
             after.sort_unstable();
             after.dedup();
-            let act = Act::new(&step.verb, &step.tool).with_params(step.params.clone());
+            let act = Act::new(&step.verb, &step.tool).with_object(step.params.clone());
             let number = graph.add(scope, format!("/plan/{n}"), act, after);
             if let Some(node) = graph.step_mut(number) {
                 step.id.as_str().clone_into(&mut node.id);

@@ -1,10 +1,12 @@
 //! One step of a plan of 1.0.
 
+use serde::Serialize;
 use ubos_common::json::{Fault, RawObject, Read, Reader, Write};
 use ubos_common::violation::Level;
 
 use super::closed::refuse_unknown;
 use super::names::{Name, Word};
+use crate::error::ParamsError;
 
 ubos_common::wire! {
     /// A step of a plan. Unknown members are refused.
@@ -75,10 +77,22 @@ ubos_common::words! {
 }
 
 impl Step {
-    /// Sets its dependencies.
+    /// Sets its parameters: whatever serializes to an object.
+    ///
+    /// # Errors
+    ///
+    /// The value does not serialize, or is no object.
+    pub fn with_params<T: Serialize + ?Sized>(mut self, params: &T) -> Result<Self, ParamsError> {
+        self.params = ParamsError::params(params)?;
+        Ok(self)
+    }
+
+    /// Sets its dependencies, each once.
     #[must_use]
     pub fn after(mut self, ids: impl IntoIterator<Item = Name>) -> Self {
-        self.depends_on = Some(ids.into_iter().collect());
+        let mut seen = std::collections::BTreeSet::new();
+        let ids = ids.into_iter().filter(|id| seen.insert(id.clone()));
+        self.depends_on = Some(ids.collect());
         self
     }
 }

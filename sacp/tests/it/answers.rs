@@ -89,6 +89,21 @@ fn a_validator_answers_valid_or_the_first_finding() {
     assert_eq!((position.line, position.column), (1, 6));
 }
 
+// spec: SACP-2-8, SACP-8-1
+#[test]
+fn a_version_that_is_not_supported_is_said_before_what_its_own_rules_may_allow() {
+    for text in [
+        r#"{"plan":[{"id":"a","verb":"v"}],"g":"G","proto_ver":"2.0.0","state":"READY"}"#,
+        r#"{"proto_ver":"2.0.0","plan":[{"id":"a"}]}"#,
+    ] {
+        let Reply::Err(error) = verdict(text.as_bytes()) else {
+            panic!("taken: {text}")
+        };
+        assert_eq!(error.code, Code::UnsupportedVersion);
+        assert_eq!(error.pointer.as_deref(), Some("/proto_ver"));
+    }
+}
+
 // spec: SACP-2-7
 #[test]
 fn an_empty_plan_is_valid_and_asked_back() {

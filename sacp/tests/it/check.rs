@@ -1,50 +1,15 @@
 //! The plan check: what it finds, and that its first repair mends it.
 
 use proptest::prelude::*;
-use sacp::AnyMessage;
-use sacp::Graph;
-use sacp::check::{Config, Finding, Repair, check_plan, mend, repair};
-use sacp::registry::{AgentRecord, MemoryRegistry, Registry, ToolDef, VerbDef};
+use sacp::check::{Config, Finding, Repair, check_plan, repair};
+use sacp::registry::{MemoryRegistry, Registry, VerbDef};
+use sacp::{AnyMessage, Graph};
 use serde_json::{Value, json};
-use ubos_common::json::{self as wire, Limits};
-use ubos_common::violation::{Level, Profile};
+use ubos_common::json as wire;
+use ubos_common::violation::Level;
 
-pub(crate) fn read<T: for<'a> wire::Read<'a>>(value: &Value) -> T {
-    let text = value.to_string();
-    wire::decode(text.as_bytes(), &Limits::default(), Profile::Strict)
-        .unwrap()
-        .0
-}
-
-fn library() -> MemoryRegistry {
-    let mut registry = MemoryRegistry::default();
-    for verb in [
-        json!({"name": "search", "description": "d", "aliases": ["s"], "outputs": {"hotels": "array"},
-            "inputs": [{"name": "city", "type": "string"}, {"name": "p_max", "type": "number", "required": false}]}),
-        json!({"name": "count", "description": "d", "outputs": {"hotels": "number"}, "inputs": ["of"]}),
-        json!({"name": "rank", "description": "d", "outputs": "array", "inputs": [{"name": "hotels", "type": "array"}]}),
-        json!({"name": "show", "description": "d", "outputs": "string", "inputs": [{"name": "items", "type": "array"}]}),
-        json!({"name": "merge", "description": "d", "outputs": "any", "inputs": ["ctx.lang"]}),
-        json!({"name": "idle", "description": "d", "outputs": "any", "inputs": []}),
-    ] {
-        registry.add_verb(read::<VerbDef>(&verb)).unwrap();
-    }
-    for (tool, verbs) in [
-        ("H_API", json!(["search"])),
-        ("H_API2", json!(["search", "count"])),
-        ("RANK", json!(["rank"])),
-        ("PRES", json!(["show"])),
-        ("MERGE", json!(["join", "merge"])),
-        ("NOBODY", json!(["idle"])),
-    ] {
-        let tool = json!({"id": tool, "description": "d", "supported_verbs": verbs});
-        registry.add_tool(read::<ToolDef>(&tool)).unwrap();
-    }
-    let agent = json!({"agent_name": "ALL", "supported_verbs": ["search", "count", "rank", "show", "merge", "join"],
-        "supported_tools": ["H_API", "H_API2", "RANK", "PRES", "MERGE"], "inputs": [], "outputs": [], "description": "d"});
-    registry.add_agent(read::<AgentRecord>(&agent)).unwrap();
-    registry
-}
+pub(crate) use crate::converge::read;
+use crate::converge::{WORDS, judge, library};
 
 pub(crate) fn decode(message: &Value) -> AnyMessage {
     AnyMessage::decode(message.to_string().as_bytes())
@@ -255,6 +220,27 @@ fn what_only_the_sender_knows_is_a_question_and_no_value_is_made_up() {
         &Config::default(),
     );
     assert_eq!(findings[0].question, None);
+}
+
+// spec: SACP-8-2
+#[test]
+fn what_the_sender_did_not_mean_is_asked_for() {
+    for city in [json!(null), json!([]), json!({}), json!(["P"])] {
+        let message = old(json!([["search", "H_API", {"city": city}]]));
+        let findings = found(&message, &Config::default());
+        let [finding] = &findings[..] else {
+            panic!("{findings:?}")
+        };
+        assert_eq!(finding.question.as_deref(), Some("city"), "{city}");
+    }
+    let ranked = |hotels: Value| {
+        found(
+            &old(json!([["rank", "RANK", {"hotels": hotels}]])),
+            &Config::default(),
+        )
+    };
+    assert_eq!(ranked(json!(null))[0].repairs, []);
+    assert_eq!(ranked(json!({}))[0].repairs.len(), 1);
 }
 
 #[test]
@@ -566,82 +552,14 @@ fn first_repairs_mend(message: &Value) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// Every text and number in a message, without the words that say what a step does.
-fn values(value: &Value, out: &mut std::collections::BTreeSet<String>) {
-    match value {
-        Value::Array(items) => items.iter().for_each(|item| values(item, out)),
-        Value::Object(members) => members.values().for_each(|member| values(member, out)),
-        Value::String(text) => drop(out.insert(text.clone())),
-        other => drop(out.insert(other.to_string())),
-    }
-}
-
-/// The parameters of every step, as they are counted when none may be lost.
-fn params(message: &AnyMessage) -> usize {
-    let graph = Graph::from(message);
-    let count = |params: &ubos_common::json::RawObject| {
-        let params: std::collections::BTreeMap<String, Value> = params.deserialize().unwrap();
-        // What asks for prose in the middle of a plan may go.
-        params.keys().filter(|name| *name != "out_fmt").count()
-    };
-    let acts = graph.steps().iter().map(|step| &step.act);
-    acts.map(|act| count(&act.params)).sum()
-}
-
-/// Steps that do what the context of their message forbids, and what they may spend in the end.
-fn allowed(message: &AnyMessage) -> usize {
-    let findings = check_plan(message, Some(&library()), &Config::default());
-    let says = |f: &&Finding| f.violation.message.contains("ctx forbids");
-    findings.iter().filter(says).count()
-}
-
 /// First repairs end, within as many rounds as there were findings, without a value or a permission that nobody gave.
 fn first_repairs_converge(message: &Value) -> Result<(), TestCaseError> {
     let config = Config::default().with_max_fan_out(3);
-    let Ok((before, _)) = AnyMessage::decode(message.to_string().as_bytes()) else {
+    let Ok((message, _)) = AnyMessage::decode(message.to_string().as_bytes()) else {
         return Ok(());
     };
-    let library = library();
-    let check = |message: &AnyMessage| check_plan(message, Some(&library), &config);
-    let rounds = check(&before).len();
-    let (mut after, mut applied) = (before.clone(), Vec::new());
-    while let Some(first) = check(&after)
-        .iter()
-        .find_map(|f| f.repairs.first().cloned())
-    {
-        applied.push(first.to_string());
-        prop_assert!(
-            applied.len() <= rounds,
-            "{rounds} findings: {applied:?} {message}"
-        );
-        after = repair(&after, &first).unwrap();
-    }
-    let mended = mend(before.clone(), Some(&library), &config);
-    let is_open = mended
-        .findings
-        .iter()
-        .any(|finding| !finding.repairs.is_empty());
-    prop_assert!(!is_open, "{:?} {message}", mended.repairs);
-    for after in [&after, &mended.message] {
-        let (mut given, mut made) = Default::default();
-        values(message, &mut given);
-        let known = [
-            "search", "count", "rank", "show", "merge", "idle", "join", "H_API", "H_API2", "RANK",
-            "PRES", "MERGE", "NOBODY", "raw",
-        ];
-        given.extend(known.map(str::to_owned));
-        // Ids name outputs and what is waited for.
-        given.extend((0..8).map(|n| format!("s{n}")));
-        values(&serde_json::from_slice(&after.encode()).unwrap(), &mut made);
-        let invented: Vec<_> = made
-            .difference(&given)
-            .filter(|text| !text.starts_with("out"))
-            .collect();
-        prop_assert!(invented.is_empty(), "{invented:?} {applied:?} {message}");
-        prop_assert!(params(after) >= params(&before), "{applied:?} {message}");
-        prop_assert!(allowed(after) <= allowed(&before), "{applied:?} {message}");
-    }
-    Ok(())
+    let judged = judge(&message, Some(&library()), &WORDS, &config, usize::MAX);
+    judged.map_err(TestCaseError::fail)
 }
 
 #[test]
@@ -698,6 +616,14 @@ fn what_a_repair_would_bring_to_light_is_found_at_once() {
         assert_eq!(found.len(), count, "{found:?}");
         first_repairs_converge(&message).unwrap();
     }
+}
+
+#[test]
+fn an_amount_in_quotes_that_is_not_allowed_takes_one_round() {
+    let act = json!(["search", "H_API", {"budget": "250"}]);
+    let message = json!({"g": "G", "ctx": {"budget": 100}, "plan": [act]});
+    let config = Config::default();
+    judge(&decode(&message), None, &[], &config, usize::MAX).unwrap();
 }
 
 proptest! {

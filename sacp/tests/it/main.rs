@@ -15,7 +15,10 @@ mod answers;
 mod check;
 mod check_edges;
 mod conformance;
+mod converge;
 mod draw;
+#[cfg(feature = "tokio")]
+mod driver;
 #[cfg(feature = "arbitrary")]
 mod generated;
 mod lab;

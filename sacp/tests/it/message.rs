@@ -318,3 +318,24 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn whatever_serializes_to_an_object_is_parameters() {
+    use sacp::{Act, ParamsError};
+    let act = Act::new("v", "T")
+        .with_params(&serde_json::json!({"n": 1}))
+        .unwrap();
+    assert_eq!(act.params.as_str(), r#"{"n":1}"#);
+    let refused = Act::new("v", "T").with_params(&[1]);
+    let seen = json::Kind::Array;
+    assert_eq!(refused, Err(ParamsError::NoObject { seen }));
+    let none = std::collections::BTreeMap::from([(vec![1], 1)]);
+    let refused = Act::new("v", "T").with_params(&none);
+    assert!(matches!(refused, Err(ParamsError::Unwritable(_))));
+    let text = br#"{"proto_ver":"1.0.0","msg_id":"m","ts":"2025-10-01T12:00:00Z","sender":"s","g":"G","state":"PENDING",
+        "plan":[{"id":"a","verb":"v","tool":"T","params":{}}]}"#;
+    let step = sacp::v1::Message::decode(text).unwrap().plan[0].clone();
+    let step = step.with_params(&serde_json::json!({"n": 1})).unwrap();
+    assert_eq!(step.params.as_str(), r#"{"n":1}"#);
+    assert!(step.with_params("n").is_err());
+}

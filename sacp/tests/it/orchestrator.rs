@@ -557,6 +557,43 @@ fn a_rehearsal_leaves_the_registry_as_it_is() {
     assert_eq!(run.registry().tool("VISA"), None);
 }
 
+// spec: SACP-3-4, SACP-8-2
+#[test]
+fn a_rehearsed_spawn_excuses_no_other_fault_of_its_act() {
+    use ubos_common::json::RawBuf;
+    let mut registry = library();
+    let input = RawBuf::parse(r#"{"name":"n","type":"number"}"#).unwrap();
+    let mut check = verb("check", &[]);
+    check.inputs = vec![input];
+    registry.add_verb(check).unwrap();
+    for (n, is_refused) in [("1", false), ("\"one\"", true)] {
+        let text =
+            format!(r#"{{"g":"TRIP","plan":[["check","VISA",{{"n":{n}}}]],"test_mode":true}}"#);
+        let message = Message::decode(text.as_bytes()).unwrap();
+        let config = OrchestratorConfig::default().with_spawning(true);
+        let ids = IdSource::seeded(7);
+        let mut run = Orchestrator::new(now(), message, registry.clone(), config, ids).unwrap();
+        let wanted = drain(&mut run);
+        let [Output::Spawn(request)] = &wanted[..] else {
+            panic!("{wanted:?}")
+        };
+        let mut service = MemoryRegistry::default();
+        let spawner = &mut PromptSpawner::default();
+        let confirmation = serve(now(), &**request, &mut service, spawner, "c");
+        run.handle_input(now(), Input::Spawned(Box::new(confirmation)))
+            .unwrap();
+        let wanted = drain(&mut run);
+        let [Output::Answer(answer)] = &wanted[..] else {
+            panic!("{wanted:?}")
+        };
+        assert_eq!(
+            matches!(&**answer, Answer::Reply(Reply::Clarify(_))),
+            is_refused,
+            "{answer:?}"
+        );
+    }
+}
+
 const WIDE: &str = r#"{"msg_id":"m","g":"G","ctx":{"forbidden_tools":["ONE"],"budget":1},
     "plan":[["get","ONE",{"budget":99}]]}"#;
 
@@ -884,6 +921,46 @@ fn an_orchestrator_pauses_and_is_taken_up_elsewhere() {
         ("11", "2")
     );
     assert_eq!(after.pause(now()), Err(OrchestratorError::Closed));
+}
+
+// spec: SACP-3-2, SACP-14-1
+#[test]
+fn a_run_whose_agent_is_gone_goes_on_once_it_is_spawned() {
+    let text =
+        r#"{"msg_id":"m","g":"G","plan":[["get","ONE",{}],["check","VISA",{}],["get","TWO",{}]]}"#;
+    let config = || OrchestratorConfig::default().with_spawning(true);
+    let spawned = |run: &mut Orchestrator<MemoryRegistry>| {
+        let wanted = drain(run);
+        let [Output::Spawn(request)] = &wanted[..] else {
+            panic!("{wanted:?}")
+        };
+        let mut service = MemoryRegistry::default();
+        let mut spawner = PromptSpawner::default();
+        serve(now(), &**request, &mut service, &mut spawner, "c")
+    };
+    let mut before = start(text, config());
+    let confirmation = spawned(&mut before);
+    before
+        .handle_input(now(), Input::Spawned(Box::new(confirmation.clone())))
+        .unwrap();
+    let asked = delegations(&drain(&mut before));
+    answer(&mut before, asked[0].ticket, &result("1"));
+    let saved = before.save(now()).unwrap();
+    // The registry of the next life does not know who was spawned.
+    let restore = |saved: &[u8]| {
+        let message = Message::decode(text.as_bytes()).unwrap();
+        let ids = IdSource::seeded(8);
+        Orchestrator::restore(now(), message, library(), config(), ids, saved)
+    };
+    assert!(matches!(restore(b"{}"), Err(RestoreError::Run(_))));
+    let mut after = restore(&saved).unwrap();
+    let confirmation = spawned(&mut after);
+    after
+        .handle_input(now(), Input::Spawned(Box::new(confirmation)))
+        .unwrap();
+    let asked = delegations(&drain(&mut after));
+    let names: Vec<&str> = asked.iter().map(|ask| &*ask.agent.agent_name).collect();
+    assert_eq!(names, ["VISA_AGENT"], "the first act has run");
 }
 
 // spec: SACP1-4-4, SACP1-7-1

@@ -8,6 +8,7 @@ use sacp::runner::{
     StepState, Ticket,
 };
 use sacp::{Act, Code, Message, OutFmt, Reply, State, v1};
+use ubos_common::id::IdSource;
 use ubos_common::json::RawBuf;
 use ubos_common::machine::Machine;
 use ubos_common::time::{Mono, Now, Timestamp};
@@ -76,7 +77,7 @@ fn outcome(outputs: &[Output]) -> &Outcome {
 }
 
 fn answer(outputs: &[Output], request: &Message) -> Message {
-    match outcome(outputs).answer(request, "a-1") {
+    match outcome(outputs).answer(Timestamp::EPOCH, request, &mut IdSource::seeded(1)) {
         Reply::Message(message) => *message,
         other => panic!("{other:?}"),
     }
@@ -130,7 +131,10 @@ fn an_answer_has_all_outputs_by_act_number() {
     assert_eq!(answer.reply_to.as_deref(), Some("m"));
     assert_eq!(
         (answer.msg_id.as_deref(), answer.state()),
-        (Some("a-1"), State::Done)
+        (
+            Some(IdSource::seeded(1).uuid().to_string().as_str()),
+            State::Done
+        )
     );
     assert_eq!(Message::decode(&answer.encode()).unwrap(), answer);
     let mut nameless = message(plan);
@@ -176,7 +180,9 @@ fn a_failed_step_without_a_rule_ends_the_run() {
             Output::Ended(_)
         ]
     ));
-    let Reply::Err(error) = outcome(&outputs).answer(&message(plan), "a") else {
+    let Reply::Err(error) =
+        outcome(&outputs).answer(Timestamp::EPOCH, &message(plan), &mut IdSource::seeded(1))
+    else {
         panic!()
     };
     assert_eq!(
@@ -419,7 +425,9 @@ fn timeouts_and_cancel_end_the_run() {
         [Output::Cancel { .. }, Output::Ended(_)]
     ));
     assert_eq!(outcome(&outputs).end, End::Cancelled);
-    let Reply::Err(error) = outcome(&outputs).answer(&message("[]"), "a") else {
+    let Reply::Err(error) =
+        outcome(&outputs).answer(Timestamp::EPOCH, &message("[]"), &mut IdSource::seeded(1))
+    else {
         panic!()
     };
     assert_eq!(
@@ -571,7 +579,9 @@ fn a_failed_subtask_fails_its_step() {
     );
     fail(&mut run, again[0]);
     let outputs = drain(&mut run);
-    let Reply::Err(error) = outcome(&outputs).answer(&message(plan), "a") else {
+    let Reply::Err(error) =
+        outcome(&outputs).answer(Timestamp::EPOCH, &message(plan), &mut IdSource::seeded(1))
+    else {
         panic!()
     };
     assert_eq!(error.details, "act 1: act 1 of its subtask: no route");

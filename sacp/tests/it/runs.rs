@@ -226,6 +226,8 @@ fn a_saved_run_is_that_of_one_plan_alone() {
         text(r#","on_error":"continue""#, ""),
         text(r#","output_key":"k""#, ""),
         text("", r#","test_mode":true"#),
+        text("", "").replace(r#""msg_id":"m""#, r#""msg_id":"n""#),
+        text("", "").replace(r#""g":"G""#, r#""g":"H""#),
         text("", "").replace(r#""id":"b""#, r#""id":"c""#),
         text("", "").replacen(r#""params":{}"#, r#""params":{"n":1}"#, 1),
     ] {
@@ -414,4 +416,85 @@ fn a_driver_that_takes_no_output_is_told_to_give_no_input() {
     assert!(!run.accepts_input() && !accepts(&run));
     assert!(drain(&mut run).len() >= 2_200);
     assert!(run.accepts_input() && accepts(&run));
+}
+
+/// A runner that stays idle for 5 seconds at most, with these recoveries for the verb `x`.
+fn idle_5s(recoveries: Vec<Recovery>) -> Config {
+    let rule = Rule {
+        verb: Some("x".into()),
+        recoveries,
+        ..Rule::default()
+    };
+    let config = Config::default().with_idle_timeout(Duration::from_secs(5));
+    config.with_rule(rule)
+}
+
+// spec: SACP-3-3
+#[test]
+fn two_attempts_of_a_subtask_that_end_together_fail_it_once() {
+    let text = r#"{"g":"G","plan":[["x","T",{"subtask":{"g":"S","plan":[
+        {"parallel":[["a","T",{}],["b","T",{}]]}]}}]]}"#;
+    let twice = vec![Recovery::Retry(Retry::fixed(2, Duration::ZERO))];
+    let mut run = begun(text, idle_5s(twice));
+    assert_eq!(asked(&mut run).len(), 2);
+    run.handle_timeout(at(5_000));
+    // The failure of the one stops the other: it neither fails the subtask again nor ends the next attempt.
+    let again = asked(&mut run);
+    assert_eq!(again.len(), 2, "{:?}", run.end());
+    for ticket in again {
+        done(&mut run, at(5_000), ticket, "1");
+    }
+    assert_eq!(run.end(), Some(&End::Done));
+}
+
+// spec: SACP-3-5
+#[test]
+fn what_replaces_the_subtask_behind_a_plan_ends_with_the_subtask_around_it() {
+    let text = r#"{"g":"G","plan":[["x","T",{"subtask":{"g":"S","plan":[["a","T",{}]],
+        "subtask":{"g":"L","plan":[["b","T",{}]]}}}]]}"#;
+    let instead = Rule {
+        verb: Some("subtask".into()),
+        recoveries: vec![Recovery::OtherAct(sacp::Act::new("c", "T"))],
+        ..Rule::default()
+    };
+    let twice = vec![Recovery::Retry(Retry::fixed(2, Duration::ZERO))];
+    let config = idle_5s(twice).with_rule(instead);
+    let mut run = begun(text, config.with_step_timeout(Duration::from_secs(6)));
+    let a = one(&mut run);
+    done(&mut run, at(0), a, "1");
+    let b = one(&mut run);
+    fail(&mut run, b);
+    assert_eq!(asked(&mut run).len(), 1);
+    // Both limits are over: that of the act that replaces, and that of the whole subtask, which begins anew.
+    run.handle_timeout(at(6_000));
+    for step in ["a", "b"] {
+        assert_eq!(run.end(), None, "{step}");
+        let ticket = one(&mut run);
+        done(&mut run, at(6_000), ticket, "1");
+    }
+    assert_eq!(run.end(), Some(&End::Done));
+}
+
+#[test]
+fn a_saved_step_whose_inputs_are_all_there_starts() {
+    let text = r#"{"g":"G","plan":[["a","T",{}],["b","T",{}]]}"#;
+    let mut before = begun(text, Config::default());
+    let a = one(&mut before);
+    done(&mut before, at(0), a, "1");
+    let b = one(&mut before);
+    let saved = String::from_utf8(before.save(at(0)).unwrap()).unwrap();
+    let earlier = saved.replace("\"running\"", "\"waiting\"");
+    assert_ne!(saved, earlier);
+    let mut after = run(text, Config::default());
+    after.restore(at(0), earlier.as_bytes()).unwrap();
+    assert_eq!(one(&mut after).step, b.step);
+}
+
+#[test]
+fn a_saved_run_does_not_write_what_is_zero() {
+    let before = begun(r#"{"g":"G","plan":[["a","T",{}]]}"#, Config::default());
+    let saved = String::from_utf8(before.save(at(0)).unwrap()).unwrap();
+    for name in ["tries", "rank", "recovery", "stands_for"] {
+        assert!(!saved.contains(name), "{saved}");
+    }
 }

@@ -578,4 +578,14 @@ fn whole_numbers_are_integers_however_they_are_written() {
     }
     assert!(Message::decode(step(r#""depends_on":["b"]"#).as_bytes()).is_ok());
     assert!(Message::decode(step(r#""depends_on":["b","b"]"#).as_bytes()).is_err());
+    let once = Message::decode(step(r#""depends_on":["b"]"#).as_bytes()).unwrap();
+    let name = sacp::v1::Name::new("b").unwrap();
+    let twice = once.plan[0].clone().after([name.clone(), name.clone()]);
+    assert_eq!(twice.depends_on, Some(vec![name]));
+    let change = sacp::check::Repair::DependOn {
+        at: "/plan/0".into(),
+        id: "b".into(),
+    };
+    let again = sacp::check::repair(&once.clone().into(), &change).unwrap();
+    assert_eq!(again, once.into());
 }

@@ -39,6 +39,8 @@ pub(super) struct Driver<'p, S: Sleep + Sync + ?Sized> {
     stop: Option<Stop>,
     /// Until somebody has stopped the task.
     stopped: Option<BoxFuture<'static, StopReason>>,
+    /// Until the one who asks wants the task no more.
+    cancelled: Option<BoxFuture<'static, ()>>,
     handler: Option<Running<'p>>,
     /// Others wait while it is held.
     leads: Option<LeaderGuard>,
@@ -70,6 +72,7 @@ impl<'p, S: Sleep + Sync + ?Sized> Driver<'p, S> {
             machine: ReceivedTask::new(clock.now(), task, config),
             stop: None,
             stopped: None,
+            cancelled: None,
             handler: None,
             leads: None,
             timer: None,
@@ -77,6 +80,12 @@ impl<'p, S: Sleep + Sync + ?Sized> Driver<'p, S> {
             is_large: effects.is_large(),
             lost: None,
         }
+    }
+
+    /// Cancels the task when this is ready. A task without a place has its turn first.
+    pub(super) fn cancelled_by(mut self, cancelled: Option<BoxFuture<'static, ()>>) -> Self {
+        self.cancelled = cancelled;
+        self
     }
 
     /// Runs the task to its end.
@@ -131,6 +140,12 @@ impl<'p, S: Sleep + Sync + ?Sized> Driver<'p, S> {
     where
         E: FusedFuture<Output = Done>,
     {
+        if let (Some(cancelled), Some(stop)) = (&mut self.cancelled, &self.stop)
+            && cancelled.poll_unpin(cx).is_ready()
+        {
+            stop.fire(StopReason::Cancelled);
+            self.cancelled = None;
+        }
         if let Some(stopped) = &mut self.stopped
             && let Poll::Ready(reason) = stopped.poll_unpin(cx)
         {

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use futures::channel::oneshot;
 use ubos_common::canon::Digest;
 
 use super::config::MAX_FINISHED;
@@ -50,6 +51,10 @@ struct Held {
     before: Before,
     /// Encoded; `None` before the first.
     latest: Option<Arc<[u8]>>,
+    /// How many results there were: who follows a task knows by it whether the latest is new.
+    results: u64,
+    /// Who waits for the next one; at most [`MAX_FOLLOWERS`].
+    followers: Vec<oneshot::Sender<()>>,
     state: State,
 }
 
@@ -80,6 +85,20 @@ pub(super) enum Entered {
     /// It came before, with other bytes: those.
     Other(Before),
     Full,
+}
+
+/// What there is to see of a task.
+pub(super) enum Sight {
+    /// Its latest result, encoded; none where it was taken and has none yet.
+    Latest {
+        encoded: Option<Arc<[u8]>>,
+        results: u64,
+    },
+    /// Nothing new; this is ready when there is, or when the task is forgotten.
+    Wait(oneshot::Receiver<()>),
+    /// As many follow it as may.
+    Full,
+    Unknown,
 }
 
 impl Tasks {
@@ -136,6 +155,8 @@ impl Ledger {
             state: State::Running(stop.clone()),
             before: Before::Unwritten(Arc::clone(task)),
             latest: None,
+            results: 0,
+            followers: Vec::new(),
         };
         tasks.held.insert(key.clone(), held);
         tasks.running += 1;
@@ -153,6 +174,8 @@ impl Ledger {
             body,
             before: Before::Written(entry),
             latest: None,
+            results: 0,
+            followers: Vec::new(),
             state: State::Interrupted(status),
         };
         let mut tasks = self.tasks();
@@ -183,6 +206,9 @@ impl Ledger {
         tasks.bytes += encoded.len();
         let before = held.latest.replace(encoded);
         tasks.bytes -= before.map_or(0, |before| before.len());
+        held.results += 1;
+        // Each of them looks again.
+        held.followers.clear();
         if result.status.is_terminal() {
             match core::mem::replace(&mut held.state, State::Ended) {
                 State::Running(_) => {
@@ -215,6 +241,32 @@ impl Ledger {
         tasks.held.get(key).is_some_and(Held::cancel)
     }
 
+    /// What there is to see of a task for one who has seen so many results of it.
+    pub(super) fn look(&self, key: &Key, seen: Option<u64>) -> Sight {
+        let mut tasks = self.tasks();
+        let Some(held) = tasks.held.get_mut(key) else {
+            return Sight::Unknown;
+        };
+        if seen != Some(held.results) {
+            return Sight::Latest {
+                encoded: held.latest.clone(),
+                results: held.results,
+            };
+        }
+        held.followers.retain(|follower| !follower.is_canceled());
+        if held.followers.len() >= MAX_FOLLOWERS {
+            return Sight::Full;
+        }
+        let (sender, receiver) = oneshot::channel();
+        held.followers.push(sender);
+        Sight::Wait(receiver)
+    }
+
+    /// The task as it came, or where the transcript has it.
+    pub(super) fn before(&self, key: &Key) -> Option<Before> {
+        Some(self.tasks().held.get(key)?.before.clone())
+    }
+
     /// Where the transcript has the task.
     pub(super) fn entry(&self, key: &Key) -> Option<u64> {
         match self.tasks().held.get(key)?.before {
@@ -236,6 +288,9 @@ impl Ledger {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+/// Those who wait for the next result of one task.
+const MAX_FOLLOWERS: usize = 1_024;
 
 impl Held {
     fn cancel(&self) -> bool {

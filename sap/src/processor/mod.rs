@@ -46,6 +46,7 @@ mod flight;
 mod guard;
 mod handler;
 mod hooks;
+mod known;
 mod ledger;
 mod peer;
 mod refusals;
@@ -81,16 +82,16 @@ pub use resume::{Interrupted, Resumed};
 #[cfg(feature = "sign")]
 pub use signed::Signed;
 pub use speakers::Speakers;
-pub use state::Processor;
-#[cfg(feature = "typed")]
-pub use state::Shape;
+pub use state::{Processor, Shape};
 
 use drive::{Driver, Sink};
 use effects::Effects;
 use flight::SingleFlight;
 use guard::{Panicked, guarded};
 use hooks::Unchecked;
+pub(crate) use known::{KnownTask, Standing};
 use ledger::{Key, Ledger};
+pub(crate) use peer::Asker;
 use refusals::MAX_REFUSALS;
 pub(crate) use refusals::Refusals;
 use state::Route;
@@ -150,11 +151,31 @@ impl Processor {
     pub fn handle(mut self, capability: Capability, handler: impl Handler + 'static) -> Self {
         let route = Route {
             handler: Box::new(handler),
-            #[cfg(feature = "typed")]
             shape: None,
         };
         self.routes.insert(capability, route);
         self
+    }
+
+    /// Says what the handler of a capability does, takes and gives. What is said of a typed handler goes before what
+    /// its types say. Without a handler it says nothing.
+    #[must_use]
+    pub fn shaped(mut self, capability: &Capability, shape: Shape) -> Self {
+        if let Some(route) = self.routes.get_mut(capability) {
+            let known = route.shape.take().unwrap_or_default();
+            route.shape = Some(Shape {
+                about: shape.about.or(known.about),
+                payload: shape.payload.or(known.payload),
+                output: shape.output.or(known.output),
+            });
+        }
+        self
+    }
+
+    /// What the handler of a capability does, takes and gives, where that is known.
+    #[must_use]
+    pub fn shape(&self, capability: &Capability) -> Option<&Shape> {
+        self.routes.get(capability)?.shape.as_ref()
     }
 
     /// Lets outcomes of a capability be kept in the cache and answer other tasks. Without it each is computed.
@@ -279,7 +300,8 @@ impl Processor {
                 if task.len() > LARGE {
                     yield_once().await;
                 }
-                self.answer(clock, peer, read, given, sink).await
+                let asker = Asker::from(peer);
+                self.answer(clock, asker, read, given, sink).await
             }
             Err(nack) => Ok(self.turn_away(clock.now(), *nack, task).await),
         }
@@ -289,13 +311,13 @@ impl Processor {
     pub(crate) async fn answer<S: Sleep + Sync + ?Sized>(
         &self,
         clock: &S,
-        peer: &Peer,
+        asker: Asker<'_>,
         task: Task,
         given: Given<'_>,
         sink: Sink<'_>,
     ) -> Result<Answer, ProcessError> {
         let span = trace::task(&task);
-        let answer = Box::pin(self.answer_once(clock, peer, task, given, sink));
+        let answer = Box::pin(self.answer_once(clock, asker, task, given, sink));
         let answer = trace::within(span.clone(), answer).await;
         trace::ended(&span, &answer, self.running());
         answer
@@ -304,15 +326,16 @@ impl Processor {
     async fn answer_once<S: Sleep + Sync + ?Sized>(
         &self,
         clock: &S,
-        peer: &Peer,
+        asker: Asker<'_>,
         task: Task,
         given: Given<'_>,
         sink: Sink<'_>,
     ) -> Result<Answer, ProcessError> {
         let bytes = given.bytes();
         let encoded = given.encoded(&task);
-        let effects = Effects::new(self, task, encoded, peer);
-        let answer = Driver::new(clock, &effects).run(sink).await?;
+        let effects = Effects::new(self, task, encoded, asker.peer);
+        let driver = Driver::new(clock, &effects).cancelled_by(asker.cancelled);
+        let answer = driver.run(sink).await?;
         match answer {
             Answer::Nack(nack) => Ok(self.turn_away(clock.now(), nack, bytes).await),
             answer @ Answer::Result(_) => Ok(answer),
@@ -345,6 +368,11 @@ impl Processor {
     pub(crate) async fn turn_away(&self, now: Now, nack: Nack, bytes: &[u8]) -> Answer {
         self.refusals.note(now, &nack, bytes).await;
         Answer::Nack(nack)
+    }
+
+    /// Notes a Nack that is about no message.
+    pub(crate) async fn note(&self, now: Now, nack: &Nack) {
+        self.refusals.note(now, nack, b"").await;
     }
 
     /// Ends a task that a transport gives up, given as its bytes.

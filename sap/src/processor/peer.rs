@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use futures::future::BoxFuture;
 use ubos_common::canon::Digest;
 use ubos_common::secret::Secret;
 
@@ -70,6 +71,22 @@ impl Peer {
         ]
         .into_iter()
         .flatten()
+    }
+}
+
+/// Who asks for one task.
+pub(crate) struct Asker<'a> {
+    pub(crate) peer: &'a Peer,
+    /// Ready when it wants the task no more.
+    pub(crate) cancelled: Option<BoxFuture<'static, ()>>,
+}
+
+impl<'a> From<&'a Peer> for Asker<'a> {
+    fn from(peer: &'a Peer) -> Self {
+        Self {
+            peer,
+            cancelled: None,
+        }
     }
 }
 

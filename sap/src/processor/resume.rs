@@ -193,7 +193,10 @@ impl Processor {
         }
     }
 
-    async fn read_task(&self, entry: u64) -> Result<Option<(Task, Vec<u8>)>, TranscriptError> {
+    pub(super) async fn read_task(
+        &self,
+        entry: u64,
+    ) -> Result<Option<(Task, Vec<u8>)>, TranscriptError> {
         let entries = self.transcript.read(entry, 1).await?;
         let bytes = entries.first().map(|entry| entry.body.as_str().as_bytes());
         Ok(bytes.and_then(|bytes| Some((decoded_task(bytes)?, bytes.to_vec()))))

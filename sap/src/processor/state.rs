@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use ubos_common::json::RawBuf;
+
 use super::config::Config;
 use super::flight::SingleFlight;
 use super::handler::Handler;
@@ -36,17 +38,40 @@ pub struct Processor {
 
 pub(super) struct Route {
     pub(super) handler: Box<dyn Handler>,
-    #[cfg(feature = "typed")]
     pub(super) shape: Option<Shape>,
 }
 
-/// What a typed handler takes and gives, as JSON Schemas.
-#[cfg(feature = "typed")]
-#[derive(Clone, Debug)]
+/// What a handler does, takes and gives, as far as it says so. MCP shows it to those who may call it.
+#[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Shape {
-    /// Of the payload.
-    pub payload: ubos_common::json::RawBuf,
-    /// Of the output.
-    pub output: ubos_common::json::RawBuf,
+    /// What it does, in a sentence.
+    pub about: Option<String>,
+    /// The JSON Schema of its payload.
+    pub payload: Option<RawBuf>,
+    /// The JSON Schema of its output.
+    pub output: Option<RawBuf>,
+}
+
+impl Shape {
+    /// Sets what the handler does, in a sentence.
+    #[must_use]
+    pub fn with_about(mut self, about: impl Into<String>) -> Self {
+        self.about = Some(about.into());
+        self
+    }
+
+    /// Sets the JSON Schema of its payload.
+    #[must_use]
+    pub fn with_payload(mut self, schema: RawBuf) -> Self {
+        self.payload = Some(schema);
+        self
+    }
+
+    /// Sets the JSON Schema of its output.
+    #[must_use]
+    pub fn with_output(mut self, schema: RawBuf) -> Self {
+        self.output = Some(schema);
+        self
+    }
 }

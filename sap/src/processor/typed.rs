@@ -42,34 +42,28 @@ impl Processor {
     /// let processor = Processor::new(producer, Arc::new(AllowAll), transcript, Config::default())?
     ///     .handle_typed("text.number".parse()?, number);
     /// let shape = processor.shape(&"text.number".parse()?).unwrap();
-    /// assert!(shape.payload.as_str().contains(r#""required":["text"]"#));
+    /// assert!(shape.payload.as_ref().unwrap().as_str().contains(r#""required":["text"]"#));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
-    pub fn handle_typed<Ask, Said, F, Work>(mut self, capability: Capability, handler: F) -> Self
+    pub fn handle_typed<Ask, Said, F, Work>(self, capability: Capability, handler: F) -> Self
     where
         Ask: DeserializeOwned + JsonSchema + Send + 'static,
         Said: Serialize + JsonSchema + 'static,
         F: Fn(Ask, Context) -> Work + Send + Sync + 'static,
         Work: Future<Output = Result<Said, HandlerError>> + Send + 'static,
     {
-        let shape = RawBuf::from_serialize(&schema_for!(Ask)).ok();
-        let shape = shape.zip(RawBuf::from_serialize(&schema_for!(Said)).ok());
+        let shape = Shape {
+            about: None,
+            payload: RawBuf::from_serialize(&schema_for!(Ask)).ok(),
+            output: RawBuf::from_serialize(&schema_for!(Said)).ok(),
+        };
         let typed = Typed {
             handler,
             types: PhantomData::<fn(Ask) -> Said>,
         };
-        self = self.handle(capability.clone(), typed);
-        if let (Some(route), Some((payload, output))) = (self.routes.get_mut(&capability), shape) {
-            route.shape = Some(Shape { payload, output });
-        }
-        self
-    }
-
-    /// What the typed handler of a capability takes and gives.
-    #[must_use]
-    pub fn shape(&self, capability: &Capability) -> Option<&Shape> {
-        self.routes.get(capability)?.shape.as_ref()
+        self.handle(capability.clone(), typed)
+            .shaped(&capability, shape)
     }
 }
 

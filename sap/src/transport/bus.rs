@@ -44,8 +44,9 @@ use futures::future::BoxFuture;
 use futures::stream::Stream;
 use ubos_common::driver::Sleep;
 
+use super::about::unknown;
 use super::sent::{Heard, Sent};
-use super::{Caller, Message, Replies, SendError, Service};
+use super::{About, Caller, Message, Replies, SendError, Service};
 use crate::ConfigError;
 use crate::dispatch::dispatch;
 use crate::error::ErrorCode;
@@ -189,6 +190,60 @@ impl Bus {
             return Ok(Some(message));
         };
         self.exchange(task, &bytes, on_message).await
+    }
+
+    /// How far a task is that was sent before: its latest result, or the Ack where it has none yet. A Nack
+    /// `NOT_FOUND` where no agent here knows it.
+    pub async fn status(&self, task: &Task) -> Message {
+        match self.about(task).await {
+            Some(about) => about.latest(),
+            None => self.unknown(task).await,
+        }
+    }
+
+    /// Has a task stopped that was sent before, and gives how far it is. Its end is CANCELLED where it had not
+    /// ended by itself, and comes to those who wait for it.
+    pub async fn cancel(&self, task: &Task) -> Message {
+        match self.about(task).await {
+            Some(about) => about.cancel(),
+            None => self.unknown(task).await,
+        }
+    }
+
+    /// Follows a task that was sent before: tells how far it is and all that is said from now on, and gives the
+    /// last. Between results that come faster than they are taken, some are left out.
+    pub async fn follow(
+        &self,
+        task: &Task,
+        on_message: &mut (dyn FnMut(&Message) + Send),
+    ) -> Message {
+        let Some(mut about) = self.about(task).await else {
+            let unknown = self.unknown(task).await;
+            on_message(&unknown);
+            return unknown;
+        };
+        let mut last = about.latest();
+        while let Some(message) = about.next().await {
+            on_message(&message);
+            last = message;
+        }
+        last
+    }
+
+    /// The task, at the first agent that knows it.
+    async fn about(&self, task: &Task) -> Option<About> {
+        let agents: Vec<Service> = lock(&self.0.agents).values().cloned().collect();
+        let (issuer, peer) = (&task.issuer.agent_id, Peer::same_process());
+        for agent in agents {
+            if let Some(about) = About::find(&agent, &peer, issuer, &task.task_id).await {
+                return Some(about);
+            }
+        }
+        None
+    }
+
+    async fn unknown(&self, task: &Task) -> Message {
+        self.turn_away(unknown(&task.task_id), b"").await
     }
 
     /// Serves bytes that somebody else brought, as other transports do.

@@ -113,6 +113,18 @@ impl Exchange {
         Err(SendError::NoAnswer { what: what.into() })
     }
 
+    /// What was said last.
+    ///
+    /// # Errors
+    ///
+    /// [`SendError::NoAnswer`].
+    pub(crate) fn latest(self) -> Result<Message, SendError> {
+        let nothing = || SendError::NoAnswer {
+            what: "nothing".into(),
+        };
+        self.last.ok_or_else(nothing)
+    }
+
     fn belongs(&self, message: &Message) -> Result<(), LifecycleError> {
         let wanted = self.sent.task_id();
         if let Some(seen) = message.task_id().filter(|seen| **seen != wanted) {

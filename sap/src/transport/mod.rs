@@ -15,9 +15,12 @@
 //! | the caller | Ack, then every result, or a Nack | Ack or Nack |
 //! | the endpoint | – | every result |
 //!
+//! A task that was sent is asked about by whoever may send it: how far it is, what follows, and its [cancel](About).
+//!
 //! An endpoint that cannot be reached is [reported](Service::on_warning), and the result stays in the transcript.
 //! MCP has neither Ack nor results on the way: the caller gets the last one.
 
+mod about;
 pub mod bus;
 mod clock;
 #[cfg(any(feature = "http", feature = "mcp", feature = "nats"))]
@@ -34,6 +37,7 @@ mod service;
 #[cfg(any(feature = "http", feature = "mcp", feature = "nats"))]
 mod signing;
 
+pub use about::About;
 #[cfg(any(feature = "http", feature = "mcp", feature = "nats"))]
 pub use clock::TokioClock;
 pub use message::Message;

@@ -13,9 +13,8 @@ use ubos_common::driver::Sleep;
 
 use super::Message;
 use crate::processor::{
-    Answer, Delivery, Given, Peer, ProcessError, Processor, Unreachable, Warning,
+    Answer, Asker, Delivery, Given, Peer, ProcessError, Processor, Unreachable, Warning,
 };
-#[cfg(any(feature = "http", feature = "mcp", feature = "nats"))]
 use crate::receipt::Nack;
 use crate::result::TaskResult;
 use crate::task::Task;
@@ -48,6 +47,11 @@ pub trait Caller: Send {
     /// Who it is, as far as the transport knows.
     fn peer(&self) -> Peer {
         Peer::default()
+    }
+
+    /// Ready when it wants its task no more, which is cancelled then. It waits for the answer nevertheless.
+    fn cancelled(&mut self) -> Option<BoxFuture<'static, ()>> {
+        None
     }
 
     /// A result goes to an endpoint instead; no other one comes here.
@@ -156,6 +160,12 @@ impl Service {
         self.processor.turn_away(now, nack, bytes).await.into()
     }
 
+    /// Notes a Nack that is about no message.
+    pub(super) async fn note(&self, nack: Nack) -> Nack {
+        self.processor.note(self.clock.now(), &nack).await;
+        nack
+    }
+
     /// Ends a task that is not processed any more.
     #[cfg(feature = "nats")]
     pub(super) async fn abandon(&self, bytes: &[u8]) -> Result<Message, ProcessError> {
@@ -172,6 +182,7 @@ impl Service {
     ) -> Result<(), ProcessError> {
         let endpoint = task.reply_to.as_ref().and_then(|to| to.endpoint.clone());
         let peer = caller.peer();
+        let cancelled = caller.cancelled();
         let (sender, mut receiver) = mpsc::unbounded();
         // The channel itself has no bound: while this many wait, nothing is made that could be sent.
         let waiting = AtomicUsize::new(0);
@@ -187,7 +198,12 @@ impl Service {
             };
             let clock = self.clock.as_ref();
             let processor = &self.processor;
-            let answer = processor.answer(clock, &peer, task, given, &mut sink).await;
+            let asker = Asker {
+                peer: &peer,
+                cancelled,
+            };
+            let answer = processor.answer(clock, asker, task, given, &mut sink);
+            let answer = answer.await;
             let outcome = answer.map(|answer| {
                 waiting.fetch_add(1, Ordering::Relaxed);
                 let _ = sender.unbounded_send(answer.into());

@@ -12,6 +12,8 @@ Judges somebody else's implementation, clause by clause.
 usage: conformance sap [--report FORM] FILES...             a recorded exchange, by the checklist of section 12
        conformance sap [--report FORM] -- COMMAND...        a validator of SAP
        conformance sacp [--report FORM] -- COMMAND...       a validator of SACP
+       conformance sacp-executor [--report FORM] -- COMMAND...
+                                                            a program that runs plans of SACP, told and heard line by line
        conformance osw [--report FORM] -- COMMAND...        a validator of OpenSentience messages and streams
        conformance osw-agent [--report FORM] -- COMMAND...  an OpenSentience agent, which is launched and driven
        conformance osw-core [--report FORM] --launch COMMAND...
@@ -34,7 +36,13 @@ A validator of SAP is run once for each message: {} among its arguments becomes 
 standard input, and it exits with 0 where the message is valid, else with 1:
     conformance sap -- validate sap-{} -
 A validator of SACP gets the message in the same way and writes the answer of the protocol, VALID, ERR or REQ_CLARIFY, to its
-standard output. A validator of OpenSentience is run as one of SAP is, {} being message or stream.
+standard output. An executor of SACP is launched anew for each case and gets a JSON object a line: {\"start\":MESSAGE},
+{\"succeed\":CALL,\"output\":VALUE}, {\"fail\":CALL,\"message\":TEXT,\"retryable\":BOOL}, {\"time\":MS} since the beginning,
+{\"cancel\":true}, or {\"heard\":MESSAGE} with a state of somebody else. It writes {\"call\":CALL,\"verb\":..,\"tool\":..,\"inputs\":[..]},
+{\"stop\":CALL}, {\"answer\":REPLY}, {\"state\":WORD} or {\"refused\":CODE}, and ends each turn with {\"ready\":true}; where it does not
+know a line it writes {\"unknown\":true} before. One that keeps every rule, to try:
+    conformance sacp-executor -- conformance sacp-test-executor
+A validator of OpenSentience is run as one of SAP is, {} being message or stream.
 
 A line of a UAP run is an event of a stream, {\"source\":...}, or one of a trace, {\"at\":ms,\"event\":{...}}; {\"state\":{...}}
 is a state that was saved, {\"tree\":{...}} a thread tree, {\"log\":\"...\"} a line of the logging middleware. The four levels of
@@ -87,6 +95,7 @@ pub(super) struct Args {
 pub(super) enum Kit {
     Sap,
     Sacp,
+    SacpExecutor,
     Osw,
     OswAgent,
     OswCore,
@@ -125,6 +134,7 @@ impl Kit {
         match self {
             Self::Sap => "sap",
             Self::Sacp => "sacp",
+            Self::SacpExecutor => "sacp-executor",
             Self::Osw => "osw",
             Self::OswAgent => "osw-agent",
             Self::OswCore => "osw-core",
@@ -136,9 +146,20 @@ impl Kit {
     }
 
     fn of(word: &str) -> Option<Self> {
-        use Kit::{Osw, OswAgent, OswCore, OswTap, Sacp, Sap, UapResume, UapRun, UapState};
+        use Kit::{
+            Osw, OswAgent, OswCore, OswTap, Sacp, SacpExecutor, Sap, UapResume, UapRun, UapState,
+        };
         let kits = [
-            Sap, Sacp, Osw, OswAgent, OswCore, OswTap, UapState, UapRun, UapResume,
+            Sap,
+            Sacp,
+            SacpExecutor,
+            Osw,
+            OswAgent,
+            OswCore,
+            OswTap,
+            UapState,
+            UapRun,
+            UapResume,
         ];
         kits.into_iter().find(|kit| kit.name() == word)
     }
@@ -157,7 +178,7 @@ pub(super) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Par
     let mut arguments = arguments.into_iter();
     let kit = arguments
         .next()
-        .ok_or("a kit is wanted: sap, sacp, osw, osw-agent, osw-core, osw-tap, uap-state, uap-run, uap-resume, hub, hub-agent or self-test")?;
+        .ok_or("a kit is wanted: sap, sacp, sacp-executor, osw, osw-agent, osw-core, osw-tap, uap-state, uap-run, uap-resume, hub, hub-agent or self-test")?;
     let kit = match kit.to_string_lossy().as_ref() {
         "--help" | "-h" => return Ok(Parsed::Help),
         "self-test" => {

@@ -4,6 +4,7 @@
 //! args       the command line
 //! sap        a validator of SAP, or an exchange in files
 //! sacp       a validator of SACP
+//! executor   a program that runs plans of SACP
 //! osw        a validator of OpenSentience messages and streams
 //! osw_agent  an OpenSentience agent
 //! osw_core   an OpenSentience core
@@ -23,6 +24,7 @@
 
 mod args;
 mod command;
+mod executor;
 mod hostile;
 mod hub;
 mod osw;
@@ -58,6 +60,9 @@ fn main() -> ExitCode {
         return code;
     }
     if let Some(code) = resume_agent::main() {
+        return code;
+    }
+    if let Some(code) = executor::test_executor() {
         return code;
     }
     if let Some(code) = hub::main(std::env::args_os().skip(1)) {
@@ -186,6 +191,7 @@ fn judge(args: &Args) -> Result<Judgement, Stop> {
         (Kit::Sap, Subject::Files(files)) => sap::exchange(files, expectations)?,
         (Kit::Sap, Subject::Command(command)) => sap::validator(command, expectations)?,
         (Kit::Sacp, Subject::Command(command)) => sacp::validator(command, expectations)?,
+        (Kit::SacpExecutor, Subject::Command(command)) => executor::judge(command, expectations)?,
         (Kit::Osw, Subject::Command(command)) => osw::validator(command, expectations)?,
         #[cfg(unix)]
         (Kit::OswAgent, Subject::Command(command)) => osw_agent::judge(command, expectations)?,
@@ -252,6 +258,7 @@ fn proofs() -> Vec<Proof> {
     let mut proofs = vec![
         sap::proof(),
         sacp::proof(),
+        executor::proof(),
         sap::checklist_proof(),
         osw::proof(),
         hub::proof(),

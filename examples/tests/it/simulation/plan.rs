@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use sacp::Message;
 use sacp::runner::{Config, Output, Runner};
+use ubos_common::id::IdSource;
 use ubos_common::testing::{Actions, Arrival, CrashPoint, Lab, NodeId, Wiring};
 use ubos_common::time::Now;
 
@@ -58,7 +59,7 @@ impl Wiring<Runner> for Disk {
                 actions.event(Event::Dispatch(ticket, act.tool.clone()));
             }
             Output::Ended(outcome) => {
-                let answer = outcome.answer(&message(), "m2");
+                let answer = outcome.answer(now.wall, &message(), &mut IdSource::seeded(2));
                 let sacp::Reply::Message(answer) = answer else {
                     panic!("{answer:?}")
                 };

@@ -1,19 +1,71 @@
-//! Whether the sender of a message may have what its plan asks for.
+//! Whether a plan may run: what the check says of it, and whether its sender may have what it asks for.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use ubos_common::time::Now;
+use ubos_common::violation::{Level, Violation};
+
 use crate::any::MessageRef;
+use crate::check::{Finding, check_plan};
+use crate::error::Code;
 use crate::graph::{Graph, Step};
 use crate::plan::Act;
 use crate::registry::{AgentRecord, Registry, is_merge};
+use crate::reply::{Clarify, ErrReply};
 use crate::role::{Access, Authorizer};
 use crate::trace::debug;
+use crate::validate::code_of;
 
 use super::Orchestrator;
 use super::event::{Decision, Output};
 
 impl<R: Registry> Orchestrator<R> {
+    /// Answers a plan with a MUST finding. Where only inputs are wanting that the sender can give, it is asked for them.
+    pub(super) fn is_refused(&mut self, now: Now, with_registry: bool) -> bool {
+        let musts = self.refusals(with_registry);
+        let Some(first) = musts.first() else {
+            return false;
+        };
+        match musts.iter().find(|finding| finding.question.is_none()) {
+            Some(fault) => self.refuse(now, refusal(&fault.violation)),
+            None => {
+                let missing = musts
+                    .iter()
+                    .filter_map(|finding| finding.question.as_deref());
+                let clarify = Clarify::new(missing, first.violation.message.as_ref());
+                self.ask_back(now, clarify);
+            }
+        }
+        true
+    }
+
+    /// The MUST findings for which the plan is refused: none where they are overruled, which is remembered.
+    fn refusals(&mut self, with_registry: bool) -> Vec<Finding> {
+        let message = &self.request;
+        let registry = with_registry.then_some(&self.registry as &dyn Registry);
+        let graph = Graph::from(message);
+        // A rehearsed spawn registers nothing, so that its acts are served by nobody.
+        let is_rehearsed = |finding: &Finding| {
+            let act = finding.step.and_then(|step| graph.step(step));
+            let pair = act.map(|step| (step.act.verb.clone(), step.act.tool.clone()));
+            let unserved = [Code::UnknownVerb, Code::UnknownTool, Code::NoAgentFound];
+            unserved
+                .iter()
+                .any(|code| code.as_str() == finding.violation.code)
+                && pair.is_some_and(|pair| self.simulated_spawns.contains(&pair))
+        };
+        let musts: Vec<Finding> = check_plan(message, registry, &self.config.check)
+            .into_iter()
+            .filter(|finding| finding.violation.level == Level::Must && !is_rehearsed(finding))
+            .collect();
+        if self.config.overrule {
+            self.overruled = musts.into_iter().map(|finding| finding.violation).collect();
+            return Vec::new();
+        }
+        musts
+    }
+
     /// The first step that the sender may not have, of all those that an agent would be asked or spawned for. Each verb and
     /// tool is decided once.
     pub(super) fn denied(&mut self) -> Option<Step> {
@@ -107,4 +159,9 @@ impl<R: Registry> Orchestrator<R> {
         })));
         (is_allowed, chosen)
     }
+}
+
+/// The answer to a plan with a finding.
+fn refusal(finding: &Violation) -> ErrReply {
+    ErrReply::new(code_of(finding), finding.message.as_ref()).at(&finding.pointer)
 }

@@ -11,13 +11,13 @@ use ubos_common::id::IdSource;
 use ubos_common::json::{MemberWriter, RawBuf};
 use ubos_common::machine::{Machine, Outbox};
 use ubos_common::time::{Mono, Now};
-use ubos_common::violation::{Level, Violation};
+use ubos_common::violation::Violation;
 
 use crate::ConfigError;
 use crate::any::{AnyMessage, Edition, MessageRef};
-use crate::check::{Finding, Gap, check_plan, gaps};
+use crate::check::{Gap, gaps};
 use crate::error::Code;
-use crate::graph::{Graph, Scope, Step};
+use crate::graph::{Scope, Step};
 use crate::message::{NonEmpty, OutFmt};
 use crate::plan::Act;
 use crate::registry::{AgentRecord, Registry, is_merge};
@@ -28,7 +28,6 @@ use crate::runner::{self, Cause, End, Outcome, Runner, StepInputs, Ticket};
 use crate::spawn;
 use crate::trace::{debug, trace};
 use crate::v1;
-use crate::validate::code_of;
 
 use delegate::{Open, Parts, failed};
 
@@ -84,6 +83,8 @@ pub struct Orchestrator<R> {
     simulated_spawns: Vec<(String, String)>,
     /// Open delegations.
     open: BTreeMap<Ticket, Open>,
+    /// The run to continue, until every act has an agent.
+    saved: Option<Vec<u8>>,
     /// MUST findings about the plan that the configuration overrules.
     overruled: Vec<Violation>,
     /// What the agents say that they took of tokens and money.
@@ -133,12 +134,18 @@ impl<R: Registry> Orchestrator<R> {
         saved: &[u8],
     ) -> Result<Self, RestoreError> {
         let mut orchestrator = Self::idle(request.into(), registry, config, ids)?;
-        let Some(mut runner) = orchestrator.ready(now) else {
-            return Ok(orchestrator);
-        };
-        runner.restore(now, saved)?;
-        orchestrator.stage = Stage::Running(runner);
-        orchestrator.drain_runner(now);
+        orchestrator.saved = Some(saved.to_vec());
+        match orchestrator.ready(now) {
+            Some(runner) => orchestrator.begin(now, runner)?,
+            None if matches!(orchestrator.stage, Stage::Spawning(_)) => {
+                // What cannot be continued is refused now, not when the agent is there.
+                let (request, config) = (&orchestrator.request, orchestrator.config.run.clone());
+                if let Ok(mut runner) = Runner::new(request, config) {
+                    runner.restore(now, saved)?;
+                }
+            }
+            None => {}
+        }
         Ok(orchestrator)
     }
 
@@ -161,6 +168,7 @@ impl<R: Registry> Orchestrator<R> {
             last_spawn: None,
             simulated_spawns: Vec::new(),
             open: BTreeMap::new(),
+            saved: None,
             overruled: Vec::new(),
             spent: v1::Metrics::new(),
             out: Outbox::new(bound),
@@ -300,11 +308,22 @@ impl<R: Registry> Orchestrator<R> {
 
     /// Spawns the next missing agent, or starts the plan.
     fn prepare(&mut self, now: Now) {
-        if let Some(mut runner) = self.ready(now) {
-            runner.start(now);
-            self.stage = Stage::Running(runner);
-            self.drain_runner(now);
+        if let Some(runner) = self.ready(now)
+            && let Err(error) = self.begin(now, runner)
+        {
+            self.refuse(now, ErrReply::new(Code::InternalError, error.to_string()));
         }
+    }
+
+    /// Starts the plan, or continues it.
+    fn begin(&mut self, now: Now, mut runner: Box<Runner>) -> Result<(), runner::ResumeError> {
+        match self.saved.take() {
+            Some(saved) => runner.restore(now, &saved)?,
+            None => runner.start(now),
+        }
+        self.stage = Stage::Running(runner);
+        self.drain_runner(now);
+        Ok(())
     }
 
     /// The runner, if the plan may run and every act has an agent; else the message is answered, or an agent is spawned.
@@ -360,52 +379,6 @@ impl<R: Registry> Orchestrator<R> {
             return None;
         }
         Some(Box::new(runner))
-    }
-
-    /// Answers a plan with a MUST finding. Where only inputs are wanting that the sender can give, it is asked for them.
-    fn is_refused(&mut self, now: Now, with_registry: bool) -> bool {
-        let musts = self.refusals(with_registry);
-        let Some(first) = musts.first() else {
-            return false;
-        };
-        match musts.iter().find(|finding| finding.question.is_none()) {
-            Some(fault) => self.refuse(now, refusal(&fault.violation)),
-            None => {
-                let missing = musts
-                    .iter()
-                    .filter_map(|finding| finding.question.as_deref());
-                let mut clarify = Clarify::new(missing, first.violation.message.as_ref());
-                clarify.reply_to = self.request.msg_id().map(str::to_owned);
-                self.give_back(now, Reply::Clarify(clarify));
-            }
-        }
-        true
-    }
-
-    /// The MUST findings for which the plan is refused: none where they are overruled, which is remembered.
-    fn refusals(&mut self, with_registry: bool) -> Vec<Finding> {
-        let message = &self.request;
-        let registry = with_registry.then_some(&self.registry as &dyn Registry);
-        let graph = Graph::from(message);
-        // A rehearsed spawn registers nothing, so that its acts are served by nobody.
-        let is_rehearsed = |finding: &Finding| {
-            let act = finding.step.and_then(|step| graph.step(step));
-            let pair = act.map(|step| (step.act.verb.clone(), step.act.tool.clone()));
-            let unserved = [Code::UnknownVerb, Code::UnknownTool, Code::NoAgentFound];
-            unserved
-                .iter()
-                .any(|code| code.as_str() == finding.violation.code)
-                && pair.is_some_and(|pair| self.simulated_spawns.contains(&pair))
-        };
-        let musts: Vec<Finding> = check_plan(message, registry, &self.config.check)
-            .into_iter()
-            .filter(|finding| finding.violation.level == Level::Must && !is_rehearsed(finding))
-            .collect();
-        if self.config.overrule {
-            self.overruled = musts.into_iter().map(|finding| finding.violation).collect();
-            return Vec::new();
-        }
-        musts
     }
 
     fn on_spawned(&mut self, now: Now, reply: &Reply) -> Result<(), OrchestratorError> {
@@ -777,9 +750,4 @@ fn summed_up(reply: Reply, prose: Option<String>) -> Reply {
 /// Names no sender: what it may not have is what it asked for.
 fn denial(act: &Act) -> String {
     format!("the sender may not have {} with {}", act.verb, act.tool)
-}
-
-/// The answer to a plan with a finding.
-fn refusal(finding: &Violation) -> ErrReply {
-    ErrReply::new(code_of(finding), finding.message.as_ref()).at(&finding.pointer)
 }

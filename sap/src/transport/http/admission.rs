@@ -15,8 +15,8 @@ pub(super) struct Turned {
     pub(super) why: &'static str,
 }
 
-/// Judges a request by its head.
-pub(super) fn admit(head: &Parts, config: &Config) -> Result<(), Turned> {
+/// Judges who asks, and from where.
+pub(super) fn admit_head(head: &Parts, config: &Config) -> Result<(), Turned> {
     let forbidden = |why| Turned {
         status: StatusCode::FORBIDDEN,
         code: ErrorCode::Forbidden,
@@ -32,6 +32,12 @@ pub(super) fn admit(head: &Parts, config: &Config) -> Result<(), Turned> {
     if head.headers.contains_key(ORIGIN) && !is_allowed(origin, host, &config.origins) {
         return Err(forbidden("the origin of the request is not allowed"));
     }
+    Ok(())
+}
+
+/// Judges a request with a body, by its head.
+pub(super) fn admit(head: &Parts, config: &Config) -> Result<(), Turned> {
+    admit_head(head, config)?;
     let length = text(&head.headers, &CONTENT_LENGTH).and_then(|length| length.parse().ok());
     if length.is_some_and(|length: u64| length > config.max_body_bytes as u64) {
         return Err(Turned {

@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue};
-use reqwest::{Response, StatusCode, Url};
+use reqwest::{Method, RequestBuilder, Response, StatusCode, Url};
 use ubos_common::driver::Sleep as _;
 use ubos_common::secret::Secret;
 
-use super::{CORRELATION, JSON, LINES};
+use super::{CORRELATION, ISSUER, JSON, LINES};
 use crate::ident::CorrelationId;
 use crate::lifecycle::LifecycleError;
 use crate::role::producer;
@@ -173,6 +173,71 @@ impl HttpClient {
         }
     }
 
+    /// How far a task is that was sent before: its latest result, or the Ack where it has none yet. A Nack
+    /// `NOT_FOUND` where the server does not know it, or where this client may not send it.
+    ///
+    /// # Errors
+    ///
+    /// [`SendError`].
+    pub async fn status(&self, task: &Task) -> Result<Message, SendError> {
+        self.ask(task, Method::GET).await
+    }
+
+    /// Has a task stopped that was sent before, and gives how far it is. Its end is CANCELLED where it had not
+    /// ended by itself, and comes to those who wait for it.
+    ///
+    /// # Errors
+    ///
+    /// [`SendError`].
+    pub async fn cancel(&self, task: &Task) -> Result<Message, SendError> {
+        self.ask(task, Method::DELETE).await
+    }
+
+    /// Follows a task that was sent before, by anybody who may: tells how far it is and all that is said from now
+    /// on, and gives the last. Between results that come faster than this client reads, some are left out.
+    ///
+    /// # Errors
+    ///
+    /// [`SendError`].
+    pub async fn follow(
+        &self,
+        task: &Task,
+        on_message: &mut (dyn FnMut(&Message) + Send),
+    ) -> Result<Option<Message>, SendError> {
+        let clock = TokioClock::default();
+        // The end may have come long ago.
+        let patient = self.config.with_resends(0);
+        let patient = patient.with_deadline_patience(Duration::MAX);
+        let mut exchange = Exchange::new(task, clock.now(), patient)?;
+        let request = self.request(task, Method::GET, self.url_of(task, Some("events")))?;
+        let heard = self.hear(&clock, task, request, &mut exchange, on_message);
+        heard.await?;
+        exchange.end()
+    }
+
+    async fn ask(&self, task: &Task, method: Method) -> Result<Message, SendError> {
+        let clock = TokioClock::default();
+        let patient = self.config.with_resends(0);
+        let patient = patient.with_deadline_patience(Duration::MAX);
+        let mut exchange = Exchange::new(task, clock.now(), patient)?;
+        let request = self.request(task, method, self.url_of(task, None))?;
+        self.hear(&clock, task, request, &mut exchange, &mut |_| {})
+            .await?;
+        exchange.latest()
+    }
+
+    fn url_of(&self, task: &Task, what: Option<&str>) -> Url {
+        let mut url = self.url.clone();
+        // An address of HTTP has a path.
+        if let Ok(mut path) = url.path_segments_mut() {
+            let id = task.task_id.to_string();
+            path.pop_if_empty().push(&id).extend(what);
+        }
+        let issuer = task.issuer.agent_id.as_str();
+        url.query_pairs_mut().append_pair(ISSUER, issuer);
+        url
+    }
+
     /// Sends the task once, and takes all that is said then.
     async fn answer(
         &self,
@@ -182,23 +247,40 @@ impl HttpClient {
         exchange: &mut Exchange,
         on_message: &mut (dyn FnMut(&Message) + Send),
     ) -> Result<Heard<()>, SendError> {
+        let request = self.request(task, Method::POST, self.url.clone())?;
+        let request = request.header(CONTENT_TYPE, JSON).body(bytes.clone());
+        self.hear(clock, task, request, exchange, on_message).await
+    }
+
+    /// A request about a task, with who asks.
+    fn request(&self, task: &Task, method: Method, url: Url) -> Result<RequestBuilder, SendError> {
         let accept = match self.signing.is_strict() {
             true => JSON.to_owned(),
             false => format!("{LINES}, {JSON}"),
         };
         let mut request = self
             .http
-            .post(self.url.clone())
-            .header(CONTENT_TYPE, JSON)
+            .request(method, url)
             .header(ACCEPT, accept)
-            .header(CORRELATION, task.correlation_id.to_string())
-            .body(bytes.clone());
+            .header(CORRELATION, task.correlation_id.to_string());
         if let Some(bearer) = &self.bearer {
             request = request.header(AUTHORIZATION, bearer.clone());
         }
         if let Some(signature) = self.signing.sign(task)? {
             request = request.header(signing::NAME, signature);
         }
+        Ok(request)
+    }
+
+    /// Sends a request, and takes all that is said then.
+    async fn hear(
+        &self,
+        clock: &TokioClock,
+        task: &Task,
+        request: RequestBuilder,
+        exchange: &mut Exchange,
+        on_message: &mut (dyn FnMut(&Message) + Send),
+    ) -> Result<Heard<()>, SendError> {
         let response = match exchange.sent.hear(clock, request.send()).await? {
             Heard::Said(response) => response.map_err(carrier)?,
             Heard::SendAgain => return Ok(Heard::SendAgain),

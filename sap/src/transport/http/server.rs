@@ -12,29 +12,30 @@ use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::extract::{Request, State};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::post;
 use bytes::Bytes;
 use futures::future::BoxFuture;
-use futures::{FutureExt as _, StreamExt as _};
+use futures::{FutureExt as _, Stream};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
-use ubos_common::secret::Secret;
 
+use super::CORRELATION;
+use super::about;
 use super::accept::wants_lines;
-use super::admission::{Turned, admit, text};
+use super::admission::{Turned, admit};
 use super::config::Config;
 use super::connections::{self, Listener};
-use super::{CORRELATION, JSON, LINES};
+use super::request::peer_of;
+use super::response::{Lost, echo, last, lines, whole};
 use crate::ConfigError;
 use crate::error::ErrorCode;
 use crate::ident::CorrelationId;
 use crate::processor::Peer;
-use crate::receipt::{Nack, ReceiptStatus};
+use crate::receipt::Nack;
 use crate::result::TaskResult;
 use crate::trace;
-use crate::transport::signing::{self, signed};
 use crate::transport::{Caller, Message, Service};
 use crate::validate::{Options, ids_of};
 
@@ -64,9 +65,11 @@ pub fn router(service: Service, config: Config) -> Result<Router, ConfigError> {
 }
 
 fn router_of(server: Server) -> Router {
+    let about = about::router(server.service.clone(), server.config.clone());
     Router::new()
         .route(&server.config.path.clone(), post(answer))
         .with_state(Arc::new(server))
+        .merge(about)
 }
 
 /// Serves until `shutdown` is ready, then lets tasks end.
@@ -82,6 +85,22 @@ pub async fn serve(
     listener: impl Into<Listener>,
     service: Service,
     config: Config,
+    shutdown: impl Future<Output = ()> + Send + 'static,
+) -> io::Result<()> {
+    serve_with(listener, service, config, Router::new(), shutdown).await
+}
+
+/// As [`serve`], with routes of the application beside those of the service: on the same connections, with their
+/// bounds. An application's route has its own rules for hosts and origins.
+///
+/// # Errors
+///
+/// A setting is out of its range.
+pub async fn serve_with(
+    listener: impl Into<Listener>,
+    service: Service,
+    config: Config,
+    beside: Router,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> io::Result<()> {
     config
@@ -102,10 +121,15 @@ pub async fn serve(
     let (begin, begun) = tokio::sync::oneshot::channel();
     let settings = server.config.clone();
     let serving = async {
-        connections::take(listener, router_of(server), &settings, async move {
-            shutdown.await;
-            let _ = begin.send(());
-        })
+        connections::take(
+            listener,
+            router_of(server).merge(beside),
+            &settings,
+            async move {
+                shutdown.await;
+                let _ = begin.send(());
+            },
+        )
         .await;
         // Tasks whose client is gone, or whose results go elsewhere.
         while ended.recv().await.is_some() {}
@@ -135,7 +159,7 @@ async fn answer(State(server): State<Arc<Server>>, request: Request) -> Response
     let bytes = match server.read(&head, body).await {
         Ok(bytes) => bytes,
         Err(turned) => {
-            let mut nack = malformed(turned.why);
+            let mut nack = Nack::malformed(turned.why);
             nack.code = turned.code;
             let mut response = server.turn_away(nack, b"", turned.status).await;
             echo(&mut response, None, &head.headers);
@@ -149,7 +173,7 @@ async fn answer(State(server): State<Arc<Server>>, request: Request) -> Response
     // impl: SAP-10-2
     let mut claimed = head.headers.get_all(CORRELATION).iter();
     if correlation.is_some() && claimed.any(|header| read_id(header) != correlation) {
-        let mut nack = malformed("the correlation id of the header is not the task's");
+        let mut nack = Nack::malformed("the correlation id of the header is not the task's");
         (nack.message_id, nack.correlation_id) = ids_of(&bytes, &Options::default().limits);
         let mut response = server
             .turn_away(nack, &bytes, StatusCode::BAD_REQUEST)
@@ -159,21 +183,11 @@ async fn answer(State(server): State<Arc<Server>>, request: Request) -> Response
     }
     let messages = server.start(bytes, correlation.as_ref(), peer_of(&head));
     let mut response = match wants_lines(&head.headers) {
-        true => lines(messages).await,
-        false => last(&server.service, messages).await,
+        true => lines(stream(messages)).await,
+        false => last(&server.service, stream(messages)).await,
     };
     echo(&mut response, correlation.as_ref(), &head.headers);
     response
-}
-
-/// Puts the task's correlation id on a response; where it is not known, what the request had.
-fn echo(response: &mut Response, known: Option<&CorrelationId>, request: &HeaderMap) {
-    let known = known.and_then(|id| HeaderValue::from_str(&id.to_string()).ok());
-    if let Some(echoed) = known.or_else(|| request.get(CORRELATION).cloned()) {
-        response
-            .headers_mut()
-            .insert(HeaderName::from_static(CORRELATION), echoed);
-    }
 }
 
 impl Server {
@@ -227,10 +241,9 @@ impl Server {
 /// What is said about one task, as it comes.
 type Messages = mpsc::Receiver<Result<Message, Lost>>;
 
-/// The next message could not be written down, so it is not said.
-#[derive(Debug, thiserror::Error)]
-#[error("the next message could not be written down")]
-struct Lost;
+fn stream(mut messages: Messages) -> impl Stream<Item = Result<Message, Lost>> + Send + Unpin {
+    futures::stream::poll_fn(move |cx| messages.poll_recv(cx))
+}
 
 /// A client that waits for its answer.
 struct Waiting {
@@ -259,93 +272,8 @@ impl Caller for Waiting {
     }
 }
 
-/// The last message as a whole.
-async fn last(service: &Service, mut messages: Messages) -> Response {
-    let mut last = None;
-    while let Some(message) = messages.recv().await {
-        match message {
-            Ok(message) => last = Some(message),
-            Err(Lost) => return StatusCode::INTERNAL_SERVER_ERROR.into_response(),
-        }
-    }
-    match last {
-        Some(message) => {
-            let mut response = whole(status_of(&message), &message);
-            let signature = service.signature(&message);
-            if let Some(value) = signature.and_then(|text| HeaderValue::try_from(text).ok()) {
-                let name = HeaderName::from_static(signing::NAME);
-                response.headers_mut().insert(name, value);
-            }
-            response
-        }
-        // Results go elsewhere, and no Ack is wanted.
-        None => StatusCode::ACCEPTED.into_response(),
-    }
-}
-
-/// All messages as they come; one that turns the task away keeps its status. A stream that cannot go on breaks.
-async fn lines(mut messages: Messages) -> Response {
-    let first = match messages.recv().await {
-        None => return StatusCode::ACCEPTED.into_response(),
-        Some(Err(Lost)) => return StatusCode::INTERNAL_SERVER_ERROR.into_response(),
-        Some(Ok(nack @ Message::Nack(_))) => return whole(status_of(&nack), &nack),
-        Some(Ok(first)) => first,
-    };
-    let rest = futures::stream::poll_fn(move |cx| messages.poll_recv(cx));
-    let lines = futures::stream::iter([Ok(first)])
-        .chain(rest)
-        .map(|message| {
-            message.map(|message| {
-                let mut line = message.encode();
-                line.push(b'\n');
-                Bytes::from(line)
-            })
-        });
-    let body = Body::from_stream(lines);
-    (StatusCode::OK, [(header::CONTENT_TYPE, LINES)], body).into_response()
-}
-
-fn whole(status: StatusCode, message: &Message) -> Response {
-    (status, [(header::CONTENT_TYPE, JSON)], message.encode()).into_response()
-}
-
-fn status_of(message: &Message) -> StatusCode {
-    match message {
-        Message::Ack(_) => StatusCode::ACCEPTED,
-        Message::Result(_) => StatusCode::OK,
-        Message::Nack(nack) => match &nack.code {
-            ErrorCode::Unauthorized => StatusCode::UNAUTHORIZED,
-            ErrorCode::Forbidden => StatusCode::FORBIDDEN,
-            ErrorCode::NotFound => StatusCode::NOT_FOUND,
-            ErrorCode::Unprocessable => StatusCode::UNPROCESSABLE_ENTITY,
-            ErrorCode::RateLimit => StatusCode::TOO_MANY_REQUESTS,
-            _ => StatusCode::BAD_REQUEST,
-        },
-    }
-}
-
-/// Who asks: what the connection shows, and the token of the request.
-fn peer_of(head: &Parts) -> Peer {
-    let connection = head.extensions.get::<Peer>();
-    let mut peer = connection.cloned().unwrap_or_default();
-    let token = text(&head.headers, &header::AUTHORIZATION).and_then(|value| {
-        let (scheme, token) = value.split_once(' ')?;
-        let is_bearer = scheme.eq_ignore_ascii_case("bearer");
-        is_bearer.then(|| Secret::new(token.trim().to_owned()))
-    });
-    peer.bearer = token.map(Arc::new).or(peer.bearer);
-    let name = HeaderName::from_static(signing::NAME);
-    signed(peer, text(&head.headers, &name))
-}
-
 fn read_id(header: &HeaderValue) -> Option<CorrelationId> {
     header.to_str().ok()?.trim().parse().ok()
-}
-
-#[expect(clippy::expect_used, reason = "every caller gives a text of its own")]
-fn malformed(why: &str) -> Nack {
-    let why = why.parse().expect("no reason here is blank");
-    Nack::new(ReceiptStatus::Nack, ErrorCode::InvalidTask, why)
 }
 
 /// How long one line waits for a client that is slow to read.

@@ -3,8 +3,12 @@
 //! A tool has the name of its capability, takes a task as its arguments, and is answered by the last result, as one
 //! text and as structured content. Where results go to an endpoint it is the Ack. A Nack is a tool error that holds
 //! it, and so is a FAILED result. A PARTIAL result is a progress notification, with the result as its message, for a
-//! client that asks for progress. A client that cancels its call cancels the task. The tool of a typed handler has
-//! the schemas of its payload and its output.
+//! client that asks for progress. A client that cancels its call cancels the task. The schemas of a tool are those
+//! of messages, with what is known of its handler ([`Shape`](crate::processor::Shape)) in their places.
+//!
+//! The tools `sap_status`, `sap_cancel` and `sap_follow` take the `issuer` and the `taskId` of a task that was called
+//! before, on any connection. They answer with its latest result, or with the Ack where it has none yet; the last
+//! waits for the end, with progress as a call has it.
 //!
 //! MCP carries arguments as values, which a number such as `1.50` or one of twenty digits does not survive. A task
 //! with such a number goes as `{"task": "…"}`, the JSON text of it; servers take both forms.
@@ -20,9 +24,11 @@
 //! # }
 //! ```
 
+mod about;
 mod tools;
 
 use core::time::Duration;
+use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use rmcp::model::{
@@ -36,16 +42,17 @@ use serde_json::Value;
 use ubos_common::driver::Sleep as _;
 use ubos_common::json::RawBuf;
 
-use crate::error::ErrorCode;
 use crate::processor::Peer;
-use crate::receipt::{Nack, ReceiptStatus};
+use crate::receipt::Nack;
 use crate::role::producer::Config;
 use crate::status::Status;
 use crate::task::Task;
 use crate::trace;
 use tools::TASK;
 
-use crate::transport::exchange::begin;
+use crate::transport::exchange::{Exchange, begin};
+#[cfg(feature = "http")]
+use crate::transport::http::bearer_of;
 use crate::transport::sent::Heard;
 use crate::transport::signing::{self, Signing, signed};
 use crate::transport::{Caller, Message, SendError, Service, TokioClock};
@@ -75,6 +82,21 @@ impl Server {
         self
     }
 
+    /// Who is at the other end, with the token of its request where that came over HTTP.
+    #[cfg(feature = "http")]
+    fn peer_of(&self, context: &RequestContext<RoleServer>) -> Peer {
+        let head = context.extensions.get::<axum::http::request::Parts>();
+        let token = head.and_then(|head| bearer_of(&head.headers));
+        let mut peer = self.peer.clone();
+        peer.bearer = token.or(peer.bearer);
+        peer
+    }
+
+    #[cfg(not(feature = "http"))]
+    fn peer_of(&self, _: &RequestContext<RoleServer>) -> Peer {
+        self.peer.clone()
+    }
+
     async fn call(
         &self,
         tool: &str,
@@ -94,30 +116,11 @@ impl Server {
             let nack = malformed(why, &bytes);
             return Ok(Some(self.service.turn_away(nack, &bytes).await));
         }
-        let token = context.meta.get_progress_token();
-        let mut last = Last {
-            message: None,
-            peer: signed(self.peer.clone(), signature),
-            progress: token.map(|token| (context.peer.clone(), token)),
-            partials: 0,
-        };
+        let mut last = Last::new(signed(self.peer_of(context), signature), context);
         let (_, correlation_id) = ids_of(&bytes, &Options::default().limits);
         let span = trace::carry("mcp", correlation_id.as_ref());
-        let served = {
-            let mut serving =
-                core::pin::pin!(trace::within(span, self.service.serve(&bytes, &mut last)));
-            tokio::select! {
-                served = &mut serving => served,
-                () = context.ct.cancelled() => {
-                    let processor = self.service.processor();
-                    if let Ok(task) = processor.read(&bytes) {
-                        processor.cancel(&task.issuer.agent_id, &task.task_id);
-                    }
-                    serving.await
-                }
-            }
-        };
-        served.map_err(lost)?;
+        let served = trace::within(span, self.service.serve(&bytes, &mut last));
+        served.await.map_err(lost)?;
         Ok(last.message)
     }
 }
@@ -139,7 +142,8 @@ impl ServerHandler for Server {
         let tools = processor
             .capabilities()
             .map(|capability| tools::tool(processor, capability));
-        Ok(ListToolsResult::with_all_items(tools.collect()))
+        let all = tools.chain(about::tools());
+        Ok(ListToolsResult::with_all_items(all.collect()))
     }
 
     // impl: SAP-10-3
@@ -151,8 +155,17 @@ impl ServerHandler for Server {
         let arguments = request.arguments.unwrap_or_default();
         // The library takes `_meta` out of the parameters and puts it here.
         let signature = context.meta.0.0.get(signing::NAME).and_then(Value::as_str);
-        let called = self.call(&request.name, arguments, signature, &context);
-        let message = called.await?;
+        let message = match about::Asks::of(&request.name) {
+            Some(asks) => {
+                let mut last = Last::new(signed(self.peer_of(&context), signature), &context);
+                let told = asks.answer(&self.service, &arguments, &mut last);
+                Some(told.await)
+            }
+            None => {
+                let called = self.call(&request.name, arguments, signature, &context);
+                called.await?
+            }
+        };
         let content = message.iter().map(|message| {
             let text = String::from_utf8(message.encode()).unwrap_or_default();
             ContentBlock::text(text)
@@ -186,10 +199,29 @@ struct Last {
     peer: Peer,
     /// Where a client asks for progress.
     progress: Option<(Connection<RoleServer>, ProgressToken)>,
+    /// The client gives its call up.
+    cancelled: Option<BoxFuture<'static, ()>>,
     partials: u32,
 }
 
+impl Last {
+    fn new(peer: Peer, context: &RequestContext<RoleServer>) -> Self {
+        let token = context.meta.get_progress_token();
+        Self {
+            message: None,
+            peer,
+            progress: token.map(|token| (context.peer.clone(), token)),
+            cancelled: Some(Box::pin(context.ct.clone().cancelled_owned())),
+            partials: 0,
+        }
+    }
+}
+
 impl Caller for Last {
+    fn cancelled(&mut self) -> Option<BoxFuture<'static, ()>> {
+        self.cancelled.take()
+    }
+
     fn peer(&self) -> Peer {
         self.peer.clone()
     }
@@ -245,10 +277,8 @@ fn capability_of(bytes: &[u8]) -> Option<String> {
     routed.target?.capability?.deserialize().ok()
 }
 
-#[expect(clippy::expect_used, reason = "every caller gives a text of its own")]
-fn malformed(why: &str, bytes: &[u8]) -> Nack {
-    let why = why.parse().expect("no reason here is blank");
-    let mut nack = Nack::new(ReceiptStatus::Nack, ErrorCode::InvalidTask, why);
+fn malformed(why: &'static str, bytes: &[u8]) -> Nack {
+    let mut nack = Nack::malformed(why);
     (nack.message_id, nack.correlation_id) = ids_of(bytes, &Options::default().limits);
     nack
 }
@@ -273,7 +303,7 @@ impl McpClient {
     /// Sets the key that signs tasks.
     #[cfg(feature = "sign")]
     #[must_use]
-    pub fn with_signing_key(mut self, key: std::sync::Arc<crate::sign::SigningKey>) -> Self {
+    pub fn with_signing_key(mut self, key: Arc<crate::sign::SigningKey>) -> Self {
         self.signing.key = Some(key);
         self
     }
@@ -281,7 +311,7 @@ impl McpClient {
     /// Takes only results that their producer has signed with one of these keys.
     #[cfg(feature = "sign")]
     #[must_use]
-    pub fn with_trusted_keys(mut self, keys: std::sync::Arc<crate::sign::Keys>) -> Self {
+    pub fn with_trusted_keys(mut self, keys: Arc<crate::sign::Keys>) -> Self {
         self.signing.keys = Some(keys);
         self
     }
@@ -299,10 +329,73 @@ impl McpClient {
     ) -> Result<Option<Message>, SendError> {
         let clock = TokioClock::default();
         let patient = Config::default().with_patience(Duration::MAX, Duration::MAX);
-        let (bytes, mut exchange) = begin(task, clock.now(), patient)?;
+        let (bytes, exchange) = begin(task, clock.now(), patient)?;
         let text = String::from_utf8(bytes).map_err(SendError::carrier)?;
-        let mut call = CallToolRequestParams::new(task.target.capability.to_string())
-            .with_arguments(arguments(text));
+        let tool = task.target.capability.to_string();
+        let call = (tool, arguments(text));
+        self.call(task, call, exchange, &clock, on_message)
+            .await?
+            .end()
+    }
+
+    /// How far a task is that was sent before: its latest result, or the Ack where it has none yet. A Nack
+    /// `NOT_FOUND` where the server does not know it, or where this client may not send it.
+    ///
+    /// # Errors
+    ///
+    /// [`SendError`].
+    pub async fn status(&self, task: &Task) -> Result<Message, SendError> {
+        self.ask(task, about::STATUS, &mut |_| {}).await
+    }
+
+    /// Has a task stopped that was sent before, and gives how far it is. Its end is CANCELLED where it had not
+    /// ended by itself, and comes to those who wait for it.
+    ///
+    /// # Errors
+    ///
+    /// [`SendError`].
+    pub async fn cancel(&self, task: &Task) -> Result<Message, SendError> {
+        self.ask(task, about::CANCEL, &mut |_| {}).await
+    }
+
+    /// Waits for the end of a task that was sent before, and gives it.
+    ///
+    /// # Errors
+    ///
+    /// [`SendError`].
+    pub async fn follow(
+        &self,
+        task: &Task,
+        on_message: &mut (dyn FnMut(&Message) + Send),
+    ) -> Result<Option<Message>, SendError> {
+        self.ask(task, about::FOLLOW, on_message).await.map(Some)
+    }
+
+    async fn ask(
+        &self,
+        task: &Task,
+        tool: &str,
+        on_message: &mut (dyn FnMut(&Message) + Send),
+    ) -> Result<Message, SendError> {
+        let clock = TokioClock::default();
+        let patient = Config::default().with_patience(Duration::MAX, Duration::MAX);
+        let patient = patient.with_deadline_patience(Duration::MAX);
+        let exchange = Exchange::new(task, clock.now(), patient)?;
+        let call = (tool.to_owned(), about::arguments(task));
+        self.call(task, call, exchange, &clock, on_message)
+            .await?
+            .latest()
+    }
+
+    async fn call(
+        &self,
+        task: &Task,
+        (tool, arguments): (String, JsonObject),
+        mut exchange: Exchange,
+        clock: &TokioClock,
+        on_message: &mut (dyn FnMut(&Message) + Send),
+    ) -> Result<Exchange, SendError> {
+        let mut call = CallToolRequestParams::new(tool).with_arguments(arguments);
         if let Some(signature) = self.signing.sign(task)? {
             let mut meta = RequestMetaObject::default();
             meta.0.0.insert(signing::NAME.to_owned(), signature.into());
@@ -310,7 +403,7 @@ impl McpClient {
         }
         let called = exchange
             .sent
-            .hear(&clock, self.peer.call_tool_once(call))
+            .hear(clock, self.peer.call_tool_once(call))
             .await?;
         let Heard::Said(called) = called else {
             return Err(none("nothing in time"));
@@ -334,7 +427,7 @@ impl McpClient {
             self.signing.check(&message, signature)?;
             exchange.take(clock.now(), message, on_message)?;
         }
-        exchange.end()
+        Ok(exchange)
     }
 }
 

@@ -4,78 +4,161 @@ use std::sync::Arc;
 
 use rmcp::model::{JsonObject, Tool};
 use serde_json::{Value, json};
+use ubos_common::json::RawBuf;
 
 use crate::ident::Capability;
 use crate::processor::Processor;
+use crate::schemas;
 
-/// The tool of a capability. Where its handler is typed, the tool says what it takes and gives.
+/// The tool of a capability. It takes a Task, whose payload is what the handler takes where that is known, and
+/// gives a result with what the handler gives.
 pub(super) fn tool(processor: &Processor, capability: &Capability) -> Tool {
-    let (payload, output) = shape(processor, capability);
-    let mut input = Members::default();
-    input.put(TASK, json!({"type": "string", "description": AS_TEXT}));
-    if let Some(payload) = payload {
-        let payload = input.lift(payload);
-        input.put("payload", payload);
-    }
-    let about = format!("The capability {capability} of SAP V2.0: a Task in, a TaskResult out.");
-    let tool = Tool::new(capability.to_string(), about, input.schema());
-    let Some(output) = output else {
-        return tool;
-    };
-    // An Ack has none of them: it is told where results go to an endpoint.
-    let mut answer = Members::default();
-    answer.put("status", json!({"type": "string"}));
-    let output = answer.lift(output);
-    // A task that did not succeed has none.
-    answer.put("output", json!({"anyOf": [output, {"type": "null"}]}));
-    tool.with_raw_output_schema(answer.schema())
-}
-
-#[cfg(feature = "typed")]
-fn shape(processor: &Processor, capability: &Capability) -> (Option<Value>, Option<Value>) {
-    let value = |schema: &ubos_common::json::RawBuf| serde_json::from_str(schema.as_str()).ok();
     let shape = processor.shape(capability);
-    let payload = shape.and_then(|shape| value(&shape.payload));
-    (payload, shape.and_then(|shape| value(&shape.output)))
+    let part = |schema: Option<&RawBuf>| {
+        let schema = schema?.as_str();
+        serde_json::from_str::<Value>(schema).ok()
+    };
+    let payload = part(shape.and_then(|shape| shape.payload.as_ref()));
+    let output = part(shape.and_then(|shape| shape.output.as_ref()));
+    let about = shape.and_then(|shape| shape.about.as_deref());
+    let about = match about {
+        Some(about) => format!("{about} {capability} of SAP V2.0: a Task in, a TaskResult out."),
+        None => format!("The capability {capability} of SAP V2.0: a Task in, a TaskResult out."),
+    };
+    Tool::new(capability.to_string(), about, input(payload)).with_raw_output_schema(answer(output))
 }
 
-#[cfg(not(feature = "typed"))]
-const fn shape(_: &Processor, _: &Capability) -> (Option<Value>, Option<Value>) {
-    (None, None)
+/// A Task, or its text.
+fn input(payload: Option<Value>) -> Arc<JsonObject> {
+    let mut schema = MessageSchema::read(schemas::TASK);
+    let context = MessageSchema::read(schemas::CONSTITUTIONAL_CONTEXT);
+    schema.put("constitutionalContext", context.whole());
+    schema.definitions.remove("sap.constitutionalContext");
+    if let Some(payload) = payload {
+        let payload = schema.lift(payload, "#/properties/payload");
+        schema.put("payload", payload);
+    }
+    schema.put(TASK, json!({"type": "string", "description": AS_TEXT}));
+    let forms = json!([{"required": [TASK]}, {"required": schema.required}]);
+    schema.either(forms)
 }
 
-/// The schema of an object, by its members.
+/// A result, or the Ack of a task whose results go to an endpoint.
+pub(super) fn answer(output: Option<Value>) -> Arc<JsonObject> {
+    let mut schema = MessageSchema::read(schemas::RESULT);
+    // A receipt has words of its own, and ids under another name.
+    schema.put("status", json!({"type": "string"}));
+    if let Some(output) = output {
+        let output = schema.lift(output, "#/properties/output/anyOf/0");
+        // A task that did not succeed has none.
+        schema.put("output", json!({"anyOf": [output, {"type": "null"}]}));
+    }
+    let receipt = json!({"required": ["status", "messageId", "correlationId"]});
+    let forms = json!([{"required": schema.required}, receipt]);
+    schema.either(forms)
+}
+
+/// The schema of a message, in its parts.
 #[derive(Default)]
-struct Members {
+struct MessageSchema {
     properties: JsonObject,
-    definitions: Option<Value>,
+    required: Value,
+    definitions: JsonObject,
 }
 
-impl Members {
+impl MessageSchema {
+    /// One of this crate's own. Its definitions get names that no handler's have.
+    fn read(schema: &str) -> Self {
+        let Ok(Value::Object(mut schema)) = serde_json::from_str(schema) else {
+            return Self::default();
+        };
+        let mut take = |name| match schema.remove(name) {
+            Some(Value::Object(members)) => members,
+            _ => JsonObject::new(),
+        };
+        let (mut properties, definitions) = (take("properties"), take("$defs"));
+        for property in properties.values_mut() {
+            refer(property, &|reference| {
+                let name = reference.strip_prefix(DEFINITIONS)?;
+                Some(format!("{DEFINITIONS}sap.{name}"))
+            });
+        }
+        let definitions = definitions
+            .into_iter()
+            .map(|(name, definition)| (format!("sap.{name}"), definition));
+        Self {
+            properties,
+            required: schema.remove("required").unwrap_or_default(),
+            definitions: definitions.collect(),
+        }
+    }
+
     fn put(&mut self, name: &str, schema: Value) {
         self.properties.insert(name.to_owned(), schema);
     }
 
-    /// Makes a schema that of a member: its definitions go up to the root, where references look for them.
-    fn lift(&mut self, mut schema: Value) -> Value {
+    /// Makes a schema that of a part, which stands at this place: its definitions go up to the root, where
+    /// references look for them, and what refers to the schema itself refers to the place.
+    fn lift(&mut self, mut schema: Value, place: &str) -> Value {
+        // One that has an address of its own is where its references begin.
+        if schema.get("$id").is_some() {
+            return schema;
+        }
+        let mut definitions = Value::Null;
         if let Value::Object(members) = &mut schema {
             members.remove("$schema");
-            self.definitions = members.remove("$defs");
+            definitions = members.remove("$defs").unwrap_or_default();
+        }
+        let moved = |reference: &str| {
+            let rest = reference.strip_prefix('#')?;
+            let stays = reference.starts_with(DEFINITIONS);
+            (!stays && (rest.is_empty() || rest.starts_with('/'))).then(|| format!("{place}{rest}"))
+        };
+        refer(&mut schema, &moved);
+        refer(&mut definitions, &moved);
+        if let Value::Object(definitions) = definitions {
+            self.definitions.extend(definitions);
         }
         schema
     }
 
-    fn schema(self) -> Arc<JsonObject> {
+    /// A message that is always the same one.
+    fn whole(self) -> Value {
+        json!({"type": "object", "required": self.required, "properties": self.properties})
+    }
+
+    /// A message in one of several forms.
+    fn either(self, forms: Value) -> Arc<JsonObject> {
         let mut schema = JsonObject::new();
         schema.insert("type".into(), "object".into());
         schema.insert("properties".into(), Value::Object(self.properties));
-        if let Some(definitions) = self.definitions {
-            schema.insert("$defs".into(), definitions);
-        }
+        schema.insert("anyOf".into(), forms);
+        schema.insert("$defs".into(), Value::Object(self.definitions));
         Arc::new(schema)
     }
 }
 
+/// Changes the references of a schema. A schema is as deep as this crate or its application has written it.
+fn refer(schema: &mut Value, change: &dyn Fn(&str) -> Option<String>) {
+    match schema {
+        Value::Object(members) => {
+            for (name, member) in members {
+                match member {
+                    Value::String(reference) if name == "$ref" => {
+                        if let Some(changed) = change(reference) {
+                            *reference = changed;
+                        }
+                    }
+                    member => refer(member, change),
+                }
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| refer(item, change)),
+        _ => {}
+    }
+}
+
+const DEFINITIONS: &str = "#/$defs/";
 /// The argument that holds a task as text.
 pub(super) const TASK: &str = "task";
 const AS_TEXT: &str =

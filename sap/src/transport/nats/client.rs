@@ -1,16 +1,18 @@
 //! The asking side.
 
+use core::time::Duration;
+
 use async_nats::jetstream::consumer::{DeliverPolicy, pull};
 use async_nats::jetstream::message::PublishMessage;
 use futures::StreamExt as _;
 use ubos_common::canon::Digest;
 use ubos_common::driver::Sleep as _;
 
-use super::{BODY, ELSEWHERE, KEEP, Queue, headers};
+use super::{BODY, ELSEWHERE, KEEP, Queue, headers, is_of};
 use crate::lifecycle::body_digest;
 use crate::role::producer::Config;
 use crate::task::Task;
-use crate::transport::exchange::begin;
+use crate::transport::exchange::{Exchange, begin};
 use crate::transport::sent::Heard;
 use crate::transport::signing;
 use crate::transport::{Message, SendError, TokioClock};
@@ -35,8 +37,86 @@ impl Queue {
         let patient = Config::default().with_patience(KEEP, KEEP);
         let (bytes, mut exchange) = begin(task, clock.now(), patient)?;
         let body = body_digest(&bytes);
-        let queue = self;
-        queue.publish(task, bytes, &body).await?;
+        self.publish(task, bytes, &body).await?;
+        self.hear(task, &body, &mut exchange, false, on_message)
+            .await?;
+        exchange.end()
+    }
+
+    /// How far a task is that was sent before: the latest that a worker said of it, or nothing where none has yet.
+    ///
+    /// # Errors
+    ///
+    /// [`SendError`].
+    pub async fn status(&self, task: &Task) -> Result<Option<Message>, SendError> {
+        let body = body_digest(&task.encode());
+        for kind in ["result", "nack", "progress", "ack"] {
+            let subject = self.subject(&task.task_id, task.issuer.agent_id.as_str(), kind);
+            let last = self.last(&subject).await.map_err(SendError::carrier)?;
+            let Some((headers, payload)) = last.filter(|(headers, _)| is_of(headers, &body)) else {
+                continue;
+            };
+            let read = Message::decode(&payload, &Options::default()).map_err(SendError::Answer)?;
+            let signature = headers.get(signing::NAME).map(|value| value.as_str());
+            self.signing.check(&read, signature)?;
+            let now = TokioClock::default().now();
+            let mut exchange = Exchange::new(task, now, Config::default())?;
+            exchange.take(now, read, &mut |_| {})?;
+            return exchange.latest().map(Some);
+        }
+        Ok(None)
+    }
+
+    /// Has a task stopped that was sent before, on the subject of the same user, and gives how far it is. Its end
+    /// is CANCELLED where it had not ended by itself, and comes to those who wait for it. A task that waits for a
+    /// worker ends so when its turn comes.
+    ///
+    /// # Errors
+    ///
+    /// [`SendError`].
+    pub async fn cancel(&self, task: &Task) -> Result<Option<Message>, SendError> {
+        let body = body_digest(&task.encode());
+        let mut beside = headers((&task.task_id, Some(&task.correlation_id)), &body);
+        if let Some(signature) = self.signing.sign(task)? {
+            beside.insert(signing::NAME, signature);
+        }
+        let user = self.config.user.as_deref();
+        let subject = self.cancel_subject(&task.task_id, task.issuer.agent_id.as_str(), user);
+        let stored = self.store_with(subject, Vec::new(), beside, false).await;
+        stored.map_err(SendError::carrier)?;
+        self.status(task).await
+    }
+
+    /// Follows a task that was sent before: tells all that is said about it, from the first on, and gives the last.
+    /// Of a task whose results go to an endpoint the queue has the Ack and the end.
+    ///
+    /// # Errors
+    ///
+    /// [`SendError`].
+    pub async fn follow(
+        &self,
+        task: &Task,
+        on_message: &mut (dyn FnMut(&Message) + Send),
+    ) -> Result<Option<Message>, SendError> {
+        let patient = Config::default().with_patience(KEEP, KEEP);
+        let patient = patient.with_deadline_patience(Duration::MAX);
+        let mut exchange = Exchange::new(task, TokioClock::default().now(), patient)?;
+        let body = body_digest(&task.encode());
+        self.hear(task, &body, &mut exchange, true, on_message)
+            .await?;
+        exchange.end()
+    }
+
+    /// Takes what is said about a task, to its end; one who sent it does not wait for what goes to an endpoint.
+    async fn hear(
+        &self,
+        task: &Task,
+        body: &Digest,
+        exchange: &mut Exchange,
+        follows: bool,
+        on_message: &mut (dyn FnMut(&Message) + Send),
+    ) -> Result<(), SendError> {
+        let (clock, queue) = (TokioClock::default(), self);
         let following = pull::OrderedConfig {
             filter_subject: queue.subject(&task.task_id, task.issuer.agent_id.as_str(), ">"),
             deliver_policy: DeliverPolicy::All,
@@ -45,10 +125,8 @@ impl Queue {
         let consumer = queue.out.create_consumer(following).await;
         let messages = consumer.map_err(SendError::carrier)?.messages().await;
         let mut messages = messages.map_err(SendError::carrier)?;
-        let elsewhere = task
-            .reply_to
-            .as_ref()
-            .is_some_and(|to| to.endpoint.is_some());
+        let reply_to = task.reply_to.as_ref();
+        let elsewhere = !follows && reply_to.is_some_and(|to| to.endpoint.is_some());
         while let Heard::Said(Some(message)) = exchange.sent.hear(&clock, messages.next()).await? {
             let message = message.map_err(SendError::carrier)?;
             let header = |name| {
@@ -64,7 +142,7 @@ impl Queue {
             if message.subject.ends_with(".attempt") {
                 continue;
             }
-            if header(ELSEWHERE).is_some() {
+            if !follows && header(ELSEWHERE).is_some() {
                 break;
             }
             let read = Message::decode(&message.payload, &Options::default());
@@ -77,7 +155,7 @@ impl Queue {
                 break;
             }
         }
-        exchange.end()
+        Ok(())
     }
 
     async fn publish(&self, task: &Task, bytes: Vec<u8>, body: &Digest) -> Result<(), SendError> {

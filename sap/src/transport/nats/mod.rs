@@ -6,12 +6,16 @@
 //! |---|---|---|
 //! | `desk_tasks` | `desk.task`, `desk.task.<user>` | tasks, each until a worker has answered it |
 //! | `desk_out` | `desk.out.<taskId>.<issuer>.{ack,progress,result,nack,attempt}` | what is said about a task; one result |
+//! | | `desk.cancel.<taskId>.<issuer>`, `desk.cancel.<taskId>.<issuer>.<user>` | that a task is to be stopped |
 //! | `desk_dead` | `desk.dead` | what could not be answered |
 //!
 //! A task is acknowledged after its result is stored, so a worker that is killed loses nothing: the task is
 //! delivered again. One that has its result is not run again. A task that was begun
 //! [`max_attempts`](Config::with_max_attempts) times without an end goes to the dead letters, and its result is FAILED,
 //! `INTERNAL`. Where all places are taken a task is returned with a delay, which is no attempt.
+//!
+//! A task is stopped by the user that published it, wherever it runs. One that waits ends CANCELLED when its turn
+//! comes, without its handler.
 //!
 //! Ids are in the headers `X-Correlation-Id` and `Sap-Task-Id` as they are in the body; others are a Nack.
 //! Results go to an endpoint of the task too, if it names one, and are stored for those who come again.
@@ -22,6 +26,7 @@
 //!
 //! Streams alone are used, so that servers from 2.9 on will do.
 
+mod cancel;
 mod client;
 mod worker;
 
@@ -32,7 +37,7 @@ use async_nats::jetstream::consumer::{AckPolicy, PullConsumer, pull};
 use async_nats::jetstream::context::PublishErrorKind;
 use async_nats::jetstream::message::PublishMessage;
 use async_nats::jetstream::stream::{
-    Config as StreamConfig, DiscardPolicy, RetentionPolicy, Stream,
+    Config as StreamConfig, DiscardPolicy, LastRawMessageErrorKind, RetentionPolicy, Stream,
 };
 use async_nats::jetstream::{self, Context};
 use ubos_common::canon::Digest;
@@ -209,7 +214,9 @@ impl Queue {
             ..stream(kind, subject)
         };
         let made = async |stream: StreamConfig| made(&context, stream).await;
-        let (tasks, out) = (made(tasks).await?, made(kept("out", "out.>")).await?);
+        let mut out = kept("out", "out.>");
+        out.subjects.push(format!("{name}.cancel.>"));
+        let (tasks, out) = (made(tasks).await?, made(out).await?);
         made(kept("dead", "dead")).await?;
         let consumer = pull::Config {
             durable_name: Some(format!("{name}_workers")),
@@ -246,9 +253,18 @@ impl Queue {
 
     /// Where something is said about a task. The issuer is empty where it cannot be read.
     fn subject(&self, task_id: &TaskId, issuer: &str, kind: &str) -> String {
-        let issuer = Digest::of_bytes(issuer.as_bytes()).to_string();
-        let issuer = issuer.get(..ISSUER_DIGITS).unwrap_or_default();
+        let issuer = issuer_digits(issuer);
         format!("{}.out.{task_id}.{issuer}.{kind}", self.config.name)
+    }
+
+    /// Where the user that published a task says that it is to be stopped.
+    fn cancel_subject(&self, task_id: &TaskId, issuer: &str, user: Option<&str>) -> String {
+        let issuer = issuer_digits(issuer);
+        let subject = format!("{}.cancel.{task_id}.{issuer}", self.config.name);
+        match user {
+            Some(user) => format!("{subject}.{user}"),
+            None => subject,
+        }
     }
 
     /// Where tasks are sent.
@@ -263,6 +279,15 @@ impl Queue {
         let headers = headers(message.ids, message.body);
         self.store_with(subject, message.payload, headers, false)
             .await
+    }
+
+    /// The last message on a subject.
+    async fn last(&self, subject: &str) -> Result<Option<(HeaderMap, Vec<u8>)>, QueueError> {
+        match self.out.get_last_raw_message_by_subject(subject).await {
+            Ok(message) => Ok(Some((message.headers, message.payload.to_vec()))),
+            Err(error) if error.kind() == LastRawMessageErrorKind::NoMessageFound => Ok(None),
+            Err(error) => Err(QueueError::nats(error)),
+        }
     }
 
     /// Stores a message and waits until it is stored. `once` leaves it where its subject has one already.
@@ -334,6 +359,19 @@ fn headers(
         headers.insert(CORRELATION, correlation_id.to_string());
     }
     headers
+}
+
+/// An issuer in a subject, where its id itself may have any character.
+fn issuer_digits(issuer: &str) -> String {
+    let mut digits = Digest::of_bytes(issuer.as_bytes()).to_string();
+    digits.truncate(ISSUER_DIGITS);
+    digits
+}
+
+fn is_of(headers: &HeaderMap, body: &Digest) -> bool {
+    headers
+        .get(BODY)
+        .is_some_and(|value| value.as_str() == body.to_string())
 }
 
 /// Digits of an issuer's digest in a subject.

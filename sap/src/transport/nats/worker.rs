@@ -5,20 +5,21 @@ use core::pin::pin;
 
 use async_nats::HeaderMap;
 use async_nats::jetstream::message::{AckKind, Message as Delivery, PublishMessage};
-use async_nats::jetstream::stream::LastRawMessageErrorKind;
 use futures::StreamExt as _;
+use futures::channel::oneshot;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use ubos_common::canon::Digest;
 
+use super::cancel::{Cancels, Told};
 use super::{
-    BODY, CORRELATION, ELSEWHERE, MAX_IN_FLIGHT, Queue, QueueError, Said, TASK_ID, headers,
+    CORRELATION, ELSEWHERE, MAX_IN_FLIGHT, Queue, QueueError, Said, TASK_ID, headers, is_of,
 };
 use crate::error::ErrorCode;
 use crate::ident::{CorrelationId, TaskId};
 use crate::lifecycle::body_digest;
 use crate::processor::Peer;
-use crate::receipt::{Nack, ReceiptStatus};
+use crate::receipt::Nack;
 use crate::result::TaskResult;
 use crate::status::Status;
 use crate::trace;
@@ -38,6 +39,22 @@ impl Queue {
     pub async fn work(
         &self,
         service: &Service,
+        shutdown: impl Future<Output = ()>,
+    ) -> Result<(), QueueError> {
+        let cancels = Cancels::default();
+        let told = format!("{}.cancel.>", self.config.name);
+        let told = self.context.client().subscribe(told).await;
+        let listening = cancels.listen(told.map_err(QueueError::nats)?);
+        tokio::select! {
+            ended = self.work_with(service, &cancels, shutdown) => ended,
+            () = listening => Ok(()),
+        }
+    }
+
+    async fn work_with(
+        &self,
+        service: &Service,
+        cancels: &Cancels,
         shutdown: impl Future<Output = ()>,
     ) -> Result<(), QueueError> {
         let mut shutdown = pin!(shutdown);
@@ -67,7 +84,7 @@ impl Queue {
                     delivery = batch.next() => match delivery {
                         Some(delivery) => {
                             let delivery = delivery.map_err(QueueError::nats)?;
-                            jobs.push(self.answer(service, delivery));
+                            jobs.push(self.answer(service, cancels, delivery));
                             trace::queue("nats", jobs.len(), MAX_IN_FLIGHT);
                         }
                         None => over = true,
@@ -81,11 +98,16 @@ impl Queue {
         Ok(())
     }
 
-    async fn answer(&self, service: &Service, delivery: Delivery) -> Result<(), QueueError> {
+    async fn answer(
+        &self,
+        service: &Service,
+        cancels: &Cancels,
+        delivery: Delivery,
+    ) -> Result<(), QueueError> {
         let (task_id, correlation_id) = ids_of(&delivery.payload, &Options::default().limits);
         let Some(task_id) = task_id else {
             // Nobody can be told; it is written down, and kept for somebody to look at.
-            let nack = malformed("no task, or none whose id can be read");
+            let nack = Nack::malformed("no task, or none whose id can be read");
             service.turn_away(nack, &delivery.payload).await;
             self.bury(&delivery, "no task id").await?;
             return done(&delivery).await;
@@ -93,6 +115,7 @@ impl Queue {
         let job = Job {
             queue: self,
             service,
+            cancels,
             body: body_digest(&delivery.payload),
             task_id,
             issuer: issuer_of(&delivery.payload, &Options::default().limits).unwrap_or_default(),
@@ -100,14 +123,6 @@ impl Queue {
             delivery: &delivery,
         };
         job.answer().await
-    }
-
-    async fn last(&self, subject: &str) -> Result<Option<(HeaderMap, Vec<u8>)>, QueueError> {
-        match self.out.get_last_raw_message_by_subject(subject).await {
-            Ok(message) => Ok(Some((message.headers, message.payload.to_vec()))),
-            Err(error) if error.kind() == LastRawMessageErrorKind::NoMessageFound => Ok(None),
-            Err(error) => Err(QueueError::nats(error)),
-        }
     }
 
     async fn bury(&self, delivery: &Delivery, why: &str) -> Result<(), QueueError> {
@@ -145,6 +160,7 @@ async fn done(delivery: &Delivery) -> Result<(), QueueError> {
 struct Job<'a> {
     queue: &'a Queue,
     service: &'a Service,
+    cancels: &'a Cancels,
     delivery: &'a Delivery,
     task_id: TaskId,
     /// Empty where it cannot be read.
@@ -171,13 +187,16 @@ impl Job<'_> {
         }
         self.say("attempt", (begun + 1).to_string().into_bytes())
             .await?;
+        let (cancel, cancelled) = oneshot::channel();
+        let cancel = self.listen(cancel).await?;
         let mut caller = Publisher {
             job: self,
+            cancelled: Some(cancelled),
             last: None,
             elsewhere: None,
             failed: None,
         };
-        let served = self.serve(&mut caller).await;
+        let served = self.serve(&mut caller, cancel).await;
         let (last, elsewhere, failed) = (caller.last, caller.elsewhere, caller.failed);
         if let Some(error) = failed {
             return Err(error);
@@ -208,13 +227,17 @@ impl Job<'_> {
     async fn serve(
         &self,
         caller: &mut Publisher<'_>,
+        cancel: Option<(Told<'_>, oneshot::Sender<()>)>,
     ) -> Result<(), crate::processor::ProcessError> {
+        let mut cancelling = pin!(self.cancelling(cancel));
+        let mut is_listening = true;
         let span = trace::carry("nats", self.correlation_id.as_ref());
         let serving = self.service.serve(&self.delivery.payload, caller);
         let mut serving = pin!(trace::within(span, serving));
         loop {
             tokio::select! {
                 served = &mut serving => return served,
+                () = &mut cancelling, if is_listening => is_listening = false,
                 () = tokio::time::sleep(self.queue.config.ack_wait / 3) => {
                     let _ = self.delivery.ack_with(AckKind::Progress).await;
                 }
@@ -241,8 +264,8 @@ impl Job<'_> {
         done(self.delivery).await
     }
 
-    async fn refuse(&self, why: &str) -> Result<(), QueueError> {
-        let mut nack = malformed(why);
+    async fn refuse(&self, why: &'static str) -> Result<(), QueueError> {
+        let mut nack = Nack::malformed(why);
         nack.message_id = Some(self.task_id);
         nack.correlation_id = self.correlation_id;
         let refused = &self.delivery.payload;
@@ -276,12 +299,52 @@ impl Job<'_> {
         self.queue.subject(&self.task_id, &self.issuer, kind)
     }
 
-    /// Who may publish where the task was published.
-    fn peer(&self) -> Peer {
+    /// Says at once that the task is to be stopped, where that was said before; else gives what comes to listen to.
+    async fn listen(
+        &self,
+        cancel: oneshot::Sender<()>,
+    ) -> Result<Option<(Told<'_>, oneshot::Sender<()>)>, QueueError> {
+        let user = self.user();
+        let (task_id, issuer) = (&self.task_id, &self.issuer);
+        let subject = self.queue.cancel_subject(task_id, issuer, user.as_deref());
+        // Before the look at what is stored, so that nothing is missed between.
+        let told = self.cancels.of(&subject);
+        match self.queue.last(&subject).await? {
+            Some((headers, _)) if self.may_cancel(&headers).await => {
+                let _ = cancel.send(());
+                Ok(None)
+            }
+            _ => Ok(Some((told, cancel))),
+        }
+    }
+
+    /// Waits until the task is to be stopped by somebody who may, and says so.
+    async fn cancelling(&self, cancel: Option<(Told<'_>, oneshot::Sender<()>)>) {
+        let Some((mut told, cancel)) = cancel else {
+            return;
+        };
+        while !self.may_cancel(&told.next().await).await {}
+        let _ = cancel.send(());
+    }
+
+    async fn may_cancel(&self, headers: &HeaderMap) -> bool {
+        let processor = self.service.processor();
+        let Some(task) = processor.read(&self.delivery.payload).ok() else {
+            return false;
+        };
+        is_of(headers, &self.body) && processor.allows(&self.peer(Some(headers)), &task).await
+    }
+
+    /// The user on whose subject the task was published.
+    fn user(&self) -> Option<String> {
         let prefix = format!("{}.task.", self.queue.config.name);
         let user = self.delivery.subject.strip_prefix(&prefix);
-        let peer = Peer::on_nats(user.map(str::to_owned));
-        let headers = self.delivery.headers.as_ref();
+        user.map(str::to_owned)
+    }
+
+    /// Who may publish where a message with these headers was published.
+    fn peer(&self, headers: Option<&HeaderMap>) -> Peer {
+        let peer = Peer::on_nats(self.user());
         let signature = headers.and_then(|headers| headers.get(signing::NAME));
         signed(peer, signature.map(|value| value.as_str()))
     }
@@ -338,11 +401,22 @@ struct Publisher<'a> {
     last: Option<Message>,
     elsewhere: Option<TaskResult>,
     failed: Option<QueueError>,
+    cancelled: Option<oneshot::Receiver<()>>,
 }
 
 impl Caller for Publisher<'_> {
     fn peer(&self) -> Peer {
-        self.job.peer()
+        self.job.peer(self.job.delivery.headers.as_ref())
+    }
+
+    fn cancelled(&mut self) -> Option<BoxFuture<'static, ()>> {
+        let cancelled = self.cancelled.take()?;
+        Some(Box::pin(async move {
+            if cancelled.await.is_err() {
+                // Nobody is left who could say so.
+                core::future::pending::<()>().await;
+            }
+        }))
     }
 
     fn tell(&mut self, message: Message) -> BoxFuture<'_, ()> {
@@ -366,18 +440,6 @@ impl Caller for Publisher<'_> {
             self.elsewhere = Some(result.clone());
         }
     }
-}
-
-fn is_of(headers: &HeaderMap, body: &Digest) -> bool {
-    headers
-        .get(BODY)
-        .is_some_and(|value| value.as_str() == body.to_string())
-}
-
-#[expect(clippy::expect_used, reason = "every caller gives a text of its own")]
-fn malformed(why: &str) -> Nack {
-    let why = why.parse().expect("no reason here is blank");
-    Nack::new(ReceiptStatus::Nack, ErrorCode::InvalidTask, why)
 }
 
 const WHY: &str = "Sap-Why";

@@ -50,6 +50,22 @@ impl Harness for OnBus {
         (told, answer)
     }
 
+    async fn status(&self, task: &Task) -> Option<Message> {
+        Some(self.bus.status(task).await)
+    }
+
+    async fn cancel(&self, task: &Task) -> Option<Message> {
+        Some(self.bus.cancel(task).await)
+    }
+
+    async fn follow(
+        &self,
+        task: &Task,
+        told: &mut (dyn FnMut(&Message) + Send),
+    ) -> Option<Message> {
+        Some(self.bus.follow(task, told).await)
+    }
+
     async fn raw(&self, bytes: &str) -> Message {
         let mut last = Last(None);
         self.bus.serve(bytes.as_bytes(), &mut last).await.unwrap();

@@ -87,6 +87,22 @@ impl Harness for OverHttp {
         (told, answer)
     }
 
+    async fn status(&self, task: &Task) -> Option<Message> {
+        Some(self.client.status(task).await.unwrap())
+    }
+
+    async fn cancel(&self, task: &Task) -> Option<Message> {
+        Some(self.client.cancel(task).await.unwrap())
+    }
+
+    async fn follow(
+        &self,
+        task: &Task,
+        told: &mut (dyn FnMut(&Message) + Send),
+    ) -> Option<Message> {
+        self.client.follow(task, told).await.unwrap()
+    }
+
     async fn raw(&self, bytes: &str) -> Message {
         let response = self.post(bytes.to_owned(), &[]).await;
         Message::decode(&response.bytes().await.unwrap(), &Options::default()).unwrap()
@@ -677,4 +693,44 @@ async fn connections_above_the_bound_wait_for_a_place() {
     }
     drop(first);
     assert_eq!(posting.await.status().as_u16(), 200);
+}
+
+// spec: SAP-10-2
+#[tokio::test]
+async fn a_task_is_asked_about_below_the_path() {
+    let seen = Seen::default();
+    let server = OverHttp::start(&seen, Config::default()).await;
+    let task = ask(1, "test.echo");
+    server.post(task.to_string(), &[]).await;
+    let id = task["taskId"].as_str().unwrap();
+    let whose = "?issuer=A-prime";
+    for (below, status, said) in [
+        (format!("/{id}{whose}"), 200, "SUCCEEDED"),
+        (format!("/{id}/events{whose}"), 200, "SUCCEEDED"),
+        (format!("/{id}"), 400, "NACK"),
+        (format!("/{id}?issuer="), 400, "NACK"),
+        (format!("/what{whose}"), 400, "NACK"),
+        (format!("/{id}?issuer=A-other"), 404, "NACK"),
+        (format!("/{id}/events?issuer=A-other"), 404, "NACK"),
+    ] {
+        let url = format!("{}{below}", server.url);
+        let response = server.plain.get(&url).send().await.unwrap();
+        assert_eq!(response.status().as_u16(), status, "{below}");
+        let echoed = response.headers().get("x-correlation-id").cloned();
+        let body: Value = serde_json::from_slice(&response.bytes().await.unwrap()).unwrap();
+        assert_eq!(body["status"], said, "{below}");
+        if status == 200 {
+            assert_eq!(echoed.unwrap().to_str().unwrap(), body["correlationId"]);
+        }
+    }
+    let url = format!("{}/{id}{whose}", server.url);
+    let lines = server.plain.get(url.replace('?', "/events?"));
+    let lines = lines.header("accept", "application/x-ndjson");
+    let lines = lines.send().await.unwrap().text().await.unwrap();
+    assert!(lines.ends_with("}\n") && lines.lines().count() == 1);
+    for (header, value) in [("host", "evil.example"), ("origin", "https://evil.example")] {
+        let asked = server.plain.delete(&url).header(header, value);
+        assert_eq!(asked.send().await.unwrap().status().as_u16(), 403);
+    }
+    assert_eq!(server.plain.put(&url).send().await.unwrap().status(), 405);
 }

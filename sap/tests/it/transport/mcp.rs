@@ -57,6 +57,22 @@ impl Harness for OverMcp {
         (told, answer)
     }
 
+    async fn status(&self, task: &Task) -> Option<Message> {
+        Some(self.client.status(task).await.unwrap())
+    }
+
+    async fn cancel(&self, task: &Task) -> Option<Message> {
+        Some(self.client.cancel(task).await.unwrap())
+    }
+
+    async fn follow(
+        &self,
+        task: &Task,
+        told: &mut (dyn FnMut(&Message) + Send),
+    ) -> Option<Message> {
+        self.client.follow(task, told).await.unwrap()
+    }
+
     async fn raw(&self, bytes: &str) -> Message {
         let task: Value = serde_json::from_str(bytes).unwrap();
         let tool = task["target"]["capability"].as_str().unwrap();
@@ -78,7 +94,7 @@ async fn a_capability_is_a_tool_and_a_nack_is_a_tool_error() {
     let tools = mcp.asking.list_all_tools().await.unwrap();
     let names: Vec<&str> = tools.iter().map(|tool| &*tool.name).collect();
     assert!(
-        names.contains(&"test.echo") && names.len() == 7,
+        names.contains(&"test.echo") && names.len() == 11,
         "{names:?}"
     );
     let object = |task: &Value| task.as_object().unwrap().clone();
@@ -241,11 +257,16 @@ async fn the_tool_of_a_typed_handler_has_its_schemas() {
         #[expect(dead_code, reason = "only its schema matters")]
         name: String,
     }
+    // One that holds itself refers to its own beginning.
+    #[derive(serde::Serialize, schemars::JsonSchema)]
+    struct Tree {
+        branches: Vec<Self>,
+    }
     async fn answer(
         _: Asked,
         _: sap::processor::Context,
-    ) -> Result<u64, sap::processor::HandlerError> {
-        Ok(7)
+    ) -> Result<Tree, sap::processor::HandlerError> {
+        Ok(Tree { branches: vec![] })
     }
     let processor = Seen::default().processor(Config::default());
     let processor = processor.handle_typed("desk.answer".parse().unwrap(), answer);
@@ -265,11 +286,35 @@ async fn the_tool_of_a_typed_handler_has_its_schemas() {
     let place = reference.as_str().unwrap().strip_prefix('#').unwrap();
     assert_eq!(input.pointer(place).unwrap()["required"], json!(["name"]));
     let output = tool.output_schema.as_ref().unwrap();
-    assert_eq!(
-        output["properties"]["output"]["anyOf"][0]["type"],
-        "integer"
+    let schema = Value::Object((**output).clone());
+    let valid = jsonschema::validator_for(&schema).unwrap();
+    let result = |output: Value| with(crate::samples::result(), "/output", Some(output));
+    assert!(valid.is_valid(&result(json!({"branches": [{"branches": []}]}))));
+    assert!(!valid.is_valid(&result(json!({"branches": [{"twigs": []}]}))));
+    assert!(valid.is_valid(&with(crate::samples::result(), "/output", None)));
+    let ids = ask(1, "desk.answer");
+    let ack =
+        json!({"status": "ACK", "messageId": ids["taskId"], "correlationId": ids["correlationId"]});
+    assert!(valid.is_valid(&ack) && !valid.is_valid(&json!({"status": "ACK"})));
+    let valid = jsonschema::validator_for(&input).unwrap();
+    let asks = |payload: Value| with(ask(1, "desk.answer"), "/payload", Some(payload));
+    assert!(valid.is_valid(&asks(json!({"topic": {"name": "a"}}))));
+    assert!(!valid.is_valid(&asks(json!({"topic": {}}))));
+    assert!(valid.is_valid(&json!({"task": "{}"})) && !valid.is_valid(&json!({})));
+    let no_context = with(
+        asks(json!({"topic": {"name": "a"}})),
+        "/constitutionalContext/pressureLevel",
+        None,
     );
-    assert!(tools[0].output_schema.is_some() == (tools[0].name == "desk.answer"));
+    assert!(!valid.is_valid(&no_context));
+    // Every message of the samples is one that some tool takes, or gives.
+    let echo = tools.iter().find(|tool| tool.name == "test.echo").unwrap();
+    let takes = Value::Object((*echo.input_schema).clone());
+    assert!(
+        jsonschema::validator_for(&takes)
+            .unwrap()
+            .is_valid(&crate::samples::task())
+    );
 }
 
 #[cfg(feature = "sign")]

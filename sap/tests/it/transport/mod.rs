@@ -1,5 +1,6 @@
 //! One suite for all transports: the same task means the same, whatever carries it.
 
+mod about;
 mod bus;
 #[cfg(feature = "http")]
 mod http;

@@ -1,8 +1,9 @@
 //! What every transport must do alike.
 
 use std::future::Future;
+use std::sync::atomic::Ordering;
 
-use futures::future::join_all;
+use futures::future::{join, join_all};
 use sap::DispatchError;
 use sap::processor::Config;
 use sap::transport::{Message, SendError};
@@ -27,6 +28,18 @@ pub(crate) trait Harness: Sized {
         task: &Task,
     ) -> impl Future<Output = (Vec<Message>, Result<Option<Message>, SendError>)>;
 
+    /// How far a task is.
+    fn status(&self, task: &Task) -> impl Future<Output = Option<Message>>;
+
+    fn cancel(&self, task: &Task) -> impl Future<Output = Option<Message>>;
+
+    /// What it comes to.
+    fn follow(
+        &self,
+        task: &Task,
+        told: &mut (dyn FnMut(&Message) + Send),
+    ) -> impl Future<Output = Option<Message>>;
+
     /// The last word to a peer that sends whatever it likes.
     fn raw(&self, bytes: &str) -> impl Future<Output = Message>;
 }
@@ -42,6 +55,8 @@ pub(crate) async fn run<H: Harness>() {
     results_go_to_the_endpoint(&harness, &seen).await;
     a_task_sent_again_is_answered_and_not_run_again(&harness, &seen).await;
     tasks_of_one_correlation_id_do_not_mix(&harness).await;
+    who_sent_a_task_may_ask_and_follow(&harness, &seen).await;
+    a_task_that_runs_is_cancelled(&harness, &seen).await;
 }
 
 fn ended(answer: Result<Option<Message>, SendError>) -> TaskResult {
@@ -324,4 +339,76 @@ async fn tasks_of_one_correlation_id_do_not_mix<H: Harness>(harness: &H) {
     for (task, (_, answer)) in tasks.iter().zip(answers) {
         assert_eq!(ended(answer).task_id, task.task_id);
     }
+}
+
+/// Nobody has said anything about it.
+fn is_unknown(message: Option<&Message>) -> bool {
+    match message {
+        None => true,
+        Some(Message::Nack(nack)) => nack.code == ErrorCode::NotFound,
+        Some(_) => false,
+    }
+}
+
+async fn who_sent_a_task_may_ask_and_follow<H: Harness>(harness: &H, seen: &Seen) {
+    let task = ask(100, "test.gate");
+    let other = with(
+        task.clone(),
+        "/issuer/agentId",
+        Some(json!("A other/issuer?")),
+    );
+    let (task, other) = (typed(&task.to_string()), typed(&other.to_string()));
+    assert!(is_unknown(harness.status(&task).await.as_ref()));
+    let before = seen.entries();
+    seen.gate.store(false, Ordering::SeqCst);
+    let asking = async {
+        // The task, RUNNING, and the handler's own RUNNING.
+        until(|| seen.entries() == before + 3).await;
+        let standing = ended(Ok(harness.status(&task).await));
+        assert_eq!(standing.status, Status::Running);
+        assert_eq!(standing.output.unwrap().as_str(), "1");
+        // An id is its issuer's own.
+        assert!(is_unknown(harness.status(&other).await.as_ref()));
+        assert!(is_unknown(harness.cancel(&other).await.as_ref()));
+        let mut told = Vec::new();
+        let mut tell = |message: &Message| {
+            told.push(message.clone());
+            seen.gate.store(true, Ordering::SeqCst);
+        };
+        let open = async {
+            if !H::TALKS {
+                tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+                seen.gate.store(true, Ordering::SeqCst);
+            }
+        };
+        let (end, ()) = join(harness.follow(&task, &mut tell), open).await;
+        assert_eq!(told.last(), end.as_ref());
+        let told = words(&told);
+        match H::TALKS {
+            true => assert!(told.ends_with(&["RUNNING".into(), "SUCCEEDED".into()])),
+            false => assert_eq!(told, ["SUCCEEDED"]),
+        }
+        ended(Ok(end))
+    };
+    let ((_, answer), followed) = join(harness.send(&task), asking).await;
+    let sent = ended(answer);
+    assert_eq!(sent, followed);
+    // What has ended stays as it is.
+    assert_eq!(ended(Ok(harness.status(&task).await)), sent);
+    assert_eq!(ended(Ok(harness.cancel(&task).await)), sent);
+    assert_eq!(ended(Ok(harness.follow(&task, &mut |_| {}).await)), sent);
+}
+
+async fn a_task_that_runs_is_cancelled<H: Harness>(harness: &H, seen: &Seen) {
+    let task = typed(&ask(101, "test.hang").to_string());
+    let before = seen.entries();
+    let cancelling = async {
+        until(|| seen.entries() == before + 2).await;
+        harness.cancel(&task).await;
+    };
+    let ((_, answer), ()) = join(harness.send(&task), cancelling).await;
+    let end = ended(answer);
+    assert_eq!(end.status, Status::Cancelled);
+    assert_eq!(ended(Ok(harness.status(&task).await)), end);
+    assert_eq!(seen.written(before), ["task", "RUNNING", "CANCELLED"]);
 }

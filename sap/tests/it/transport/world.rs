@@ -1,7 +1,7 @@
 //! An agent with a capability for each way in which a task can end, and who watches it.
 
 use futures::executor::block_on;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -13,7 +13,6 @@ use sap::processor::{
 use sap::store::MemoryTranscript;
 use sap::transcript::{EntryKind, Transcript as _};
 use sap::transport::Replies;
-#[cfg(any(feature = "http", feature = "mcp", feature = "external-tests"))]
 use sap::transport::Service;
 use sap::validate::{Options, decode_task};
 use sap::{Producer, ProducerKind, Task, TaskResult};
@@ -47,6 +46,8 @@ pub(crate) struct Seen {
     pub(crate) calls: Arc<AtomicUsize>,
     pub(crate) warnings: Arc<Mutex<Vec<String>>>,
     pub(crate) inbox: Arc<Mutex<Vec<TaskResult>>>,
+    /// Lets `test.gate` go on.
+    pub(crate) gate: Arc<AtomicBool>,
 }
 
 /// The one endpoint that is there.
@@ -92,7 +93,7 @@ impl Seen {
 
     pub(crate) fn processor(&self, config: Config) -> Processor {
         let producer = Producer::new("A-ml-001".parse().unwrap(), ProducerKind::Agent);
-        let calls = Arc::clone(&self.calls);
+        let (calls, gate) = (Arc::clone(&self.calls), Arc::clone(&self.gate));
         let mut table = Table::default();
         for what in CAPABILITIES {
             table = table.allow("A-prime".parse().unwrap(), what.parse().unwrap());
@@ -106,6 +107,16 @@ impl Seen {
                 async move { Ok(Outcome::new(whole(&cx.task)).citing(vec!["ubos://a".into()])) }
             })
             .handle("test.steps".parse().unwrap(), steps)
+            .handle("test.gate".parse().unwrap(), move |mut cx: Context| {
+                let gate = Arc::clone(&gate);
+                async move {
+                    cx.report(Progress::running(Some(text("1")))).await;
+                    while !gate.load(Ordering::SeqCst) {
+                        tokio::time::sleep(Duration::from_millis(1)).await;
+                    }
+                    Ok(Outcome::new(text("3")))
+                }
+            })
             .handle("test.fail".parse().unwrap(), |_: Context| async {
                 Err(HandlerError::unprocessable("no such topic"))
             })
@@ -123,7 +134,6 @@ impl Seen {
             })
     }
 
-    #[cfg(any(feature = "http", feature = "mcp", feature = "external-tests"))]
     pub(crate) fn service_of(&self, config: Config) -> Service {
         let warnings = Arc::clone(&self.warnings);
         Service::new(Arc::new(self.processor(config)), Arc::new(Real::default()))
@@ -132,8 +142,9 @@ impl Seen {
     }
 }
 
-const CAPABILITIES: [&str; 6] = [
+const CAPABILITIES: [&str; 7] = [
     "test.echo",
+    "test.gate",
     "test.steps",
     "test.fail",
     "test.panic",

@@ -22,15 +22,15 @@ type Job = Box<dyn FnOnce() + Send>;
 /// Threads that come with the work and go without it. Unlike a runtime's own, nothing waits for them at the end: a tool
 /// that hangs cannot hold up its process.
 #[derive(Clone, Default)]
-pub(super) struct Pool(Arc<Shared>);
+pub(super) struct Pool(Arc<SharedPool>);
 
 #[derive(Default)]
-struct Shared {
-    state: Mutex<State>,
+struct SharedPool {
+    state: Mutex<PoolState>,
     work: Condvar,
 }
 
-struct State {
+struct PoolState {
     /// At most one for each call whose tool is waited for.
     jobs: VecDeque<(u64, Job)>,
     /// Numbers the jobs.
@@ -40,7 +40,7 @@ struct State {
     max: usize,
 }
 
-impl Default for State {
+impl Default for PoolState {
     fn default() -> Self {
         Self {
             jobs: VecDeque::new(),
@@ -80,7 +80,7 @@ impl Pool {
 
 /// A job that somebody waits for. It leaves the queue with them: threads that are all held by tools that never return
 /// would let it grow.
-struct Queued<'a>(&'a Shared, u64);
+struct Queued<'a>(&'a SharedPool, u64);
 
 impl Drop for Queued<'_> {
     fn drop(&mut self) {
@@ -94,8 +94,8 @@ impl Drop for Queued<'_> {
     }
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
+impl SharedPool {
+    fn lock(&self) -> MutexGuard<'_, PoolState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

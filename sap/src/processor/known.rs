@@ -1,0 +1,120 @@
+//! Tasks that came before, for those who ask what became of them.
+
+use std::sync::Arc;
+
+use super::guard::guarded;
+use super::ledger::{Before, Key, Sight};
+use super::peer::Peer;
+use super::state::Processor;
+use crate::ident::{AgentId, TaskId};
+use crate::receipt::Ack;
+use crate::result::TaskResult;
+use crate::role::consumer::Access;
+use crate::task::Task;
+use crate::validate::{Options, decode_result};
+
+/// A task that came before, for a peer that may ask about it.
+pub(crate) struct KnownTask {
+    processor: Arc<Processor>,
+    key: Key,
+    task: Arc<Task>,
+    /// Results that were looked at.
+    seen: Option<u64>,
+    has_ended: bool,
+}
+
+/// How far a task is.
+pub(crate) enum Standing {
+    /// It was taken; nothing was said of it yet.
+    Taken(Ack),
+    /// Its latest result.
+    Result(Box<TaskResult>),
+}
+
+impl KnownTask {
+    /// The task of an issuer, where it is known and the peer could have brought it: who may send a task may ask
+    /// about it, and nobody else is told that it is here.
+    pub(crate) async fn of_issuer(
+        processor: &Arc<Processor>,
+        peer: &Peer,
+        issuer: &AgentId,
+        task_id: &TaskId,
+    ) -> Option<Self> {
+        let key = Key::new(*task_id, issuer.clone());
+        let task = match processor.ledger.before(&key)? {
+            Before::Unwritten(task) => task,
+            Before::Written(entry) => {
+                let read = guarded(processor.read_task(entry)).await.ok()?;
+                let (task, _) = read.ok()??;
+                Arc::new(task)
+            }
+        };
+        if !processor.allows(peer, &task).await {
+            return None;
+        }
+        Some(Self {
+            processor: Arc::clone(processor),
+            key,
+            task,
+            seen: None,
+            has_ended: false,
+        })
+    }
+
+    /// Has the task stopped, where it runs; true then.
+    pub(crate) fn cancel(&self) -> bool {
+        self.processor.ledger.cancel(&self.key)
+    }
+
+    /// How far it is; `None` where it was forgotten since.
+    pub(crate) fn latest(&self) -> Option<Standing> {
+        match self.processor.ledger.look(&self.key, None) {
+            Sight::Latest { encoded, .. } => Some(self.standing(encoded.as_deref())),
+            Sight::Wait(_) | Sight::Full | Sight::Unknown => None,
+        }
+    }
+
+    /// How far it is, at once and then whenever that has changed; `None` after its end. One who asks seldom is
+    /// told the latest, and misses what was between.
+    pub(crate) async fn next(&mut self) -> Option<Standing> {
+        while !self.has_ended {
+            match self.processor.ledger.look(&self.key, self.seen) {
+                Sight::Latest { encoded, results } => {
+                    self.seen = Some(results);
+                    let standing = self.standing(encoded.as_deref());
+                    self.has_ended = standing.is_end();
+                    return Some(standing);
+                }
+                // It is woken by being dropped.
+                Sight::Wait(changed) => drop(changed.await),
+                Sight::Full | Sight::Unknown => self.has_ended = true,
+            }
+        }
+        None
+    }
+
+    fn standing(&self, encoded: Option<&[u8]>) -> Standing {
+        let decoded = encoded.and_then(|bytes| decode_result(bytes, &Options::default()).ok());
+        match decoded {
+            Some((result, _)) => Standing::Result(Box::new(result)),
+            None => Standing::Taken(Ack::from(self.task.as_ref())),
+        }
+    }
+}
+
+impl Standing {
+    fn is_end(&self) -> bool {
+        match self {
+            Self::Taken(_) => false,
+            Self::Result(result) => result.status.is_terminal(),
+        }
+    }
+}
+
+impl Processor {
+    /// Whether a peer may have this task done.
+    pub(crate) async fn allows(&self, peer: &Peer, task: &Task) -> bool {
+        let access = guarded(async { self.authorize.authorize(peer, task).await }).await;
+        matches!(access, Ok(Access::Allowed))
+    }
+}

@@ -1,0 +1,28 @@
+//! What a request shows of the one who asks.
+
+use std::sync::Arc;
+
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderName, header};
+use ubos_common::secret::Secret;
+
+use super::admission::text;
+use crate::processor::Peer;
+use crate::transport::signing::{self, signed};
+
+/// The token of a request.
+pub(crate) fn bearer_of(headers: &HeaderMap) -> Option<Arc<Secret<String>>> {
+    let value = text(headers, &header::AUTHORIZATION)?;
+    let (scheme, token) = value.split_once(' ')?;
+    let is_bearer = scheme.eq_ignore_ascii_case("bearer");
+    is_bearer.then(|| Arc::new(Secret::new(token.trim().to_owned())))
+}
+
+/// Who asks: what the connection shows, and the token of the request.
+pub(super) fn peer_of(head: &Parts) -> Peer {
+    let connection = head.extensions.get::<Peer>();
+    let mut peer = connection.cloned().unwrap_or_default();
+    peer.bearer = bearer_of(&head.headers).or(peer.bearer);
+    let name = HeaderName::from_static(signing::NAME);
+    signed(peer, text(&head.headers, &name))
+}
