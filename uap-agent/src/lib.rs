@@ -54,6 +54,7 @@
 
 #[cfg(feature = "driver")]
 mod agent;
+mod approval;
 #[cfg(feature = "arbitrary")]
 pub mod arbitrary;
 mod checkpoint;
@@ -76,7 +77,10 @@ mod trace_event;
 mod tree;
 
 #[cfg(feature = "driver")]
-pub use agent::{Agent, AgentInput, AgentOptions, AgentStreamResult, RunScope, Runtime, agent};
+pub use agent::{
+    Agent, AgentInput, AgentOptions, AgentSession, AgentStreamResult, RunScope, Runtime, agent,
+};
+pub use approval::{ApprovalPolicy, ApprovalRequest};
 pub use checkpoint::{
     CheckpointError, CheckpointHistory, CheckpointMetadata, CheckpointStore, MemoryCheckpoints,
     Seal, SealError, StoreFuture,

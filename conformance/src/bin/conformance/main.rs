@@ -10,7 +10,8 @@
 //! osw_agent  an OpenSentience agent
 //! osw_core   an OpenSentience core
 //! osw_tap    what passes between the two
-//! uap        states and trees, a validator of them, or what runs left behind
+//! uap        states and trees, a validator of them, what runs left behind, or a program whose run is resumed
+//! resume_agent the program that proves the last
 //! hub        a hub on a port, an agent that calls one
 //! hostile    attacks on a hub
 //! command    a stranger's program that answers one message at a time
@@ -34,6 +35,7 @@ mod osw_agent;
 mod osw_core;
 #[cfg(unix)]
 mod osw_tap;
+mod resume_agent;
 mod sacp;
 mod sap;
 mod sap_http;
@@ -57,6 +59,9 @@ fn with_floor(expectations: &Expectations, floor: usize) -> Expectations {
 fn main() -> ExitCode {
     #[cfg(unix)]
     if let Some(code) = osw_core::test_agent() {
+        return code;
+    }
+    if let Some(code) = resume_agent::main() {
         return code;
     }
     if let Some(code) = executor::test_executor() {
@@ -208,6 +213,7 @@ fn judge(args: &Args) -> Result<Judgement, Stop> {
         (Kit::UapRun, Subject::Files(files)) => {
             return Ok(with_levels(args, uap::run(files, expectations)?));
         }
+        (Kit::UapResume, Subject::Command(command)) => uap::resume(command, expectations)?,
         (kit @ Kit::UapRun, Subject::Command(_)) => {
             let name = kit.name();
             return Err(Stop::Usage(format!(
