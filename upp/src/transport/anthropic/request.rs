@@ -90,6 +90,8 @@ pub(super) fn body(
             "tool_choice",
             &Text(&forced(request, params.get("thinking"))),
         );
+    } else if request.forbids_calls() {
+        object.member("tool_choice", &Text(r#"{"type":"none"}"#));
     }
     if let (Form::Native, Some(schema)) = (form, &request.structure) {
         let format = format!(r#"{{"type":"json_schema","schema":{}}}"#, schema.as_str());
@@ -120,7 +122,7 @@ fn forced(request: &LlmRequest, thinking: Option<&RawBuf>) -> String {
     let kind = thinking.as_ref().and_then(|thinking| thinking.get("type"));
     if kind.is_some_and(|kind| kind.as_str() != r#""disabled""#) {
         r#"{"type":"auto"}"#.into()
-    } else if request.tools.is_empty() {
+    } else if !request.offers_tools() {
         format!(r#"{{"type":"tool","name":"{ANSWER_TOOL}"}}"#)
     } else {
         r#"{"type":"any"}"#.into()
