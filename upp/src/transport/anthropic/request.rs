@@ -85,13 +85,8 @@ pub(super) fn body(
     if structured || !request.tools.is_empty() {
         object.member("tools", &Text(&tools(request, provider, structured)?));
     }
-    if structured {
-        object.member(
-            "tool_choice",
-            &Text(&forced(request, params.get("thinking"))),
-        );
-    } else if request.forbids_calls() {
-        object.member("tool_choice", &Text(r#"{"type":"none"}"#));
+    if let Some(choice) = choice(request, structured, &params) {
+        object.member("tool_choice", &Text(&choice));
     }
     if let (Form::Native, Some(schema)) = (form, &request.structure) {
         let format = format!(r#"{{"type":"json_schema","schema":{}}}"#, schema.as_str());
@@ -112,6 +107,19 @@ pub(super) fn body(
     }
     object.end();
     Ok(out)
+}
+
+/// Which tools may be called, where the vendor's own choice is not what is wanted.
+fn choice(
+    request: &LlmRequest,
+    structured: bool,
+    params: &BTreeMap<String, RawBuf>,
+) -> Option<String> {
+    if structured {
+        return Some(forced(request, params.get("thinking")));
+    }
+    let forbids = request.forbids_calls();
+    forbids.then(|| r#"{"type":"none"}"#.to_owned())
 }
 
 /// The choice of the answer tool. With tools of the user's the model may call them first; where the model thinks, the vendor
