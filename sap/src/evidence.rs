@@ -60,6 +60,14 @@ impl PolicyViolation {
         violation.evidence = Some(evidence.into());
         violation
     }
+
+    /// How the evidence begins where a threshold found it, and nobody else.
+    pub(crate) const BY_THRESHOLD: &str = "above the bound: ";
+
+    pub(crate) fn is_by_threshold(&self) -> bool {
+        let evidence = self.evidence.as_deref();
+        evidence.is_some_and(|evidence| evidence.starts_with(Self::BY_THRESHOLD))
+    }
 }
 
 ubos_common::wire! {

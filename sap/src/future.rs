@@ -1,8 +1,8 @@
 //! What asynchronous hooks and stores return, and when a task gives way to others.
 
 use core::future::{Future, poll_fn};
-use core::pin::Pin;
-use core::task::Poll;
+use core::pin::{Pin, pin};
+use core::task::{Context, Poll, Waker};
 
 /// A future on the heap, of the same type as `futures::future::BoxFuture`.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -23,6 +23,20 @@ pub(crate) async fn yield_once() {
         Poll::Pending
     })
     .await;
+}
+
+/// What a future gives that waits for nothing.
+#[expect(
+    clippy::expect_used,
+    reason = "every caller gives one that never gives way"
+)]
+pub(crate) fn at_once<T>(future: impl Future<Output = T>) -> T {
+    let mut waking = Context::from_waker(Waker::noop());
+    match pin!(future).poll(&mut waking) {
+        Poll::Ready(there) => Some(there),
+        Poll::Pending => None,
+    }
+    .expect("what never gives way is ready at once")
 }
 
 /// Bytes of a task, or of an output, above which others run between two steps.

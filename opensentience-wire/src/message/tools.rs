@@ -51,13 +51,19 @@ impl ToolSpec {
         let list = |list: &Option<Vec<String>>| -> usize {
             list.iter().flatten().map(|text| text.len() + EACH).sum()
         };
-        let output = self
-            .output_schema
-            .as_ref()
-            .map_or(0, |schema| schema.as_str().len());
         let texts = self.tool_id.len() + self.name.len() + self.description.len();
-        let schemas = self.input_schema.as_str().len() + output;
-        FIXED + texts + schemas + list(&self.capabilities) + list(&self.tags)
+        FIXED + texts + self.schema_bytes() + list(&self.capabilities) + list(&self.tags)
+    }
+
+    /// The bytes of its schemas.
+    pub(crate) fn schema_bytes(&self) -> usize {
+        let output = self.output_schema.as_ref();
+        self.input_schema.as_str().len() + output.map_or(0, |schema| schema.as_str().len())
+    }
+
+    /// Whether a check of the other's schemas says what it says of these.
+    pub(crate) fn has_same_schemas(&self, other: &Self) -> bool {
+        self.input_schema == other.input_schema && self.output_schema == other.output_schema
     }
 
     /// Reads one declaration of a [`Register`].

@@ -160,6 +160,39 @@ fn the_tools_of_a_session_have_a_bound_of_bytes_together() {
 }
 
 #[test]
+fn compiling_schemas_has_a_rate_and_the_same_tools_again_compile_nothing() {
+    let with_schema = |n: usize| {
+        let mut tool = tool("schemed");
+        tool["input_schema"] = json!({"title": format!("{n:>60000}")});
+        message(
+            "agent.tools.register",
+            json!({"tools": [tool], "replace": true}),
+        )
+    };
+    let is_change = |event: &Event| matches!(event, Event::ToolsChanged);
+    let mut conn = open_core(Config::default());
+    for n in 0..100 {
+        let said = tell_core(&mut conn, 0, &with_schema(0));
+        assert_eq!(said.events.iter().any(is_change), n == 0, "time {n}");
+        assert_eq!(
+            said.sent[0]["payload"]["registered"],
+            json!([format!("{AGENT}/schemed")])
+        );
+    }
+    let mut conn = open_core(Config::default());
+    let until_throttled = (0..100).take_while(|n| {
+        let said = tell_core(&mut conn, 0, &with_schema(*n));
+        assert!(said.events.iter().any(is_change));
+        conn.accepts_input()
+    });
+    assert_eq!(
+        until_throttled.count(),
+        15,
+        "60 KB and eight times that for the schema, of 8 MiB"
+    );
+}
+
+#[test]
 fn an_agent_that_says_too_much_is_not_read_for_a_while() {
     let mut conn = open_core(Config::default());
     let pong = || message("agent.pong", json!({}));
@@ -172,8 +205,8 @@ fn an_agent_that_says_too_much_is_not_read_for_a_while() {
     assert_eq!(audits, ["agent.throttled "]);
     assert_eq!(
         said,
-        8 * 1024,
-        "each counts for 1 KiB of 8 MiB, and so did its tools"
+        8 * 1024 - 1,
+        "each counts for 1 KiB of 8 MiB, as its tools did and their schemas"
     );
     let until = conn.poll_timeout().unwrap().saturating_since(at(0).mono);
     assert_eq!(

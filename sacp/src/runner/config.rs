@@ -8,20 +8,31 @@ use crate::ConfigError;
 use crate::graph::{OnError, Policy, Retry};
 use crate::plan::Act;
 
-/// How a plan runs.
-///
-/// [`Runner::new`](super::Runner::new) checks the values.
-#[derive(Clone, Debug)]
-pub struct Config {
-    pub(super) max_steps: usize,
-    pub(super) max_running: usize,
-    pub(super) step_timeout: Option<Duration>,
-    pub(super) idle_timeout: Option<Duration>,
-    pub(super) run_timeout: Option<Duration>,
-    pub(super) max_output_bytes: usize,
-    pub(super) max_total_bytes: usize,
-    pub(super) rules: Vec<Rule>,
-    pub(super) step_events: bool,
+ubos_common::config! {
+    /// How a plan runs.
+    ///
+    /// [`Runner::new`](super::Runner::new) checks the values.
+    Config {
+        /// Sets the most steps of a run, those of its subtasks included: at least 1; 10,000 by default.
+        with_max_steps: max_steps: usize = crate::limits::MAX_ACTS,
+        /// Sets how many steps run at the same time: at least 1; 64 by default. Further steps wait.
+        with_max_running: max_running: usize = 64,
+        /// Sets whether [`Output::Step`](super::Output::Step) reports every change of a step's state. Off by default.
+        with_step_events: step_events: bool = false,
+    }
+    into {
+        /// Sets how long an attempt may take where its step has no timeout of its own. No limit by default.
+        with_step_timeout: step_timeout: Option<Duration> = None,
+        /// Sets how long an attempt may go without [`Input::Progress`](super::Input::Progress). No limit by default.
+        with_idle_timeout: idle_timeout: Option<Duration> = None,
+        /// Sets how long the whole run may take, pauses included. No limit by default.
+        with_run_timeout: run_timeout: Option<Duration> = None,
+    }
+    also {
+        max_output_bytes: usize = 4_194_304,
+        max_total_bytes: usize = 67_108_864,
+        rules: Vec<Rule> = Vec::new(),
+    }
 }
 
 /// Recoveries for the steps of a verb, of a tool, or for all steps.
@@ -68,58 +79,7 @@ pub enum Recovery {
     Continue,
 }
 
-impl Default for Config {
-    fn default() -> Self {
-        Self {
-            max_steps: crate::limits::MAX_ACTS,
-            max_running: 64,
-            step_timeout: None,
-            idle_timeout: None,
-            run_timeout: None,
-            max_output_bytes: 4_194_304,
-            max_total_bytes: 67_108_864,
-            rules: Vec::new(),
-            step_events: false,
-        }
-    }
-}
-
 impl Config {
-    /// Sets the most steps of a run, those of its subtasks included: at least 1; 10,000 by default.
-    #[must_use]
-    pub const fn with_max_steps(mut self, steps: usize) -> Self {
-        self.max_steps = steps;
-        self
-    }
-
-    /// Sets how many steps run at the same time: at least 1; 64 by default. Further steps wait.
-    #[must_use]
-    pub const fn with_max_running(mut self, steps: usize) -> Self {
-        self.max_running = steps;
-        self
-    }
-
-    /// Sets how long an attempt may take where its step has no timeout of its own. No limit by default.
-    #[must_use]
-    pub const fn with_step_timeout(mut self, timeout: Duration) -> Self {
-        self.step_timeout = Some(timeout);
-        self
-    }
-
-    /// Sets how long an attempt may go without [`Input::Progress`](super::Input::Progress). No limit by default.
-    #[must_use]
-    pub const fn with_idle_timeout(mut self, timeout: Duration) -> Self {
-        self.idle_timeout = Some(timeout);
-        self
-    }
-
-    /// Sets how long the whole run may take, pauses included. No limit by default.
-    #[must_use]
-    pub const fn with_run_timeout(mut self, timeout: Duration) -> Self {
-        self.run_timeout = Some(timeout);
-        self
-    }
-
     /// Sets the most bytes of one output and of all outputs together: each at least 1; 4 MiB and 64 MiB by default.
     #[must_use]
     pub const fn with_max_bytes(mut self, output: usize, total: usize) -> Self {
@@ -132,13 +92,6 @@ impl Config {
     #[must_use]
     pub fn with_rule(mut self, rule: Rule) -> Self {
         self.rules.push(rule);
-        self
-    }
-
-    /// Sets whether [`Output::Step`](super::Output::Step) reports every change of a step's state. Off by default.
-    #[must_use]
-    pub const fn with_step_events(mut self, on: bool) -> Self {
-        self.step_events = on;
         self
     }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use ubos_common::json::RawBuf;
-use ubos_common::machine::{Machine, Outbox, Timers};
+use ubos_common::machine::{Outbox, Timers};
 use ubos_common::time::{Mono, Now};
 
 use super::attempt::Ticket;
@@ -325,32 +325,4 @@ impl Runner {
     }
 }
 
-impl Machine for Runner {
-    type Input<'a> = Input;
-    type Output = Output;
-    type Error = RunnerError;
-
-    fn handle_input(&mut self, now: Now, input: Input) -> Result<(), RunnerError> {
-        Self::handle_input(self, now, input)
-    }
-
-    fn handle_timeout(&mut self, now: Now) {
-        Self::handle_timeout(self, now);
-    }
-
-    fn poll_output(&mut self) -> Option<Output> {
-        Self::poll_output(self)
-    }
-
-    fn poll_timeout(&self) -> Option<Mono> {
-        Self::poll_timeout(self)
-    }
-
-    fn accepts_input(&self) -> bool {
-        Self::accepts_input(self)
-    }
-
-    fn is_closed(&self) -> bool {
-        Self::is_closed(self)
-    }
-}
+crate::machine::forwarded! { [] Runner: Input => Output, RunnerError }

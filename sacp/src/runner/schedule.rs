@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ubos_common::json::{MemberWriter, RawBuf};
 use ubos_common::time::Now;
 
-use super::attempt::{StepInputs, Ticket};
+use super::attempt::StepInputs;
 use super::state::{Runner, ScopeRun, Work};
 use super::steps::Progress;
 use super::{Cause, Output};
@@ -71,23 +71,18 @@ impl Runner {
             .config
             .idle_timeout
             .map(|timeout| now.mono.saturating_add(timeout));
-        let (inner, epoch) = (node.subtask, self.epoch);
+        let inner = node.subtask;
         let Some(run) = self.step_mut(step) else {
             return;
         };
         run.attempt = run.attempt.saturating_add(1);
         run.began.get_or_insert(now.mono);
-        let (ticket, rank) = (
-            Ticket {
-                step,
-                attempt: run.attempt,
-                epoch,
-            },
-            run.rank,
-        );
-        let instead = run.instead.clone();
+        let (rank, instead) = (run.rank, run.instead.clone());
+        let ticket = self.ticket(step);
         if let (Some(scope), None) = (inner, &instead) {
-            run.progress = Progress::Subtask;
+            if let Some(run) = self.step_mut(step) {
+                run.progress = Progress::Subtask;
+            }
             self.set_timer(step, hard);
             self.emit_state(step, StepState::Running);
             return self.open_scope(scope);

@@ -30,14 +30,9 @@ impl Runner {
 
     /// The timer of a step ran out: its wait is over, or its attempt exceeded a timeout.
     pub(super) fn on_timer(&mut self, now: Now, step: usize) {
-        let epoch = self.epoch;
+        let ticket = self.ticket(step);
         let Some(run) = self.step_mut(step) else {
             return;
-        };
-        let ticket = Ticket {
-            step,
-            attempt: run.attempt,
-            epoch,
         };
         trace!(step, attempt = ticket.attempt, "timer of a step ran out");
         match run.progress {
@@ -60,6 +55,15 @@ impl Runner {
                     .push_back(Work::Failed(step, Cause::Timeout { after, idle: false }));
             }
             _ => {}
+        }
+    }
+
+    /// The name of the last attempt of a step.
+    pub(super) fn ticket(&self, step: usize) -> Ticket {
+        Ticket {
+            step,
+            attempt: self.step_run(step).map_or(0, |run| run.attempt),
+            epoch: self.epoch,
         }
     }
 
@@ -91,16 +95,11 @@ impl Runner {
 
     /// Stops a step that has started, with the subtask inside it.
     pub(super) fn stop(&mut self, step: usize) {
-        let epoch = self.epoch;
         self.set_timer(step, None);
         self.ready.remove(&step);
+        let ticket = self.ticket(step);
         let Some(run) = self.step_run(step) else {
             return;
-        };
-        let ticket = Ticket {
-            step,
-            attempt: run.attempt,
-            epoch,
         };
         match run.progress {
             Progress::Running { .. } => {

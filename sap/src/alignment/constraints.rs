@@ -22,7 +22,7 @@ const MAX_CHECKED: usize = 64;
 const MAX_SHOWN: usize = 120;
 
 /// Holds an output against the task's constraints; nothing at admission, or where the level is instant.
-pub(super) fn check(
+pub(super) async fn check(
     subject: &Subject<'_>,
     known: &[(String, Predicate)],
     output: Option<&mut Output<'_>>,
@@ -41,9 +41,11 @@ pub(super) fn check(
         let outcome = match (given, own) {
             (Some((_, predicate)), _) => predicate
                 .holds_within(output)
+                .await
                 .map_err(|spent| spent.to_string()),
             (None, Some(Ok(predicate))) => predicate
                 .holds_within(output)
+                .await
                 .map_err(|spent| spent.to_string()),
             (None, Some(Err(error))) => Err(error.to_string()),
             (None, None) => Err("nobody here can check it".to_owned()),

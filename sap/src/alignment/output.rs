@@ -1,12 +1,13 @@
 //! One output that many predicates look at: each part is read once, and what all of it costs is bounded.
 
 use std::collections::BTreeMap;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use ubos_common::canon::Digest;
 use ubos_common::json::{self, Kind, Raw, Read};
 use ubos_common::violation::Profile;
 
+use crate::future::yield_once;
 use crate::lifecycle::body_digest;
 use crate::limits::unbounded;
 
@@ -20,9 +21,11 @@ pub(super) struct Spent;
 pub(super) struct Output<'a> {
     pub(super) whole: Raw<'a>,
     steps: usize,
-    objects: BTreeMap<usize, Option<Rc<BTreeMap<String, Raw<'a>>>>>,
-    arrays: BTreeMap<usize, Option<Rc<Vec<Raw<'a>>>>>,
-    texts: BTreeMap<usize, Option<Rc<str>>>,
+    /// Steps since others had their turn; `None` where nobody waits for one.
+    since: Option<usize>,
+    objects: BTreeMap<usize, Option<Arc<BTreeMap<String, Raw<'a>>>>>,
+    arrays: BTreeMap<usize, Option<Arc<Vec<Raw<'a>>>>>,
+    texts: BTreeMap<usize, Option<Arc<str>>>,
     digests: BTreeMap<usize, Digest>,
 }
 
@@ -38,6 +41,7 @@ impl<'a> Output<'a> {
         Self {
             whole,
             steps,
+            since: None,
             objects: BTreeMap::new(),
             arrays: BTreeMap::new(),
             texts: BTreeMap::new(),
@@ -45,38 +49,53 @@ impl<'a> Output<'a> {
         }
     }
 
+    /// Lets others have their turn now and then, where [`Output::give_way`] is asked.
+    pub(super) const fn by_steps(mut self) -> Self {
+        self.since = Some(0);
+        self
+    }
+
+    /// Lets others have their turn, where much was done since they had one.
+    pub(super) async fn give_way(&mut self) {
+        if self.since.is_some_and(|since| since > TURN) {
+            self.since = Some(0);
+            yield_once().await;
+        }
+    }
+
     /// Spends steps; once they are spent, all that follows is too much.
     pub(super) fn spend(&mut self, steps: usize) -> Result<(), Spent> {
         let left = self.steps.checked_sub(steps);
         self.steps = left.unwrap_or(0);
+        self.since = self.since.map(|since| since.saturating_add(steps));
         left.map(drop).ok_or(Spent)
     }
 
     pub(super) fn members(
         &mut self,
         value: Raw<'a>,
-    ) -> Result<Option<Rc<BTreeMap<String, Raw<'a>>>>, Spent> {
+    ) -> Result<Option<Arc<BTreeMap<String, Raw<'a>>>>, Spent> {
         if let Some(known) = self.objects.get(&place(value)) {
             return Ok(known.clone());
         }
         self.spend(length(value))?;
-        let members = read(value).map(Rc::new);
+        let members = read(value).map(Arc::new);
         self.objects.insert(place(value), members.clone());
         Ok(members)
     }
 
-    pub(super) fn elements(&mut self, value: Raw<'a>) -> Result<Option<Rc<Vec<Raw<'a>>>>, Spent> {
+    pub(super) fn elements(&mut self, value: Raw<'a>) -> Result<Option<Arc<Vec<Raw<'a>>>>, Spent> {
         if let Some(known) = self.arrays.get(&place(value)) {
             return Ok(known.clone());
         }
         self.spend(length(value))?;
-        let elements = read(value).map(Rc::new);
+        let elements = read(value).map(Arc::new);
         self.arrays.insert(place(value), elements.clone());
         Ok(elements)
     }
 
     /// A string in small letters. To look through it costs a step for four bytes.
-    pub(super) fn text(&mut self, value: Raw<'a>) -> Result<Option<Rc<str>>, Spent> {
+    pub(super) fn text(&mut self, value: Raw<'a>) -> Result<Option<Arc<str>>, Spent> {
         if value.kind() != Kind::String {
             return Ok(None);
         }
@@ -85,7 +104,7 @@ impl<'a> Output<'a> {
             return Ok(known.clone());
         }
         self.spend(length(value))?;
-        let text = read::<String>(value).map(|text| Rc::from(text.to_lowercase()));
+        let text = read::<String>(value).map(|text| Arc::from(text.to_lowercase()));
         self.texts.insert(place(value), text.clone());
         Ok(text)
     }
@@ -100,6 +119,9 @@ impl<'a> Output<'a> {
         Ok(digest)
     }
 }
+
+/// Steps after which others have their turn: a fraction of a millisecond to some milliseconds.
+const TURN: usize = 256 << 10;
 
 /// No two parts of a kind begin at the same place.
 fn place(value: Raw<'_>) -> usize {

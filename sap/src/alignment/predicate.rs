@@ -7,6 +7,7 @@ use ubos_common::canon::Digest;
 use ubos_common::json::{Kind, Raw, RawBuf, Read};
 
 use super::output::{Output, Spent, read};
+use crate::future::at_once;
 use crate::lifecycle::body_digest;
 
 /// Something that an output must be like: at most 1,024 bytes, 16 terms, and 32 tokens a place.
@@ -101,13 +102,13 @@ impl Predicate {
     #[must_use]
     pub fn holds(&self, output: Raw<'_>) -> bool {
         let mut output = Output::with_steps(output, usize::MAX);
-        self.holds_within(&mut output) == Ok(true)
+        at_once(self.holds_within(&mut output)) == Ok(true)
     }
 
     /// Whether an output is like that, where its steps suffice.
-    pub(super) fn holds_within(&self, output: &mut Output<'_>) -> Result<bool, Spent> {
+    pub(super) async fn holds_within(&self, output: &mut Output<'_>) -> Result<bool, Spent> {
         for term in &self.terms {
-            if !term.holds(output)? {
+            if !term.holds(output).await? {
                 return Ok(false);
             }
         }
@@ -199,10 +200,11 @@ impl Term {
         })
     }
 
-    fn holds(&self, output: &mut Output<'_>) -> Result<bool, Spent> {
-        let found = find(output, &self.place)?.unwrap_or_default();
+    async fn holds(&self, output: &mut Output<'_>) -> Result<bool, Spent> {
+        let found = find(output, &self.place).await?.unwrap_or_default();
         let mut holds = !found.is_empty();
         for value in found {
+            output.give_way().await;
             output.spend(VISIT)?;
             if !self.test.holds(value, output)? {
                 holds = false;
@@ -234,11 +236,12 @@ fn place_of(text: &str) -> Result<Vec<Token>, PredicateError> {
 }
 
 /// The values at a place; `None` where the way there ends early.
-fn find<'a>(output: &mut Output<'a>, place: &[Token]) -> Result<Option<Vec<Raw<'a>>>, Spent> {
+async fn find<'a>(output: &mut Output<'a>, place: &[Token]) -> Result<Option<Vec<Raw<'a>>>, Spent> {
     let mut values = vec![output.whole];
     for token in place {
         let mut next = Vec::new();
         for value in values {
+            output.give_way().await;
             output.spend(VISIT)?;
             let before = next.len();
             if step(output, value, token, &mut next)?.is_none() {

@@ -1,6 +1,5 @@
 //! The policy of rules.
 
-use core::cell::LazyCell;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -15,7 +14,7 @@ use super::texts::{Texts, texts_of};
 use super::{Assessment, Policy, Subject};
 use crate::context::{ConstitutionalContext, PressureLevel, RiskTolerance};
 use crate::evidence::{Alignment, PolicyCheck, PolicyViolation};
-use crate::future::{BoxFuture, LARGE, yield_once};
+use crate::future::{BoxFuture, LARGE, at_once, yield_once};
 use crate::learning::Heuristics;
 
 /// A policy of rules, applied in the order in which they were added.
@@ -106,7 +105,8 @@ impl Rules {
     }
 
     /// Says up to how much pressure on a principle a level is enough: a task at [`PressureLevel::Instant`] under more
-    /// of it is not decided instantly. What is learned goes before it.
+    /// of it is not decided instantly. What is learned goes before it once an operator has
+    /// [approved](crate::learning::Threshold::approved) it.
     #[must_use]
     pub fn threshold(mut self, principle: &str, level: PressureLevel, psi: f64) -> Self {
         self.thresholds.push((principle.into(), level, psi));
@@ -120,8 +120,8 @@ impl Rules {
         self
     }
 
-    /// The same rules with what was learned: thresholds that go before those given here, and principles that bind
-    /// because they were found broken before.
+    /// The same rules with what was learned: thresholds where none is given here, approved ones in the place of those
+    /// that are, and principles that bind because they were found broken before.
     // impl: SAP-7-2
     #[must_use]
     pub fn learned(mut self, heuristics: Arc<Heuristics>) -> Self {
@@ -152,9 +152,10 @@ impl Rules {
             .and_then(|learned| learned.threshold(subject.capability, territory, principle, level));
         let given = self.thresholds.iter().rev();
         let mut given = given.filter(|(name, at, _)| name == principle && *at == level);
-        learned
-            .map(|learned| learned.psi)
-            .or_else(|| given.next().map(|(_, _, psi)| *psi))
+        let given = given.next().map(|(_, _, psi)| *psi);
+        // What an operator has set stays until an operator has approved what goes before it.
+        let learned = learned.filter(|learned| given.is_none() || learned.approved_by.is_some());
+        learned.map(|learned| learned.psi).or(given)
     }
 
     fn pressure(&self, subject: &Subject<'_>, found: &mut Found<'_>) {
@@ -165,7 +166,8 @@ impl Rules {
             if psi.value() > bound && found.binds(principle) {
                 let level = subject.context.pressure_level;
                 let evidence = format!(
-                    "{} PSI decided at the level {}, {bound} is the bound",
+                    "{}{} PSI decided at the level {}, {bound} is the bound",
+                    PolicyViolation::BY_THRESHOLD,
                     psi.value(),
                     level
                 );
@@ -203,7 +205,7 @@ impl Rules {
         })
     }
 
-    fn rules(
+    async fn rules(
         &self,
         subject: &Subject<'_>,
         found: &mut Found<'_>,
@@ -212,10 +214,10 @@ impl Rules {
     ) {
         let Some(output) = output else { return };
         let whole = output.whole;
-        let texts = LazyCell::new(|| texts_of(whole));
-        let has = |words: &str| match forbidden {
+        let mut texts = None;
+        let mut has = |words: &str| match forbidden {
             Some(there) => there.contains(words),
-            None => texts.contains(words),
+            None => texts.get_or_insert_with(|| texts_of(whole)).contains(words),
         };
         for (principle, rule) in &self.rules {
             let is_quick = matches!(rule, Rule::Forbid(_));
@@ -230,7 +232,7 @@ impl Rules {
                 }
                 Rule::Require(predicate, severity) => {
                     // What cannot be known is not taken for kept.
-                    let evidence = match predicate.holds_within(output) {
+                    let evidence = match predicate.holds_within(output).await {
                         Ok(true) => continue,
                         Ok(false) => format!("the output does not keep {predicate}"),
                         Err(spent) => format!("{predicate}: {spent}"),
@@ -249,20 +251,28 @@ impl Rules {
 
 impl Policy for Rules {
     fn assess(&self, subject: &Subject<'_>) -> Assessment {
-        self.assess_with(subject, None)
+        let output = subject.output.map(Output::new);
+        at_once(self.assess_with(subject, output, None))
     }
 
     fn assess_by_steps<'a>(&'a self, subject: Subject<'a>) -> BoxFuture<'a, Assessment> {
         Box::pin(async move {
             let forbidden = self.forbidden(&subject).await;
-            self.assess_with(&subject, forbidden.as_ref())
+            let output = subject.output.map(|output| Output::new(output).by_steps());
+            let assessment = self.assess_with(&subject, output, forbidden.as_ref());
+            assessment.await
         })
     }
 }
 
 impl Rules {
     /// The verdict, where the forbidden words of the output may be known.
-    fn assess_with(&self, subject: &Subject<'_>, forbidden: Option<&BTreeSet<&str>>) -> Assessment {
+    async fn assess_with<'s>(
+        &self,
+        subject: &Subject<'s>,
+        mut output: Option<Output<'s>>,
+        forbidden: Option<&BTreeSet<&str>>,
+    ) -> Assessment {
         let mut assessment = Assessment::valid(subject.context);
         let named = subject.context.principles.as_deref().unwrap_or_default();
         let mut found = Found {
@@ -273,9 +283,10 @@ impl Rules {
             is_under_pressure: false,
         };
         self.pressure(subject, &mut found);
-        let mut output = subject.output.map(Output::new);
-        self.rules(subject, &mut found, output.as_mut(), forbidden);
+        self.rules(subject, &mut found, output.as_mut(), forbidden)
+            .await;
         let constraints = constraints::check(subject, &self.constraints, output.as_mut());
+        let constraints = constraints.await;
         assessment.checks = found.checks();
         for checked in constraints {
             if let Some((severity, evidence)) = checked.issue {

@@ -9,7 +9,7 @@ use super::essence::{self, EssenceSuggestion};
 use super::evidence::{Count, Evidence};
 use super::tally::Readings;
 use crate::context::PressureLevel;
-use crate::ident::Capability;
+use crate::ident::{AgentId, Capability};
 use crate::transcript::Proof;
 
 /// What signals teach, each piece with its evidence. A value: it changes nothing until somebody uses it.
@@ -45,6 +45,17 @@ pub struct Threshold {
     pub psi: f64,
     /// For it: good outcomes up to there, bad ones above. Against it: the others.
     pub evidence: Evidence,
+    /// The operator who lets it go before a bound that an operator has set; absent where none has.
+    pub approved_by: Option<AgentId>,
+}
+
+impl Threshold {
+    /// Approves it: from now on it goes before a bound that an operator has set for the same principle and level.
+    #[must_use]
+    pub fn approved(mut self, operator: AgentId) -> Self {
+        self.approved_by = Some(operator);
+        self
+    }
 }
 
 /// A principle that checks have looked at, and what they found.
@@ -144,6 +155,7 @@ fn thresholds(
                 level,
                 psi,
                 evidence: Evidence::new(count, against, learned_from),
+                approved_by: None,
             })
         },
     );
@@ -249,6 +261,7 @@ impl Write for Threshold {
         object.member("pressureLevel", &self.level);
         object.member("psi", &self.psi);
         object.member("evidence", &self.evidence);
+        object.optional("approvedBy", self.approved_by.as_ref());
         object.end();
     }
 }

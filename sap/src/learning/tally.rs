@@ -9,7 +9,7 @@ use super::bounds::Bounds;
 use super::evidence::Count;
 use super::signal::{Feedback, Observed, Signal, SignalId};
 use crate::context::PressureLevel;
-use crate::evidence::{Alignment, BodyDigest};
+use crate::evidence::{Alignment, BodyDigest, PolicyViolation};
 use crate::lifecycle::body_digest;
 use crate::limits::unbounded;
 use crate::number::Number;
@@ -266,8 +266,13 @@ fn verdict(signal: &Signal, principle: &str) -> Option<bool> {
     }
     let mut broken = signal.violations.iter().flatten().peekable();
     let names_any = broken.peek().is_some();
-    if broken.any(|violation| violation.principle.as_deref() == Some(principle)) {
-        return Some(false);
+    let is_here = |violation: &&PolicyViolation| violation.principle.as_deref() == Some(principle);
+    let mut here = broken.filter(is_here).peekable();
+    if here.peek().is_some() {
+        // What a threshold has stopped says nothing of what would have come of it: a bound that learned of itself
+        // would become tighter and tighter.
+        let is_found = here.any(|violation| !violation.is_by_threshold());
+        return is_found.then_some(false);
     }
     let is_done = matches!(signal.status, Some(Status::Succeeded | Status::Partial));
     match &signal.alignment {

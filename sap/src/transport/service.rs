@@ -12,6 +12,7 @@ use futures::future::{BoxFuture, join, poll_fn};
 use ubos_common::driver::Sleep;
 
 use super::Message;
+use crate::future::{LARGE, yield_once};
 use crate::processor::{
     Answer, Asker, Delivery, Given, Peer, ProcessError, Processor, Unreachable, Warning,
 };
@@ -142,7 +143,27 @@ impl Service {
     /// [`ProcessError`]: what could not be written down was not said.
     // impl: SAP-4.1-17, SAP-5-9
     pub async fn serve(&self, bytes: &[u8], caller: &mut dyn Caller) -> Result<(), ProcessError> {
-        match self.processor.read(bytes) {
+        let read = self.read(bytes).await;
+        self.serve_read(read, bytes, caller).await
+    }
+
+    /// Reads a task, or says why it is turned away. Others have their turn after one that takes its time.
+    pub(super) async fn read(&self, bytes: &[u8]) -> Result<Task, Box<Nack>> {
+        let read = self.processor.read(bytes);
+        if bytes.len() > LARGE {
+            yield_once().await;
+        }
+        read
+    }
+
+    /// Answers a task that was read from these bytes, or was none.
+    pub(super) async fn serve_read(
+        &self,
+        read: Result<Task, Box<Nack>>,
+        bytes: &[u8],
+        caller: &mut dyn Caller,
+    ) -> Result<(), ProcessError> {
+        match read {
             Ok(task) => self.serve_task(task, Given::Wire(bytes), caller).await,
             Err(nack) => {
                 let now = self.clock.now();

@@ -328,17 +328,51 @@ fn a_long_output_is_judged_piece_by_piece() {
         let output = RawBuf::parse(&output).unwrap();
         let mut subject = Subject::admission(&capability, &context);
         subject.output = Some(output.as_raw());
-        let mut judging = rules.assess_by_steps(subject);
-        let mut waking = std::task::Context::from_waker(std::task::Waker::noop());
-        let mut polls = 1;
-        let assessment = loop {
-            match judging.as_mut().poll(&mut waking) {
-                std::task::Poll::Ready(assessment) => break assessment,
-                std::task::Poll::Pending => polls += 1,
-            }
-        };
+        let (assessment, polls) = judged_by_steps(&rules, subject);
         assert!(polls > 16, "{text:?}: {polls}");
         assert_eq!(assessment.violations.len(), found, "{text:?}");
         assert_eq!(assessment, rules.assess(&subject));
     }
+}
+
+/// The verdict, and the polls that it took.
+fn judged_by_steps<'a>(rules: &'a Rules, subject: Subject<'a>) -> (Assessment, usize) {
+    let mut judging = rules.assess_by_steps(subject);
+    let mut waking = std::task::Context::from_waker(std::task::Waker::noop());
+    let mut polls = 1;
+    loop {
+        match judging.as_mut().poll(&mut waking) {
+            std::task::Poll::Ready(assessment) => return (assessment, polls),
+            std::task::Poll::Pending => polls += 1,
+        }
+    }
+}
+
+// spec: SAP-4.2-9
+#[test]
+fn predicates_over_a_long_output_give_way_between_their_steps() {
+    let output = format!("[{}7]", "1,".repeat(50_000));
+    let output = RawBuf::parse(&output).unwrap();
+    let capability = "a.b".parse().unwrap();
+    // Rules and constraints; one that is broken at the last element, and one after the budget is spent.
+    let rules = Rules::default().require("form", "/* < 8".parse().unwrap(), Severity::High);
+    let mut context = context(&["form"], RiskTolerance::Low);
+    context.pressure_level = PressureLevel::Deliberated;
+    let constraint = |at: usize| match at {
+        0 => "output not /* = 1".to_owned(),
+        _ => format!("output /* < {}", at + 7),
+    };
+    context.constraints = Some((0..8).map(constraint).collect());
+    let mut subject = Subject::admission(&capability, &context);
+    subject.output = Some(output.as_raw());
+    let (assessment, polls) = judged_by_steps(&rules, subject);
+    assert!(polls >= 8, "{polls}");
+    assert_eq!(assessment, rules.assess(&subject));
+    let said = |status: &str| {
+        let checks = assessment.checks.iter();
+        checks
+            .filter(|check| check.status.as_deref() == Some(status))
+            .count()
+    };
+    assert!(said("PASS") > 1 && said("UNCHECKED") > 1, "{assessment:?}");
 }

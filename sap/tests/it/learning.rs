@@ -239,10 +239,17 @@ fn thresholds_are_refined_with_their_evidence() {
 // spec: SAP-7-2, SAP-7-4
 #[test]
 fn what_is_learned_changes_later_verdicts_alone() {
-    let (_, heuristics) = learned(decisions());
+    let (_, mut heuristics) = learned(decisions());
     let before = Rules::default()
-        .threshold("strategic_pause", PressureLevel::Instant, 90.0)
+        .threshold("strategic_pause", PressureLevel::Consulted, 90.0)
         .forbid("strategic_pause", "never");
+    let unapproved = before.clone().learned(Arc::new(heuristics.clone()));
+    let free = Rules::default().learned(Arc::new(heuristics.clone()));
+    let ada: sap::AgentId = "ada".parse().unwrap();
+    let thresholds = core::mem::take(&mut heuristics.thresholds).into_iter();
+    heuristics.thresholds = thresholds
+        .map(|threshold| threshold.approved(ada.clone()))
+        .collect();
     let after = before.clone().learned(Arc::new(heuristics));
     let (mut task, _) = pair(1, &[], &[]);
     let context = &mut task.constitutional_context;
@@ -258,6 +265,9 @@ fn what_is_learned_changes_later_verdicts_alone() {
         rules.assess(&subject).alignment
     };
     assert_eq!(verdict(&before, &task, "1"), Alignment::Valid);
+    // An operator's bound stays until an operator has approved another; where there is none, what is learned holds.
+    assert_eq!(verdict(&unapproved, &task, "1"), Alignment::Valid);
+    assert_eq!(verdict(&free, &task, "1"), Alignment::NonConstitutional);
     assert_eq!(verdict(&after, &task, "1"), Alignment::NonConstitutional);
     // A principle that was found broken binds where the task does not name it.
     let context = &mut task.constitutional_context;
@@ -479,4 +489,37 @@ fn learning_leaves_the_cache_file_a_prefix_of_itself() {
         transcript.verify(Some(&proof.head)).unwrap().verdict,
         Verdict::Intact
     );
+}
+
+// spec: SAP-7-2
+#[test]
+fn a_threshold_does_not_learn_of_what_it_has_stopped_itself() {
+    let bound = Rules::default().threshold("strategic_pause", PressureLevel::Consulted, 50.0);
+    let stopped = |rules: &Rules, n: u64, psi: f64| {
+        let mut signal = decision(n, psi, true);
+        let (mut task, _) = pair(n, &[], &[]);
+        let context = &mut task.constitutional_context;
+        context.pressure_level = PressureLevel::Consulted;
+        let pressure = Psi::try_from(psi).unwrap();
+        context.pressure = Some([("strategic_pause".to_owned(), pressure)].into());
+        let verdict = rules.assess(&Subject::admission(&task.target.capability, context));
+        if verdict.alignment != Alignment::Valid {
+            signal.alignment = Some(verdict.alignment);
+            signal.status = Some(Status::Escalated);
+            signal.violations = Some(verdict.violations);
+        }
+        signal
+    };
+    // Good below, stopped above: nobody knows what would have come of those.
+    let own = (0..40).map(|n| stopped(&bound, n, 2.0 * n as f64 + 1.0));
+    assert!(learned(own).1.thresholds.is_empty());
+    // What another rule has found counts, under pressure too.
+    let other = (0..40).map(|n| {
+        let mut signal = stopped(&bound, n, 2.0 * n as f64 + 1.0);
+        for violation in signal.violations.iter_mut().flatten() {
+            violation.evidence = Some("the output contains what it may not".to_owned());
+        }
+        signal
+    });
+    assert_eq!(learned(other).1.thresholds[0].psi, 49.0);
 }

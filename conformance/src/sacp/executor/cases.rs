@@ -77,7 +77,7 @@ const ORDER: &[Row] = &[
         moves: || vec![old(TWO, ""), Succeed("A", "1"), Succeed("B", "2")],
         holds: |rounds| rounds.called(&[&["A"], &["B"]]),
         flaw: Flaw::AllAtOnce,
-        drags: &["SACP-3-3", "SACP-2-9", "SACP-1-3", "SACP-3-8"],
+        drags: &["SACP-3-3", "SACP-2-9", "SACP-3-8"],
     },
     Row {
         clause: "SACP-3-1",
@@ -93,7 +93,7 @@ const ORDER: &[Row] = &[
         },
         holds: |rounds| rounds.called(&[&["A", "B"], &[], &["C"]]),
         flaw: Flaw::OneByOne,
-        drags: &[],
+        drags: &["SACP-2-3"],
     },
     Row {
         clause: "SACP-3-1",
@@ -187,25 +187,7 @@ const MESSAGES: &[Row] = &[
             other => Err(format!("the answer is {other}")),
         },
         flaw: Flaw::Prose,
-        drags: &[
-            "SACP-3-2",
-            "SACP-3-3",
-            "SACP-3-4",
-            "SACP-3-7",
-            "SACP-2-7",
-            "SACP-2-6",
-            "SACP-1-3",
-            "SACP-3-8",
-            "SACP-3-5",
-            "SACP1-4-1",
-            "SACP1-4-3",
-            "SACP1-4-4",
-            "SACP1-5-1",
-            "SACP1-6-2",
-            "SACP1-6-3",
-            "SACP1-6-4",
-            "SACP1-7-1",
-        ],
+        drags: &[],
     },
     Row {
         clause: "SACP-3-4",
@@ -227,6 +209,28 @@ const MESSAGES: &[Row] = &[
             is_refused(rounds, "MALFORMED_PLAN")
         },
         flaw: Flaw::RunsTheRest,
+        drags: &[],
+    },
+    Row {
+        clause: "SACP-2-3",
+        name: "refuses a join that stands behind no group",
+        moves: || vec![old(r#"[["do","A",{}],["join","B",{}]]"#, "")],
+        holds: |rounds| {
+            rounds.called(&[])?;
+            is_refused(rounds, "MALFORMED_PLAN")
+        },
+        flaw: Flaw::LoneJoins,
+        drags: &[],
+    },
+    Row {
+        clause: "SACP-2-3",
+        name: "refuses a group without members",
+        moves: || vec![old(r#"[["do","A",{}],{"parallel":[]}]"#, "")],
+        holds: |rounds| {
+            rounds.called(&[])?;
+            is_refused(rounds, "MALFORMED_PLAN")
+        },
+        flaw: Flaw::EmptyGroups,
         drags: &[],
     },
     Row {

@@ -80,7 +80,7 @@ const ORDER: &[Row] = &[
         },
         holds: |rounds| rounds.called(&[&["A", "B"], &[], &["C"]]),
         flaw: Flaw::NothingWaits,
-        drags: &["SACP1-6-2", "SACP1-7-1", "SACP1-4-3"],
+        drags: &["SACP1-6-2"],
     },
     Row {
         clause: "SACP1-6-3",
@@ -138,7 +138,7 @@ const ORDER: &[Row] = &[
             }
         },
         flaw: Flaw::FallbacksStart,
-        drags: &["SACP1-6-2", "SACP1-7-1"],
+        drags: &["SACP1-6-2"],
     },
     Row {
         clause: "SACP1-6-2",
@@ -150,7 +150,66 @@ const ORDER: &[Row] = &[
         },
         holds: |rounds| refused(rounds, "MALFORMED_MESSAGE"),
         flaw: Flaw::NothingWaits,
-        drags: &["SACP1-6-3", "SACP1-7-1"],
+        drags: &["SACP1-6-3"],
+    },
+    Row {
+        clause: "SACP1-6-3",
+        name: "ends the message when the fallback fails, too",
+        moves: || {
+            let falls = step!("a", "A", r#","on_error":"fallback","fallback_step":"f""#);
+            vec![new(&[falls, step!("f", "F")], ""), Fail("A"), Fail("F")]
+        },
+        holds: |rounds| {
+            rounds.called(&[&["A"], &["F"]])?;
+            rounds.has("/state", &json!("FAILED"))
+        },
+        flaw: Flaw::GoesOn,
+        drags: &["SACP1-6-4", "SACP1-7-1", "SACP1-4-3"],
+    },
+    Row {
+        clause: "SACP1-6-2",
+        name: "calls nothing of a plan that waits for an unknown step",
+        moves: || {
+            let waits = step!("b", "B", r#","depends_on":["nobody"]"#);
+            vec![new(&[A, waits], "")]
+        },
+        holds: |rounds| refused(rounds, "MALFORMED_MESSAGE"),
+        flaw: Flaw::NothingWaits,
+        drags: &["SACP1-6-3"],
+    },
+    Row {
+        clause: "SACP1-6-2",
+        name: "calls nothing of a plan whose fallback is unknown",
+        moves: || {
+            let falls = step!(
+                "a",
+                "A",
+                r#","on_error":"fallback","fallback_step":"nobody""#
+            );
+            vec![new(&[falls], "")]
+        },
+        holds: |rounds| refused(rounds, "MALFORMED_MESSAGE"),
+        flaw: Flaw::FallbacksStart,
+        drags: &["SACP1-6-3"],
+    },
+    Row {
+        clause: "SACP1-6-2",
+        name: "calls nothing of a plan with one id twice",
+        moves: || vec![new(&[A, step!("a", "B")], "")],
+        holds: |rounds| refused(rounds, "MALFORMED_MESSAGE"),
+        flaw: Flaw::IdsMadeUp,
+        drags: &[],
+    },
+    Row {
+        clause: "SACP-3-4",
+        name: "calls no tool of a message of 1.0 in test mode",
+        moves: || vec![new(&[A, B, C], r#","test_mode":true"#)],
+        holds: |rounds| {
+            rounds.called(&[])?;
+            rounds.has("/state", &json!("DONE"))
+        },
+        flaw: Flaw::TestModeIgnored,
+        drags: &[],
     },
     Row {
         clause: "SACP1-4-1",
@@ -288,6 +347,26 @@ const ANSWERS: &[Row] = &[
         moves: || vec![new(&[A], ""), Fail("A")],
         holds: |rounds| rounds.has("/error/step_id", &json!("a")),
         flaw: Flaw::NoStepId,
+        drags: &["SACP1-6-4"],
+    },
+    Row {
+        clause: "SACP1-7-1",
+        name: "gives errors a code of capitals, digits and underscores, and a message",
+        moves: || vec![new(&[A], ""), Fail("A")],
+        holds: |rounds| {
+            let error = rounds.answer()?.get("error").unwrap_or(&Value::Null);
+            let [code, words] = ["code", "message"].map(|name| error.get(name)?.as_str());
+            let fits = |code: &str| {
+                let mut bytes = code.bytes();
+                !code.is_empty()
+                    && bytes.all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_')
+            };
+            if code.is_some_and(fits) && words.is_some_and(|words| !words.is_empty()) {
+                return Ok(());
+            }
+            Err(format!("the error is {error}"))
+        },
+        flaw: Flaw::OwnCodes,
         drags: &["SACP1-6-4"],
     },
     Row {

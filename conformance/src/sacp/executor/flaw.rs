@@ -23,7 +23,7 @@ pub(super) enum Flaw {
     RunsTheRest,
     /// An empty plan is done.
     EmptyIsDone,
-    /// Answers are prose.
+    /// Summaries are prose.
     Prose,
     /// A message in parameters is a parameter.
     SubtaskIsAParameter,
@@ -71,6 +71,14 @@ pub(super) enum Flaw {
     CopiedTrace,
     /// Steps wait for nothing.
     NothingWaits,
+    /// A join stands anywhere.
+    LoneJoins,
+    /// An empty group is nothing.
+    EmptyGroups,
+    /// A second step of one id gets another one.
+    IdsMadeUp,
+    /// Codes are words of its own.
+    OwnCodes,
     /// Every version is read.
     AnyVersion,
     /// Every state follows every other.
@@ -90,6 +98,15 @@ impl Flaw {
             match self {
                 Self::AnyVersion => drop(message.insert("proto_ver".into(), json!("1.0.0"))),
                 Self::TestModeIgnored => drop(message.remove("test_mode")),
+                Self::IdsMadeUp => {
+                    let mut seen = std::collections::BTreeSet::new();
+                    each_step(message, |step| {
+                        let id = step.get("id").map(Value::to_string);
+                        if !seen.insert(id) {
+                            step.insert("id".into(), json!("other"));
+                        }
+                    });
+                }
                 _ => each_step(message, |step| self.changes(step)),
             }
         } else {
@@ -118,6 +135,14 @@ impl Flaw {
                 act.get(2).is_none_or(Value::is_object)
                     && act.get(1).is_none_or(|_| act.get(2).is_some())
             }),
+            Self::LoneJoins => {
+                for item in plan.iter_mut().filter_map(Value::as_array_mut) {
+                    if let Some(verb) = item.first_mut().filter(|verb| **verb == "join") {
+                        *verb = json!("do");
+                    }
+                }
+            }
+            Self::EmptyGroups => plan.retain(|item| item.get("parallel") != Some(&json!([]))),
             Self::SubtaskIsAParameter => {
                 for params in plan
                     .iter_mut()
@@ -200,7 +225,9 @@ impl Flaw {
             Self::EmptyIsDone if members.get("missing").is_some() => {
                 *answer = json!({"g": "G", "plan": [], "state": "DONE", "reply_to": "m"});
             }
-            Self::Prose => *answer = json!("It is done."),
+            Self::Prose if members.get("out_fmt").is_some_and(|form| form == "summary") => {
+                *answer = json!("It is done.")
+            }
             Self::NoResults if !members.contains_key("sender") => drop(members.remove("ctx")),
             Self::CancelledIsDone if answer["state"] == "CANCELLED" => {
                 answer["state"] = json!("DONE");
@@ -213,6 +240,7 @@ impl Flaw {
                     .into_iter()
                     .for_each(|error| drop(error.remove("step_id")));
             }
+            Self::OwnCodes if was_failed => put(answer, "error", "code", json!("went wrong")),
             Self::ResultOfFailure if was_failed => answer["result"] = json!({"outputs": {}}),
             Self::SameId => answer["msg_id"] = json!("m"),
             Self::OpenTrace => put(answer, "trace", "host", json!("h")),
@@ -234,9 +262,9 @@ fn put(value: &mut Value, member: &str, name: &str, new: Value) {
     member.and_then(|member| member.insert(name.to_owned(), new));
 }
 
-fn each_step(message: &mut Map<String, Value>, change: impl Fn(&mut Map<String, Value>)) {
+fn each_step(message: &mut Map<String, Value>, mut change: impl FnMut(&mut Map<String, Value>)) {
     let steps = message.get_mut("plan").and_then(Value::as_array_mut);
     for step in steps.into_iter().flatten() {
-        step.as_object_mut().into_iter().for_each(&change);
+        step.as_object_mut().into_iter().for_each(&mut change);
     }
 }

@@ -19,8 +19,8 @@ use crate::trace::debug;
 
 impl CoreConnection {
     /// Counts a frame that does not belong to a call; beyond the rate the connection is not read for a while.
-    fn charge(&mut self, now: Now, bytes: usize) {
-        if self.common.phase != Phase::Open {
+    pub(super) fn charge(&mut self, now: Now, bytes: usize) {
+        if self.common.phase != Phase::Open || bytes == 0 {
             return;
         }
         let Some(until) = self.throttle.charge(now.mono, bytes) else {

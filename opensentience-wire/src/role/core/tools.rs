@@ -1,5 +1,8 @@
 //! Registration, as the core judges it.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use ubos_common::json::{Limits, RawBuf, RawObject, Reader};
 use ubos_common::time::Now;
 use ubos_common::violation::Profile;
@@ -12,6 +15,9 @@ use crate::message::{
     MessageType, Register, Registered, Rejected, ToolSpec, Unregister, Unregistered, is_tool_name,
 };
 
+/// What a byte of a schema that is compiled costs, in bytes of a message that is only read.
+const COMPILING: usize = 8;
+
 impl CoreConnection {
     // impl: OSW-4.2-2, OSW-4.2-4
     pub(super) fn on_register(&mut self, now: Now, envelope: &Envelope<'_>, register: &Register) {
@@ -19,24 +25,31 @@ impl CoreConnection {
         if register.tools.len() > most {
             return self.refuse_registration(now, envelope, most);
         }
+        let before = self.tools.clone();
         if register.replace == Some(true) {
             self.tools.clear();
             self.tool_bytes = 0;
         }
         let mut reply = Registered::new(Vec::new());
+        let mut compiled = 0;
         for tool in &register.tools {
-            match self.judge(tool) {
+            match self.judge(tool, &before, &mut compiled) {
                 Ok(tool) => {
                     reply.registered.push(tool.tool_id.clone());
                     self.tool_bytes += tool.weight();
-                    self.tools.insert(tool.tool_id.as_str().into(), tool.into());
+                    self.tools.insert(tool.tool_id.as_str().into(), tool);
                 }
                 Err(rejected) => reply.rejected.get_or_insert_default().push(*rejected),
             }
         }
+        self.charge(now, compiled * COMPILING);
         let head = Head::new(MessageType::Registered).in_reply_to(Some(&envelope.id));
         self.transmit(now, &head, &reply);
-        self.event(Event::ToolsChanged);
+        let tools = self.tools.values().map(Arc::as_ptr);
+        // The first registration is one even without tools.
+        if before.is_empty() || !tools.eq(before.values().map(Arc::as_ptr)) {
+            self.event(Event::ToolsChanged);
+        }
         for rejected in reply.rejected.into_iter().flatten() {
             self.event(Event::ToolRejected(rejected));
         }
@@ -67,8 +80,15 @@ impl CoreConnection {
         self.event(Event::ToolsChanged);
     }
 
+    /// The tool, unless it is refused. One that stood there before, with the schemas that it had then, compiles nothing;
+    /// `compiled` counts the bytes of schemas that were compiled.
     // impl: OSW-4.2-1, OSW-4.2-3
-    fn judge(&self, raw: &RawBuf) -> Result<ToolSpec, Box<Rejected>> {
+    fn judge(
+        &self,
+        raw: &RawBuf,
+        before: &BTreeMap<Box<str>, Arc<ToolSpec>>,
+        compiled: &mut usize,
+    ) -> Result<Arc<ToolSpec>, Box<Rejected>> {
         let limits = &self.config.limits;
         let tool = match ToolSpec::read(raw.as_raw(), &limits.json) {
             Ok(tool) => tool,
@@ -101,9 +121,17 @@ impl CoreConnection {
             let message = "the session's tools have as many bytes as they may";
             (ErrorCode::ToolConflict, message)
         } else {
+            match before.get(tool.tool_id.as_str()) {
+                Some(old) if **old == tool => return Ok(Arc::clone(old)),
+                Some(old) if old.has_same_schemas(&tool) => return Ok(tool.into()),
+                _ => {}
+            }
             // Last, because it costs the most.
+            *compiled += tool.schema_bytes();
             let unusable = crate::schema::check_schemas(&tool, MAX_SCHEMA_BYTES).err();
-            let Some(why) = unusable else { return Ok(tool) };
+            let Some(why) = unusable else {
+                return Ok(tool.into());
+            };
             let code = ErrorCode::ToolInvalidSchema;
             return Err(rejected(&tool.tool_id, code, why));
         };

@@ -16,10 +16,10 @@ const CHUNKS: usize = 64;
 
 /// What a call and its driver share.
 #[derive(Default)]
-struct Shared(Mutex<State>);
+struct SharedCall(Mutex<CallState>);
 
 #[derive(Default)]
-struct State {
+struct CallState {
     chunks: VecDeque<Box<ToolStream>>,
     outcome: Option<Outcome>,
     /// The end came, whoever took it.
@@ -35,13 +35,13 @@ struct State {
     writer: Option<Waker>,
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
+impl SharedCall {
+    fn lock(&self) -> MutexGuard<'_, CallState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes output with `take`, and says what that changed.
-    fn take<T>(&self, take: impl FnOnce(&mut State) -> T) -> (T, Change) {
+    fn take<T>(&self, take: impl FnOnce(&mut CallState) -> T) -> (T, Change) {
         let mut state = self.lock();
         let taken = take(&mut state);
         let change = state.look();
@@ -54,7 +54,7 @@ impl Shared {
     }
 }
 
-impl State {
+impl CallState {
     /// What has become of the call since the last look.
     fn look(&mut self) -> Change {
         let is_full = self.chunks.len() > CHUNKS;
@@ -81,7 +81,7 @@ pub(super) struct Change {
 }
 
 /// The driver's end of a call. A call whose driver is gone has failed.
-pub(super) struct CallDriver(Arc<Shared>);
+pub(super) struct CallDriver(Arc<SharedCall>);
 
 impl CallDriver {
     /// Adds a piece of output; what nobody takes is dropped. The reader is to be woken.
@@ -149,7 +149,7 @@ pub(super) trait Link<I>: Send + Sync {
 /// A connection names it by its [`CallId`], a router by a [`RouteId`](crate::role::router::RouteId).
 pub struct RunningCall<I = CallId> {
     id: I,
-    shared: Arc<Shared>,
+    shared: Arc<SharedCall>,
     link: Arc<dyn Link<I>>,
     is_canceled: core::sync::atomic::AtomicBool,
 }
@@ -157,7 +157,7 @@ pub struct RunningCall<I = CallId> {
 impl<I> RunningCall<I> {
     /// Both ends of a call.
     pub(super) fn new(id: I, link: Arc<dyn Link<I>>) -> (Self, CallDriver) {
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(SharedCall::default());
         let driver = CallDriver(Arc::clone(&shared));
         let call = Self {
             id,

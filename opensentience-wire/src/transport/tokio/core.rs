@@ -32,7 +32,7 @@ pub(super) trait Duplex: AsyncRead + AsyncWrite + Send {}
 impl<S: AsyncRead + AsyncWrite + Send + ?Sized> Duplex for S {}
 
 /// What handles and driver share.
-pub(super) struct Shared {
+pub(super) struct SharedConnection {
     clock: Clock,
     connection: Mutex<Connection>,
     /// The driver's task, where it waits. Apart from the connection, so that whoever is told of an event may drop a call.
@@ -85,7 +85,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Shared {
+impl SharedConnection {
     pub(super) fn new(
         stream: impl Duplex + 'static,
         clock: Clock,
@@ -266,7 +266,7 @@ impl Shared {
     }
 }
 
-impl Link<CallId> for Shared {
+impl Link<CallId> for SharedConnection {
     fn cancel(&self, id: &CallId) {
         lock(&self.cancels).push(id.clone());
         self.wake_driver();
@@ -279,7 +279,7 @@ impl Link<CallId> for Shared {
     }
 }
 
-impl Shared {
+impl SharedConnection {
     /// Counts what has become of a call; gives whether the agent may be read again.
     fn count(&self, change: Change) -> bool {
         if change.is_settled {
@@ -293,7 +293,7 @@ impl Shared {
 }
 
 /// The task that drives a connection. Without it the connection is gone.
-struct Driver(Arc<Shared>);
+struct Driver(Arc<SharedConnection>);
 
 impl Drop for Driver {
     fn drop(&mut self) {
@@ -331,7 +331,7 @@ impl Unlock for MutexGuard<'_, Connection> {
 
 impl Connection {
     /// Sends what a call wants sent while nothing else waits; gives whether the driver has to see to the rest.
-    fn send_now(&mut self, shared: &Shared) -> bool {
+    fn send_now(&mut self, shared: &SharedConnection) -> bool {
         let is_alone = self.wire.waiting() == 0 && self.conn.pending_calls() == 1;
         self.drain(shared);
         let sent = is_alone && {
@@ -367,7 +367,7 @@ impl Connection {
 
     fn poll_turn(
         &mut self,
-        shared: &Shared,
+        shared: &SharedConnection,
         context: &mut Context<'_>,
         greeting: bool,
     ) -> Poll<Turn> {
@@ -399,7 +399,7 @@ impl Connection {
         turn
     }
 
-    fn on_moved(&mut self, shared: &Shared, moved: &Moved) {
+    fn on_moved(&mut self, shared: &SharedConnection, moved: &Moved) {
         let now = shared.clock.now();
         let before = self.wire.waiting();
         // A fault is among the outputs too: the farewell, the audit and the end.
@@ -420,7 +420,7 @@ impl Connection {
     }
 
     /// Carries out everything the machine wants done.
-    fn drain(&mut self, shared: &Shared) {
+    fn drain(&mut self, shared: &SharedConnection) {
         while let Some(output) = self.conn.poll_output() {
             match output {
                 Output::Transmit(frame) => self.wire.send(frame),
@@ -430,7 +430,7 @@ impl Connection {
         }
     }
 
-    fn on_event(&mut self, shared: &Shared, event: Event) {
+    fn on_event(&mut self, shared: &SharedConnection, event: Event) {
         self.observer.observe(&event);
         match event {
             Event::Stream(id, chunk) => {

@@ -11,7 +11,7 @@ use ubos_common::os::Clock;
 
 use super::audit::{AuditSink, Observer};
 use super::call::RunningCall;
-use super::core::Shared;
+use super::core::SharedConnection;
 use crate::error::{CommandError, ConfigError};
 use crate::message::{SharedTools, ToolSpec};
 use crate::role::CloseReason;
@@ -29,7 +29,7 @@ pub struct CoreHandle {
 /// What it takes to call the tools of a connection.
 #[derive(Clone)]
 pub(super) struct Caller {
-    shared: Arc<Shared>,
+    shared: Arc<SharedConnection>,
     /// The connection ends when the last is gone.
     shutdown: mpsc::Sender<()>,
 }
@@ -103,7 +103,7 @@ impl CoreHandle {
 /// Starts the task of a connection whose handshake succeeded, with what is to be done after its end.
 #[expect(clippy::disallowed_methods, reason = "a connection is a task")]
 pub(super) fn drive<F>(
-    shared: Arc<Shared>,
+    shared: Arc<SharedConnection>,
     tools: watch::Receiver<SharedTools>,
     after: impl FnOnce(CloseReason) -> F + Send + 'static,
 ) -> CoreHandle
@@ -154,7 +154,7 @@ where
 {
     let conn = CoreConnection::new(clock.now(), config, ids, Some(grant))?;
     let (tools_tx, tools) = watch::channel(Arc::from(Vec::new()));
-    let shared = Shared::new(stream, clock, conn, (audit, Observer::default()), tools_tx);
+    let shared = SharedConnection::new(stream, clock, conn, (audit, Observer::default()), tools_tx);
     if shared.handshake().await {
         return Ok(drive(shared, tools, core::future::ready));
     }

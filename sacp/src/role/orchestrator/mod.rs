@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use ubos_common::id::IdSource;
 use ubos_common::json::{MemberWriter, RawBuf};
-use ubos_common::machine::{Machine, Outbox};
+use ubos_common::machine::Outbox;
 use ubos_common::time::{Mono, Now};
 use ubos_common::violation::Violation;
 
@@ -701,35 +701,7 @@ impl<R: Registry> Orchestrator<R> {
     }
 }
 
-impl<R: Registry> Machine for Orchestrator<R> {
-    type Input<'a> = Input;
-    type Output = Output;
-    type Error = OrchestratorError;
-
-    fn handle_input(&mut self, now: Now, input: Input) -> Result<(), OrchestratorError> {
-        Self::handle_input(self, now, input)
-    }
-
-    fn handle_timeout(&mut self, now: Now) {
-        Self::handle_timeout(self, now);
-    }
-
-    fn poll_output(&mut self) -> Option<Output> {
-        Self::poll_output(self)
-    }
-
-    fn poll_timeout(&self) -> Option<Mono> {
-        Self::poll_timeout(self)
-    }
-
-    fn accepts_input(&self) -> bool {
-        Self::accepts_input(self)
-    }
-
-    fn is_closed(&self) -> bool {
-        Self::is_closed(self)
-    }
-}
+crate::machine::forwarded! { [R: Registry] Orchestrator<R>: Input => Output, OrchestratorError }
 
 /// Bytes of a request's id that is the beginning of the ids of its delegations: longer ones would be too long in 1.0.
 const LONGEST_BASE: usize = 96;

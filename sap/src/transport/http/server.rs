@@ -35,9 +35,9 @@ use crate::ident::CorrelationId;
 use crate::processor::Peer;
 use crate::receipt::Nack;
 use crate::result::TaskResult;
+use crate::task::Task;
 use crate::trace;
 use crate::transport::{Caller, Message, Service};
-use crate::validate::{Options, ids_of};
 
 struct Server {
     service: Service,
@@ -169,19 +169,28 @@ async fn answer(State(server): State<Arc<Server>>, request: Request) -> Response
     if server.closed.load(Ordering::SeqCst) {
         return StatusCode::SERVICE_UNAVAILABLE.into_response();
     }
-    let (_, correlation) = ids_of(&bytes, &Options::default().limits);
+    let read = server.service.read(&bytes).await;
+    let correlation = match &read {
+        Ok(task) => Some(task.correlation_id),
+        Err(nack) => nack.correlation_id,
+    };
     // impl: SAP-10-2
     let mut claimed = head.headers.get_all(CORRELATION).iter();
     if correlation.is_some() && claimed.any(|header| read_id(header) != correlation) {
         let mut nack = Nack::malformed("the correlation id of the header is not the task's");
-        (nack.message_id, nack.correlation_id) = ids_of(&bytes, &Options::default().limits);
+        nack.message_id = match &read {
+            Ok(task) => Some(task.task_id),
+            Err(nack) => nack.message_id,
+        };
+        nack.correlation_id = correlation;
         let mut response = server
             .turn_away(nack, &bytes, StatusCode::BAD_REQUEST)
             .await;
         echo(&mut response, correlation.as_ref(), &head.headers);
         return response;
     }
-    let messages = server.start(bytes, correlation.as_ref(), peer_of(&head));
+    let peer = peer_of(&head);
+    let messages = server.start(read, bytes, correlation.as_ref(), peer);
     let mut response = match wants_lines(&head.headers) {
         true => lines(stream(messages)).await,
         false => last(&server.service, stream(messages)).await,
@@ -210,7 +219,13 @@ impl Server {
 
     /// Answers in a task of its own, which the client's going does not end.
     #[expect(clippy::disallowed_methods, reason = "a transport runs on its runtime")]
-    fn start(&self, bytes: Bytes, correlation: Option<&CorrelationId>, peer: Peer) -> Messages {
+    fn start(
+        &self,
+        read: Result<Task, Box<Nack>>,
+        bytes: Bytes,
+        correlation: Option<&CorrelationId>,
+        peer: Peer,
+    ) -> Messages {
         let (sender, receiver) = mpsc::channel(WAITING);
         // Holding it open would keep one whose results go elsewhere waiting.
         let lost = sender.downgrade();
@@ -222,7 +237,8 @@ impl Server {
         let (service, running) = (self.service.clone(), self.running.clone());
         let span = trace::carry("http", correlation);
         tokio::spawn(async move {
-            let served = trace::within(span, service.serve(&bytes, &mut caller));
+            let served = service.serve_read(read, &bytes, &mut caller);
+            let served = trace::within(span, served);
             // What panics beside the processor ends the task as well; what was said last is not its answer.
             let served = AssertUnwindSafe(served).catch_unwind().await;
             if let (Err(_) | Ok(Err(_)), Some(lost)) = (served, lost.upgrade()) {

@@ -40,7 +40,6 @@ use rmcp::service::{Peer as Connection, RequestContext, RoleClient, RoleServer, 
 use rmcp::{ServerHandler, model::ContentBlock::Text};
 use serde_json::Value;
 use ubos_common::driver::Sleep as _;
-use ubos_common::json::RawBuf;
 
 use crate::processor::Peer;
 use crate::receipt::Nack;
@@ -105,21 +104,26 @@ impl Server {
         context: &RequestContext<RoleServer>,
     ) -> Result<Option<Message>, ErrorData> {
         let bytes = task_of(arguments);
-        let refusal = if bytes.len() > MAX_TASK_BYTES {
-            Some("the task is longer than 1 MiB")
-        } else {
-            (capability_of(&bytes).is_some_and(|wanted| wanted != tool))
-                .then_some("the tool is not the capability of the task")
-        };
-        let lost = |_| ErrorData::internal_error("the answer could not be written down", None);
-        if let Some(why) = refusal {
-            let nack = malformed(why, &bytes);
+        if bytes.len() > MAX_TASK_BYTES {
+            let nack = malformed("the task is longer than 1 MiB", &bytes);
             return Ok(Some(self.service.turn_away(nack, &bytes).await));
         }
+        let read = self.service.read(&bytes).await;
+        if let Ok(task) = &read
+            && task.target.capability.as_str() != tool
+        {
+            let nack = malformed("the tool is not the capability of the task", &bytes);
+            return Ok(Some(self.service.turn_away(nack, &bytes).await));
+        }
+        let lost = |_| ErrorData::internal_error("the answer could not be written down", None);
         let mut last = Last::new(signed(self.peer_of(context), signature), context);
-        let (_, correlation_id) = ids_of(&bytes, &Options::default().limits);
+        let correlation_id = match &read {
+            Ok(task) => Some(task.correlation_id),
+            Err(nack) => nack.correlation_id,
+        };
         let span = trace::carry("mcp", correlation_id.as_ref());
-        let served = trace::within(span, self.service.serve(&bytes, &mut last));
+        let served = self.service.serve_read(read, &bytes, &mut last);
+        let served = trace::within(span, served);
         served.await.map_err(lost)?;
         Ok(last.message)
     }
@@ -255,26 +259,6 @@ fn task_of(mut arguments: JsonObject) -> Vec<u8> {
         return core::mem::take(text).into_bytes();
     }
     Value::Object(arguments).to_string().into_bytes()
-}
-
-ubos_common::wire! {
-    struct Routed {
-        optional target: RoutedTarget = "target", "SAP-4.1-4";
-    }
-}
-
-ubos_common::wire! {
-    struct RoutedTarget {
-        optional capability: RawBuf = "capability", "SAP-4.1-4";
-    }
-}
-
-/// What the task asks for, if that can be read at all.
-fn capability_of(bytes: &[u8]) -> Option<String> {
-    use ubos_common::json::decode;
-    use ubos_common::violation::Profile::Lenient;
-    let (routed, _) = decode::<Routed>(bytes, &Options::default().limits, Lenient).ok()?;
-    routed.target?.capability?.deserialize().ok()
 }
 
 fn malformed(why: &'static str, bytes: &[u8]) -> Nack {

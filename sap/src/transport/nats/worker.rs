@@ -22,10 +22,11 @@ use crate::processor::Peer;
 use crate::receipt::Nack;
 use crate::result::TaskResult;
 use crate::status::Status;
+use crate::task::Task;
 use crate::trace;
 use crate::transport::signing::{self, signed};
 use crate::transport::{Caller, Message, Service};
-use crate::validate::{Options, ids_of, issuer_of};
+use crate::validate::{Options, issuer_of};
 
 impl Queue {
     /// Answers tasks until `shutdown` is ready, then lets those that run end.
@@ -104,7 +105,11 @@ impl Queue {
         cancels: &Cancels,
         delivery: Delivery,
     ) -> Result<(), QueueError> {
-        let (task_id, correlation_id) = ids_of(&delivery.payload, &Options::default().limits);
+        let read = service.read(&delivery.payload).await;
+        let (task_id, correlation_id) = match &read {
+            Ok(task) => (Some(task.task_id), Some(task.correlation_id)),
+            Err(nack) => (nack.message_id, nack.correlation_id),
+        };
         let Some(task_id) = task_id else {
             // Nobody can be told; it is written down, and kept for somebody to look at.
             let nack = Nack::malformed("no task, or none whose id can be read");
@@ -118,7 +123,13 @@ impl Queue {
             cancels,
             body: body_digest(&delivery.payload),
             task_id,
-            issuer: issuer_of(&delivery.payload, &Options::default().limits).unwrap_or_default(),
+            issuer: match &read {
+                Ok(task) => task.issuer.agent_id.to_string(),
+                Err(_) => {
+                    issuer_of(&delivery.payload, &Options::default().limits).unwrap_or_default()
+                }
+            },
+            read,
             correlation_id,
             delivery: &delivery,
         };
@@ -162,6 +173,7 @@ struct Job<'a> {
     service: &'a Service,
     cancels: &'a Cancels,
     delivery: &'a Delivery,
+    read: Result<Task, Box<Nack>>,
     task_id: TaskId,
     /// Empty where it cannot be read.
     issuer: String,
@@ -232,7 +244,10 @@ impl Job<'_> {
         let mut cancelling = pin!(self.cancelling(cancel));
         let mut is_listening = true;
         let span = trace::carry("nats", self.correlation_id.as_ref());
-        let serving = self.service.serve(&self.delivery.payload, caller);
+        let read = self.read.clone();
+        let serving = self
+            .service
+            .serve_read(read, &self.delivery.payload, caller);
         let mut serving = pin!(trace::within(span, serving));
         loop {
             tokio::select! {
@@ -328,11 +343,11 @@ impl Job<'_> {
     }
 
     async fn may_cancel(&self, headers: &HeaderMap) -> bool {
-        let processor = self.service.processor();
-        let Some(task) = processor.read(&self.delivery.payload).ok() else {
+        let Ok(task) = &self.read else {
             return false;
         };
-        is_of(headers, &self.body) && processor.allows(&self.peer(Some(headers)), &task).await
+        let (processor, peer) = (self.service.processor(), self.peer(Some(headers)));
+        is_of(headers, &self.body) && processor.allows(&peer, task).await
     }
 
     /// The user on whose subject the task was published.

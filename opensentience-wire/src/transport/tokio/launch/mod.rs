@@ -22,7 +22,7 @@ use process::Process;
 pub use state::{LaunchError, Launcher};
 
 use super::audit::{AuditSink, Observer};
-use super::core::Shared;
+use super::core::SharedConnection;
 use super::handle::{CoreHandle, drive};
 use crate::audit::{AuditEvent, AuditName};
 use crate::error::ErrorCode;
@@ -188,7 +188,7 @@ impl Launcher {
         clock: &Clock,
         grant: Grant,
         tools: watch::Sender<SharedTools>,
-    ) -> Result<Arc<Shared>, LaunchError> {
+    ) -> Result<Arc<SharedConnection>, LaunchError> {
         let mut grant = Some(grant);
         let late = tokio::time::sleep(self.config.handshake_timeout);
         tokio::pin!(late);
@@ -206,7 +206,7 @@ impl Launcher {
             let ids = IdSource::from_os()?;
             let conn = CoreConnection::new(clock.now(), self.config.clone(), ids, grant.take())?;
             let observers = (self.audit.clone(), self.observer.clone());
-            let shared = Shared::new(stream, *clock, conn, observers, tools.clone());
+            let shared = SharedConnection::new(stream, *clock, conn, observers, tools.clone());
             if shared.handshake().await {
                 return Ok(shared);
             }

@@ -1,0 +1,134 @@
+//! Ten floods, one at a time: an agent that means harm beside a good one, both behind one router. What the good one's calls
+//! take and what the router's process grows by is printed; that every call is answered and the growth is asserted.
+//!
+//! The program is its own agents: the router launches it again with [`agent::ROLE`] set.
+
+#![expect(clippy::print_stdout, reason = "the table is the result")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test ends with what goes wrong"
+)]
+#![expect(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "the test measures time and starts tasks, and its agents block"
+)]
+
+#[cfg(unix)]
+mod agent;
+
+#[cfg(unix)]
+fn main() {
+    if let Ok(role) = std::env::var(agent::ROLE) {
+        return agent::run(&role);
+    }
+    // `cargo test -- --list` and filters that name another test run none of it.
+    let wanted = |argument: String| argument == "--list" || !argument.starts_with('-');
+    if std::env::args().skip(1).any(wanted) {
+        return;
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build();
+    runtime.unwrap().block_on(core::all());
+}
+
+#[cfg(not(unix))]
+fn main() {
+    println!("agents are launched on Unix alone");
+}
+
+#[cfg(unix)]
+mod core {
+    use std::time::{Duration, Instant};
+
+    use opensentience_wire::message::Status;
+    use opensentience_wire::role::core::CallRequest;
+    use opensentience_wire::role::router::Config;
+    use opensentience_wire::transport::tokio::{Launcher, ToolRouter};
+    use tokio::time::timeout;
+    use ubos_common::json::{RawBuf, RawObject};
+
+    use super::agent::{FLOODS, ROLE};
+
+    /// How long each flood is watched.
+    const WATCHED: Duration = Duration::from_millis(1_500);
+    /// What a router may grow by under any flood: the bounds of one agent together, and what an allocator keeps of them.
+    const MOST: u64 = 192 << 20;
+    /// What no busy machine takes for one call: beyond it the neighbour counts as dead.
+    const DEAD: Duration = Duration::from_secs(60);
+
+    fn launcher(role: &str) -> Launcher {
+        let program = std::env::current_exe().unwrap();
+        Launcher::new(format!("com.example.{role}"), program).env(ROLE, role)
+    }
+
+    pub(super) async fn all() {
+        println!(
+            "{:<14} {:>6} {:>9} {:>9} {:>9}",
+            "flood", "calls", "median", "p99", "growth"
+        );
+        for flood in FLOODS {
+            let (mut times, growth) = one(flood).await;
+            times.sort();
+            let at = |share: usize| times[(times.len() - 1) * share / 100].as_secs_f64() * 1e3;
+            let (calls, mib) = (times.len(), growth as f64 / f64::from(1 << 20));
+            println!(
+                "{flood:<14} {calls:>6} {:>6.2} ms {:>6.2} ms {mib:>5.1} MiB",
+                at(50),
+                at(99)
+            );
+            assert!(growth <= MOST, "{flood}: the router grew by {mib:.1} MiB");
+        }
+    }
+
+    /// What the good agent's calls took beside a flood, and what this process grew by.
+    async fn one(flood: &'static str) -> (Vec<Duration>, u64) {
+        let router = ToolRouter::builder(Config::default())
+            .agent("com.example.good", || launcher("good"))
+            .agent(&format!("com.example.{flood}"), move || launcher(flood))
+            .start()
+            .unwrap();
+        router.ready().await;
+        let before = resident();
+        let (start, mut most) = (Instant::now(), before);
+        let (mut times, mut asked) = (Vec::new(), 0_u32);
+        let mut open = Vec::new();
+        while start.elapsed() < WATCHED || times.is_empty() {
+            // The bad one is called, too: some of its floods are what it answers.
+            if asked < 200 {
+                asked += 1;
+                let mut request = CallRequest::new(format!("com.example.{flood}/echo"), input());
+                request.idempotency_key = Some(format!("key-{asked}"));
+                open.extend(timeout(DEAD, router.call(request)).await.unwrap().ok());
+            }
+            let called = Instant::now();
+            let call = router
+                .call(CallRequest::new("com.example.good/echo", input()))
+                .await;
+            let outcome = timeout(DEAD, call.unwrap().result()).await.unwrap();
+            assert_eq!(outcome.status, Status::Succeeded, "{outcome:?}");
+            times.push(called.elapsed());
+            most = most.max(resident());
+        }
+        drop(open);
+        timeout(DEAD, router.shutdown()).await.unwrap();
+        (times, most.saturating_sub(before))
+    }
+
+    fn input() -> RawObject {
+        RawObject::new(RawBuf::parse(r#"{"text":"are you there"}"#).unwrap()).unwrap()
+    }
+
+    /// Bytes of this process in memory; 0 where nothing tells.
+    fn resident() -> u64 {
+        let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+        let pages = statm
+            .split(' ')
+            .nth(1)
+            .and_then(|pages| pages.parse::<u64>().ok());
+        pages.unwrap_or(0) * 4_096
+    }
+}
