@@ -49,6 +49,7 @@
 //! | `schema` | [`repair`](repair()) checks arguments and outputs against their JSON Schema | no |
 //! | `canon` | `journal`: runs that are recorded, resumed, replayed, forked and compared | no |
 //! | `log` | `canon`; with `driver` and `os`, append-only checkpoints with their history, and journals in files | no |
+//! | `sqlite` | `log`; journals of many runs in one SQLite database | no |
 //! | `tracing` | trace events of the state machines: ids, counts and sizes, never payloads | no |
 //! | `arbitrary` | generators of states and thread trees, for fuzzing | no |
 

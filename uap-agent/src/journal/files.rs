@@ -2,11 +2,7 @@
 
 use core::fmt;
 use std::path::PathBuf;
-use std::sync::mpsc::{Sender, channel};
-use std::sync::{Mutex, PoisonError};
-use std::thread::JoinHandle;
 
-use futures::channel::oneshot;
 use ubos_common::ConfigError;
 use ubos_common::json::{RawObject, decode};
 use ubos_common::log::format::EncodeError;
@@ -15,6 +11,7 @@ use ubos_common::os::fill_random;
 use ubos_common::violation::Profile;
 
 use super::recording::limits;
+use super::thread::{JobThread, failed};
 use super::{Journal, JournalError, JournalFuture};
 
 /// The maximum size of all entries, in bytes.
@@ -25,8 +22,6 @@ const SEGMENT: u64 = 1 << 20;
 
 /// The kind of a journal's log.
 const KIND: &str = "uap-journal";
-
-type Job = Box<dyn FnOnce(&mut JournalLog) + Send>;
 
 /// The log, and the size of its records; `None` before it was counted.
 struct JournalLog {
@@ -123,9 +118,8 @@ impl JournalLog {
 /// # std::fs::remove_dir_all(&folder).unwrap();
 /// ```
 pub struct FileJournal {
-    jobs: Mutex<Option<Sender<Job>>>,
+    thread: JobThread<JournalLog>,
     max_bytes: usize,
-    thread: Option<JoinHandle<()>>,
 }
 
 impl FileJournal {
@@ -158,15 +152,9 @@ impl FileJournal {
     ///
     /// The thread could not be started.
     pub fn over(log: Log) -> Result<Self, JournalError> {
-        let (jobs, work) = channel::<Job>();
-        let thread = std::thread::Builder::new().name("journal".into());
-        // It ends with the journal.
-        let mut log = JournalLog { log, bytes: None };
-        let thread = thread.spawn(move || work.iter().for_each(|job| job(&mut log)));
         Ok(Self {
-            jobs: Mutex::new(Some(jobs)),
+            thread: JobThread::start(JournalLog { log, bytes: None })?,
             max_bytes: MAX_BYTES,
-            thread: Some(thread.map_err(failed)?),
         })
     }
 
@@ -182,46 +170,17 @@ impl FileJournal {
         self.max_bytes = max_bytes;
         Ok(self)
     }
-
-    /// Runs a job on the thread. The queue is bounded by the callers, because each waits for its result.
-    fn ask<T: Send + 'static>(
-        &self,
-        act: impl FnOnce(&mut JournalLog) -> Result<T, JournalError> + Send + 'static,
-    ) -> JournalFuture<'static, T> {
-        let (reply, answer) = oneshot::channel();
-        // Nobody may wait for the answer any more.
-        let job: Job = Box::new(move |log| drop(reply.send(act(log))));
-        let jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
-        // A thread that is gone gives no answer.
-        let _ = jobs.as_ref().map(|jobs| jobs.send(job));
-        drop(jobs);
-        Box::pin(async move {
-            let gone = |_| Err(JournalError::Failed("its thread has ended".into()));
-            answer.await.unwrap_or_else(gone)
-        })
-    }
-}
-
-impl Drop for FileJournal {
-    /// Waits for the thread, so that the folder can be opened again.
-    fn drop(&mut self) {
-        let jobs = self.jobs.get_mut().unwrap_or_else(PoisonError::into_inner);
-        drop(jobs.take());
-        if let Some(thread) = self.thread.take() {
-            // One that panicked has nothing more to say.
-            let _ = thread.join();
-        }
-    }
 }
 
 impl Journal for FileJournal {
     fn append(&self, first: u64, entries: Vec<RawObject>) -> JournalFuture<'_, ()> {
         let limit = self.max_bytes;
-        self.ask(move |log| log.append(first, &entries, limit))
+        self.thread
+            .ask(move |log| log.append(first, &entries, limit))
     }
 
     fn read(&self) -> JournalFuture<'_, Vec<RawObject>> {
-        self.ask(|log| {
+        self.thread.ask(|log| {
             let (mut reader, limits) = (log.log.reader(), limits());
             let (mut entries, mut bytes) = (Vec::new(), 0_usize);
             while let Some(record) = reader.next().map_err(failed)? {
@@ -244,10 +203,4 @@ impl fmt::Debug for FileJournal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("FileJournal").finish_non_exhaustive()
     }
-}
-
-/// The text of an error and its cause.
-fn failed(error: impl core::error::Error) -> JournalError {
-    let cause = error.source().map(|cause| format!(": {cause}"));
-    JournalError::Failed(format!("{error}{}", cause.unwrap_or_default()).into())
 }

@@ -80,7 +80,7 @@ impl Fingerprinter {
             _ => in_common(&self.known, &request.messages),
         };
         if self.version > 1 {
-            sum.value(&from);
+            sum.value(&from).value(&request.offers_tools());
         }
         self.known = request.messages.clone();
         for message in request.messages.iter_from(from) {

@@ -10,7 +10,7 @@
 //! Agent::resume(journal)               takes the run over: what is recorded is not asked again; then the run goes on, and is recorded
 //! Agent::replay(&recording)            the same run, without a world: no model, tool, hook or store is touched
 //! Recording::fork, Recording::diff     another answer, and what follows from it; the first difference of two runs
-//! Journal                              where entries are kept: MemoryJournal, FileJournal, yours
+//! Journal                              where entries are kept: MemoryJournal, FileJournal, SqliteJournals, yours
 //! ```
 //!
 //! A run is resumed by a program that makes the same requests. A different request (because a prompt, a tool or a schema
@@ -69,6 +69,10 @@ mod program;
 mod question;
 pub mod recorder;
 mod recording;
+#[cfg(feature = "sqlite")]
+mod sqlite;
+#[cfg(all(feature = "driver", feature = "os", feature = "log"))]
+mod thread;
 
 use std::sync::{Mutex, PoisonError};
 
@@ -83,6 +87,8 @@ pub use lease::{Lease, Ownership, UnknownOutcome};
 pub use question::{Decision, DecisionError, Paused, Question, QuestionKind, Verdict};
 pub use recorder::Recorder;
 pub use recording::{RecordedEffect, Recording, Replay};
+#[cfg(feature = "sqlite")]
+pub use sqlite::{SqliteJournal, SqliteJournals};
 
 use crate::engine::EffectId;
 

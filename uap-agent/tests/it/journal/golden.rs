@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use futures::executor::block_on;
-use uap_agent::journal::{Journal, MemoryJournal, Recording};
+use uap_agent::journal::{Journal, JournalError, MemoryJournal, Recording};
 use uap_agent::{
     AgentOptions, ExecutionStrategy, LoopOptions, MemoryCheckpoints, Middleware, ReactOptions,
     Runtime, agent, react, tool_loop,
@@ -31,7 +31,7 @@ fn reply(request: &LlmRequest) -> Option<Reply> {
         .iter()
         .filter(|m| matches!(m, Message::ToolResult(_)))
         .count();
-    let asks = request.tools.is_empty() || rounds >= 2;
+    let asks = !request.offers_tools() || rounds >= 2;
     if asks || request.messages.last()?.text().starts_with("Think") {
         return Some(Reply::text(format!("after {rounds}")).costing(50, 5));
     }
@@ -135,6 +135,36 @@ fn journals_of_former_versions_are_resumed_at_every_entry() {
             );
         }
     }
+}
+
+// spec: UAP-12-5
+#[test]
+fn the_first_question_that_a_new_version_asks_otherwise_is_named() {
+    // Version 1 declared no tools while it reasoned.
+    let entries = read("react.v1.jsonl");
+    let recording = Recording::from_entries(&entries).unwrap();
+    let first = recording
+        .effects()
+        .find(|effect| effect.kind == "infer")
+        .unwrap();
+    let journal = kept(&entries);
+    let error = block_on(agent(reacting()).unwrap().resume(journal.clone())).unwrap_err();
+    let (effect, kind) = (first.effect, "infer");
+    assert_eq!(
+        error,
+        JournalError::Differs {
+            effect,
+            kind,
+            seen: Some("infer")
+        }
+    );
+    assert!(
+        error
+            .to_string()
+            .contains("the agent requests another infer"),
+        "{error}"
+    );
+    assert_eq!(block_on(journal.read()).unwrap(), entries);
 }
 
 // spec: UAP-12-5

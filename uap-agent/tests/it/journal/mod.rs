@@ -38,6 +38,8 @@ mod golden;
 mod kill;
 mod lease;
 mod people;
+#[cfg(feature = "sqlite")]
+mod sqlite;
 
 /// Answers by what it is asked: a plan to who asks for one, calls of two tools to what has no results yet, words to the
 /// rest.
@@ -54,7 +56,7 @@ fn by_request(request: &LlmRequest) -> Option<Reply> {
             r#"{"steps":[{"id":"a","description":"x"},{"id":"b","description":"y","dependsOn":["a"]}]}"#,
         ));
     }
-    if request.tools.is_empty() {
+    if !request.offers_tools() {
         return Some(Reply::text(format!("thinking of {steps}")));
     }
     if matches!(last, Message::ToolResult(_)) && steps.is_multiple_of(2) || steps >= 4 {
