@@ -241,6 +241,54 @@
 //! replaces a result, and `Recording::diff` finds the first difference of two runs. A recording of another program is
 //! refused before anything is done.
 //!
+//! # Approval by a person
+//!
+//! A call that needs an approval pauses a recorded run. The question is in the journal, and the process may end. Another
+//! process records the decision, and any agent of the same program resumes the run.
+//!
+//! ```
+//! # #[cfg(feature = "canon")]
+//! # fn main() {
+//! use std::sync::Arc;
+//! use uap_agent::journal::{Decision, MemoryJournal, Paused, Recording, Verdict};
+//! use uap_agent::{AgentOptions, ApprovalPolicy, ApprovalRequest, agent};
+//! use ubos_common::os::Clock;
+//! use upp::{FnTool, Reply, ScriptedModel, ToolCall, json_text, object};
+//!
+//! struct All;
+//!
+//! impl ApprovalPolicy for All {
+//!     fn request(&self, _call: &ToolCall) -> Option<ApprovalRequest> {
+//!         Some(ApprovalRequest::default().with_persons(["ann"]))
+//!     }
+//! }
+//!
+//! # futures::executor::block_on(async {
+//! let model = ScriptedModel::new([
+//!     Reply::default().calling("c1", "delete", object(r#"{"file":"a.txt"}"#)?),
+//!     Reply::text("It is gone."),
+//! ]);
+//! let delete = FnTool::new("delete", "", object("{}")?, |_, _| async { Ok(json_text("deleted")) });
+//! let options = AgentOptions::new(Arc::new(model)).with_tool(delete).with_approvals(Arc::new(All));
+//! let agent = agent(options)?;
+//! let journal = Arc::new(MemoryJournal::default());
+//! let run = agent.record(journal.clone(), "Delete it.", &agent.initial_state());
+//! let error = run.result().await.expect_err("it waits for Ann");
+//! assert!(Paused::of(&error.error).is_some());
+//!
+//! // Elsewhere, later:
+//! let question = Recording::load(journal.as_ref()).await?.questions().remove(0);
+//! let decision = Decision::new(&question, "ann", Verdict::Approve);
+//! Recording::decide(journal.as_ref(), Clock::start().now(), &decision).await?;
+//! let result = agent.resume(journal).await?.result().await.map_err(|e| e.error)?;
+//! assert_eq!(result.turn.response.text(), "It is gone.");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! # }).unwrap();
+//! # }
+//! # #[cfg(not(feature = "canon"))]
+//! # fn main() {}
+//! ```
+//!
 //! # A strategy of your own
 //!
 //! A strategy returns the next command and performs nothing itself: streaming, hooks, checkpoints, tools and abort are the

@@ -49,11 +49,13 @@
 //! | `schema` | [`repair`](repair()) checks arguments and outputs against their JSON Schema | no |
 //! | `canon` | `journal`: runs that are recorded, resumed, replayed, forked and compared | no |
 //! | `log` | `canon`; with `driver` and `os`, append-only checkpoints with their history, and journals in files | no |
+//! | `sqlite` | `log`; journals of many runs in one SQLite database | no |
 //! | `tracing` | trace events of the state machines: ids, counts and sizes, never payloads | no |
 //! | `arbitrary` | generators of states and thread trees, for fuzzing | no |
 
 #[cfg(feature = "driver")]
 mod agent;
+mod approval;
 #[cfg(feature = "arbitrary")]
 pub mod arbitrary;
 mod checkpoint;
@@ -76,7 +78,10 @@ mod trace_event;
 mod tree;
 
 #[cfg(feature = "driver")]
-pub use agent::{Agent, AgentInput, AgentOptions, AgentStreamResult, RunScope, Runtime, agent};
+pub use agent::{
+    Agent, AgentInput, AgentOptions, AgentSession, AgentStreamResult, RunScope, Runtime, agent,
+};
+pub use approval::{ApprovalPolicy, ApprovalRequest};
 pub use checkpoint::{
     CheckpointError, CheckpointHistory, CheckpointMetadata, CheckpointStore, MemoryCheckpoints,
     Seal, SealError, StoreFuture,

@@ -50,6 +50,13 @@ impl AgentError {
     }
 }
 
+/// A step that needs no more than the reason: `?` in a function that returns a [`UppError`].
+impl From<Box<AgentError>> for UppError {
+    fn from(error: Box<AgentError>) -> Self {
+        error.error
+    }
+}
+
 /// The result and the error of a run.
 pub(crate) type RunResult = Result<GenerateResult, Box<AgentError>>;
 

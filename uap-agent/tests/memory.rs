@@ -39,7 +39,7 @@ fn run(execution: Arc<dyn ExecutionStrategy>, rounds: u64) -> (AgentState, usize
     let region = Region::new(COUNTED);
     let mut left = rounds;
     let model = ScriptedModel::with(move |request| {
-        let acts = !request.tools.is_empty() && left > 0;
+        let acts = request.offers_tools() && left > 0;
         left -= u64::from(acts);
         Some(if acts {
             Reply::text("again").calling("c", "echo", object("{}").ok()?)

@@ -83,6 +83,28 @@ pub fn fill_random(bytes: &mut [u8]) -> Result<(), OsError> {
     getrandom::fill(bytes).map_err(|_| OsError::Randomness)
 }
 
+impl Timestamp {
+    /// The calendar clock of the system, to the millisecond, which is what the wire carries. Before 1970 it reads as
+    /// the epoch, after the year 9999 as the last millisecond of that year. What also measures time reads [`Clock`].
+    ///
+    /// ```
+    /// use ubos_common::time::Timestamp;
+    ///
+    /// assert!(Timestamp::now() > Timestamp::EPOCH);
+    /// ```
+    #[must_use]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the one place where drivers get the time"
+    )]
+    pub fn now() -> Self {
+        match std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH) {
+            Ok(since) => Self::EPOCH.saturating_add(since).truncated_to_millis(),
+            Err(_) => Self::EPOCH,
+        }
+    }
+}
+
 /// The system's clocks, read together.
 ///
 /// [`Mono`] counts from the moment the clock was made.
@@ -107,17 +129,9 @@ impl Clock {
     /// Both clocks now; the calendar clock to the millisecond, which is what the wire carries. Before 1970 it
     /// reads as the epoch, after the year 9999 as the last millisecond of that year.
     #[must_use]
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "the one place where drivers get the time"
-    )]
     pub fn now(&self) -> Now {
         let mono = Mono::ZERO.saturating_add(self.zero.elapsed());
-        let wall = match std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH) {
-            Ok(since) => Timestamp::EPOCH.saturating_add(since).truncated_to_millis(),
-            Err(_) => Timestamp::EPOCH,
-        };
-        Now::new(mono, wall)
+        Now::new(mono, Timestamp::now())
     }
 }
 

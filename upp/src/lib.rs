@@ -89,6 +89,7 @@ pub use message::{
 pub use metadata::Metadata;
 pub use model::{
     LlmCapabilities, LlmMiddleware, LlmModel, LlmRequest, ModelEvent, ModelReference, ModelStream,
+    ToolChoice,
 };
 pub use options::{LlmInstance, LlmOptions, llm};
 pub use response::LlmResponse;

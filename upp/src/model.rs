@@ -28,8 +28,10 @@ pub struct LlmRequest {
     pub system: Option<Arc<str>>,
     /// The vendor's parameters, sent unaltered.
     pub params: Option<Arc<RawObject>>,
-    /// The tools that the model may call.
+    /// The declared tools.
     pub tools: Arc<[Arc<dyn Tool>]>,
+    /// Whether the model may call them.
+    pub tool_choice: ToolChoice,
     /// The JSON Schema of the response.
     pub structure: Option<Arc<RawObject>>,
     /// The span of the request, which adapters add to.
@@ -47,10 +49,37 @@ impl LlmRequest {
             system: None,
             params: None,
             tools: Arc::new([]),
+            tool_choice: ToolChoice::Auto,
             structure: None,
             #[cfg(feature = "tracing")]
             span: tracing::Span::none(),
         }
+    }
+}
+
+/// Whether the model may call the tools of a request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ToolChoice {
+    /// The model decides.
+    #[default]
+    Auto,
+    /// The model calls none. The tools stay declared: vendors refuse a conversation with calls and without tools, and a prompt
+    /// cache holds the declarations.
+    None,
+}
+
+impl LlmRequest {
+    /// Whether the model may call a tool.
+    #[must_use]
+    pub fn offers_tools(&self) -> bool {
+        !self.tools.is_empty() && self.tool_choice == ToolChoice::Auto
+    }
+
+    /// Whether tools are declared that the model may not call.
+    #[must_use]
+    pub fn forbids_calls(&self) -> bool {
+        !self.tools.is_empty() && self.tool_choice == ToolChoice::None
     }
 }
 

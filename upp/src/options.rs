@@ -6,7 +6,7 @@ use ubos_common::json::RawObject;
 
 use crate::error::{ErrorCode, UppError};
 use crate::message::{Messages, Stamp};
-use crate::model::{LlmMiddleware, LlmRequest, ModelReference};
+use crate::model::{LlmMiddleware, LlmRequest, ModelReference, ToolChoice};
 use crate::tool::{Tool, ToolSet, ToolUseStrategy};
 
 /// The options of a model: what every request to it has in common.
@@ -227,6 +227,7 @@ impl LlmInstance {
             stamp,
             system: self.0.system.clone(),
             params: self.0.params.clone(),
+            tool_choice: ToolChoice::Auto,
             tools: Arc::clone(&self.0.tools.tools),
             structure: self.0.structure.clone(),
             #[cfg(feature = "tracing")]

@@ -2,7 +2,7 @@
 //!
 //! [`vector_kit`] asks a validator about messages. [`checklist`] reads what was exchanged, and the logs that
 //! were kept of it where they are known, and answers the seven points of section 12: pass, fail with where and
-//! what, or not applicable with why; [`checklist_kit`] is its kit.
+//! what, or not applicable with why; [`checklist_kit`] is its kit. [`endpoint_kit`] drives an endpoint over HTTP.
 //!
 //! ```
 //! use sap::validate::{Options, decode_result, decode_task};
@@ -29,10 +29,12 @@
 //! Spec: SAP 12
 
 mod checklist;
+mod endpoint;
 mod recording;
 mod reference;
 mod vectors;
 
 pub use checklist::{checklist, checklist_kit};
+pub use endpoint::{Endpoint, HttpEndpoint, HttpResponse, Posted, Posts, Work, endpoint_kit};
 pub use recording::{Exchange, Line, Recording};
 pub use vectors::{MessageKind, Vector, vector_kit, vectors};

@@ -47,6 +47,7 @@ mod level;
 mod model;
 mod mutants;
 mod recording;
+mod resume_kit;
 mod run_kit;
 mod state_judges;
 mod store;
@@ -62,6 +63,7 @@ pub use journal::{
 pub use level::{Level, LevelReport, levels};
 pub use model::{ModelFault, check_model};
 pub use recording::{Recorded, RecordedLine, Recording, RecordingError, Runs};
+pub use resume_kit::{MARK, ResumeProgram, Resuming, resume_kit};
 pub use run_kit::run_kit;
 pub use store::{StoreFault, check_history, check_store, check_writers};
 pub use strategy::{StrategyBreach, StrategyFault, check_strategy, check_strategy_with};

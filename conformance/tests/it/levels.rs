@@ -63,6 +63,7 @@ fn cases_have_the_level_of_their_clause() {
     let wrong = [
         check(&sap::checklist_kit(), &levels),
         check(&sap::vector_kit(), &levels),
+        check(&sap::endpoint_kit(), &levels),
         check(&sacp::vector_kit(), &levels),
         check(&osw::agent_kit(), &levels),
         check(&osw::core_kit(), &levels),

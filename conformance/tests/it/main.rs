@@ -24,4 +24,12 @@ mod model;
     feature = "uap"
 ))]
 mod program;
+#[cfg(all(
+    feature = "hub",
+    feature = "osw",
+    feature = "sacp",
+    feature = "sap",
+    feature = "uap"
+))]
+mod resume;
 mod toy;

@@ -15,6 +15,10 @@ usage: agent-chat [options]
   --dir DIR           lets the agent read text files below DIR, 64 KiB each at most
   --checkpoints DIR   keeps states and the tree of branches in DIR
   --session NAME      which conversation to go on with (default: default); needs --checkpoints
+  --ask-first TOOLS   which tools, as calc,read_file, wait for a person's approval; needs --checkpoints
+  --pending           lists what the session waits for; this and the next two are for a second terminal
+  --approve ID        approves a call
+  --reject ID         rejects a call
   --trace FILE        what happens: a page to look at where FILE ends in .html, else JSON lines
   --help              this text
 
@@ -44,6 +48,21 @@ pub(super) struct Args {
     pub(super) session: String,
     /// Where events go.
     pub(super) trace: Option<PathBuf>,
+    /// Tools that wait for an approval.
+    pub(super) ask_first: Vec<String>,
+    /// What a second terminal does about a question, in place of a talk.
+    pub(super) decides: Option<Decides>,
+}
+
+/// What a second terminal does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Decides {
+    /// Lists the questions.
+    Lists,
+    /// Approves the call with this id.
+    Approves(u64),
+    /// Rejects it.
+    Rejects(u64),
 }
 
 /// A model.
@@ -90,6 +109,8 @@ pub(super) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Par
         checkpoints: None,
         session: "default".to_owned(),
         trace: None,
+        ask_first: Vec::new(),
+        decides: None,
     };
     let mut names_session = false;
     while let Some(argument) = arguments.next() {
@@ -109,6 +130,10 @@ pub(super) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Par
                 args.session = session(word(value("a name")?)?)?;
                 names_session = true;
             }
+            "--ask-first" => args.ask_first = tools(&word(value("names of tools")?)?),
+            "--pending" => args.decides = Some(Decides::Lists),
+            "--approve" => args.decides = Some(Decides::Approves(id(&word(value("an id")?)?)?)),
+            "--reject" => args.decides = Some(Decides::Rejects(id(&word(value("an id")?)?)?)),
             "--trace" => args.trace = Some(value("a file")?.into()),
             option if option.starts_with('-') => return Err(format!("unknown option {option}")),
             other => return Err(format!("{other} is no option")),
@@ -117,7 +142,24 @@ pub(super) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Par
     if names_session && args.checkpoints.is_none() {
         return Err("--session needs --checkpoints".to_owned());
     }
+    let needs_folder = !args.ask_first.is_empty() || args.decides.is_some();
+    if needs_folder && args.checkpoints.is_none() {
+        return Err("approvals need --checkpoints".to_owned());
+    }
     Ok(Parsed::Run(args))
+}
+
+fn tools(word: &str) -> Vec<String> {
+    word.split(',')
+        .map(str::trim)
+        .filter(|name| !name.is_empty())
+        .map(str::to_owned)
+        .collect()
+}
+
+fn id(word: &str) -> Result<u64, String> {
+    word.parse()
+        .map_err(|_| format!("{word} is no id; --pending lists them"))
 }
 
 /// An argument's name, and what stands behind its `=`. Only a word that is UTF-8 is looked into.
@@ -204,6 +246,9 @@ mod tests {
             ("--dir", "--dir needs"),
             ("--dir=", "--dir needs"),
             ("--session x", "--checkpoints"),
+            ("--ask-first calc", "--checkpoints"),
+            ("--approve 1", "--checkpoints"),
+            ("--checkpoints c --approve one", "one is no id"),
             ("--checkpoints c --session ../x", "--session needs"),
             ("--checkpoints c --session .x", "--session needs"),
         ] {

@@ -6,9 +6,11 @@ use std::sync::Arc;
 use futures::StreamExt as _;
 use tokio::io::AsyncBufRead;
 use tokio::signal::unix::Signal;
-use uap_agent::{Agent, AgentError, CheckpointMetadata, CheckpointStore};
+use uap_agent::journal::Paused;
+use uap_agent::{Agent, AgentError, AgentStreamResult, CheckpointMetadata, CheckpointStore};
 use ubos_common::os::Clock;
 
+use super::approval::Approvals;
 use super::lines::Lines;
 use super::screen::{self, Teller, To};
 use super::session::Session;
@@ -29,6 +31,8 @@ pub(super) struct Chat {
     pub(super) agent: Agent,
     pub(super) session: Session,
     pub(super) store: Option<Arc<dyn CheckpointStore>>,
+    /// Where answers are recorded that may wait for a person.
+    pub(super) approvals: Option<Approvals>,
     pub(super) trace: Option<TraceFile>,
     pub(super) interrupted: Signal,
     /// Whether a person types.
@@ -48,6 +52,12 @@ impl Chat {
         &mut self,
         mut lines: Lines<R>,
     ) -> Result<u8, Stop> {
+        if let Some(approvals) = &self.approvals
+            && approvals.is_begun().await
+        {
+            note!("  an answer was begun, and goes on");
+            self.wait().await?;
+        }
         loop {
             self.prompt()?;
             let line = tokio::select! {
@@ -147,7 +157,40 @@ impl Chat {
 
     async fn answer(&mut self, question: &str) -> Result<(), Stop> {
         let before = self.session.state().clone();
-        let mut run = self.agent.stream(question, &before);
+        let run = match &self.approvals {
+            Some(approvals) => {
+                let journal = approvals.begin().map_err(Stop::Fault)?;
+                self.agent.record(journal, question, &before)
+            }
+            None => self.agent.stream(question, &before),
+        };
+        self.follow(run).await
+    }
+
+    /// Waits until a person has decided, and goes on. An interruption leaves the answer waiting.
+    async fn wait(&mut self) -> Result<(), Stop> {
+        let Some(approvals) = &self.approvals else {
+            return Ok(());
+        };
+        let resumed = tokio::select! {
+            resumed = approvals.resumed(&self.agent) => resumed,
+            _ = self.interrupted.recv() => {
+                note!("  it stays waiting, and goes on when this session is begun again");
+                return Ok(());
+            }
+        };
+        match resumed {
+            // A run within a run within a run: each pause is one.
+            Ok(run) => Box::pin(self.follow(run)).await,
+            Err(why) => {
+                note!("  {}", screen::clean_line(&why));
+                self.has_failed = true;
+                Ok(())
+            }
+        }
+    }
+
+    async fn follow(&mut self, mut run: AgentStreamResult) -> Result<(), Stop> {
         let abort = run.abort_handle();
         let mut teller = Teller::new();
         loop {
@@ -172,6 +215,14 @@ impl Chat {
         let result = run.result().await;
         if let Some(trace) = &mut self.trace {
             trace.end(self.clock.now(), &result)?;
+        }
+        if let Err(error) = &result
+            && Paused::of(&error.error).is_some()
+        {
+            return self.wait().await;
+        }
+        if let Some(approvals) = &self.approvals {
+            approvals.end().map_err(Stop::Fault)?;
         }
         match result {
             Ok(result) => Ok(self.session.answered(result.state)?),

@@ -4,6 +4,7 @@
 //! args      the command line            model     which model talks      scripted   ours
 //! chat      lines, questions, commands  tools     what the agent may do  calc       sums
 //! session   the tree and its file       screen    what is shown          trace      what happens, in a file
+//! approval  calls that wait for a person
 //! ```
 
 /// A line on standard error; where nobody reads it any more, none.
@@ -14,6 +15,7 @@ macro_rules! note {
     }};
 }
 
+mod approval;
 mod args;
 mod calc;
 mod chat;
@@ -37,8 +39,10 @@ use uap_agent::{
 };
 use ubos_common::id::IdSource;
 use ubos_common::os::Clock;
+use ubos_common::time::Now;
 
-use args::{Args, Parsed, USAGE, Way};
+use approval::{Approvals, AskFirst};
+use args::{Args, Decides, Parsed, USAGE, Way};
 use chat::{Chat, Stop};
 use lines::Lines;
 use session::{Begun, Session};
@@ -86,6 +90,13 @@ async fn run(args: &Args) -> Result<u8, Stop> {
     // Listened to all the time: one that comes between two events counts too.
     let interrupted = signal(SignalKind::interrupt())?;
     let clock = Clock::start();
+    let approvals = args
+        .checkpoints
+        .as_deref()
+        .map(|folder| Approvals::of(folder, &args.session));
+    if let (Some(decides), Some(approvals)) = (args.decides, &approvals) {
+        return decide(approvals, clock.now(), decides).await;
+    }
     let store = store(args)?;
     let checkpoint = match &store {
         Some(store) => {
@@ -109,6 +120,7 @@ async fn run(args: &Args) -> Result<u8, Stop> {
         agent,
         session,
         store,
+        approvals: approvals.filter(|_| !args.ask_first.is_empty()),
         trace,
         interrupted,
         is_terminal,
@@ -117,6 +129,22 @@ async fn run(args: &Args) -> Result<u8, Stop> {
     };
     let lines = Lines::new(BufReader::new(tokio::io::stdin()));
     chat.talk(lines).await
+}
+
+/// What a second terminal does.
+async fn decide(approvals: &Approvals, now: Now, decides: Decides) -> Result<u8, Stop> {
+    let by = std::env::var("USER").unwrap_or_else(|_| "somebody".to_owned());
+    match approvals.decide(now, decides, &by).await {
+        Ok(lines) => {
+            let mut out = io::stdout().lock();
+            lines.iter().try_for_each(|line| writeln!(out, "{line}"))?;
+            Ok(0)
+        }
+        Err(why) => {
+            note!("agent-chat: {}", screen::clean_line(&why));
+            Ok(1)
+        }
+    }
 }
 
 fn store(args: &Args) -> Result<Option<Arc<dyn CheckpointStore>>, Stop> {
@@ -143,6 +171,7 @@ fn options(args: &Args, store: Option<Arc<dyn CheckpointStore>>) -> Result<Agent
         .with_tools(tools)
         .with_system(SYSTEM)
         .with_execution(strategy)
+        .with_approvals(Arc::new(AskFirst(args.ask_first.clone())))
         .with_on_save_failed(|err| note!("agent-chat: a state was not kept: {err}"));
     Ok(match store {
         Some(store) => options

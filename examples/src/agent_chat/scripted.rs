@@ -43,7 +43,7 @@ fn answer(request: &LlmRequest) -> Reply {
     if request.structure.is_some() {
         return planned(task);
     }
-    if request.tools.is_empty() {
+    if !request.offers_tools() {
         return Reply::text(thought(orders.as_deref(), results.is_some()));
     }
     match (orders, results) {

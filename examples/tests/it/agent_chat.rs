@@ -263,3 +263,60 @@ fn what_a_killed_answer_had_come_to_is_there() {
     );
     assert!(talk.contains("its last answer was cut off"), "{talk}");
 }
+
+/// Reads lines until one has a text.
+fn until(lines: &mut impl Iterator<Item = String>, text: &str) -> String {
+    lines
+        .find(|line| line.contains(text))
+        .unwrap_or_else(|| panic!("no line with {text}"))
+}
+
+#[test]
+fn a_call_waits_for_an_approval_from_a_second_terminal() {
+    let dir = tempfile::tempdir().unwrap();
+    let kept = ["--checkpoints", "kept", "--session", "s"];
+    let mut talk = command(dir.path(), &[&kept[..], &["--ask-first", "calc"]].concat())
+        .spawn()
+        .unwrap();
+    let mut input = talk.stdin.take().unwrap();
+    let mut said = BufReader::new(talk.stderr.take().unwrap())
+        .lines()
+        .map_while(Result::ok);
+    let mut answers = BufReader::new(talk.stdout.take().unwrap())
+        .lines()
+        .map_while(Result::ok);
+    let second = |what: &[&str]| run(dir.path(), &[&kept[..], what].concat(), "");
+    input.write_all(b"calc 2+3\ncalc 4+5\n").unwrap();
+    let line = until(&mut said, "waits for approval: ");
+    assert!(line.contains(r#"calc {"expression":"2+3"}"#), "{line}");
+    let id = line.split_whitespace().nth(3).unwrap().to_owned();
+    let (code, out, _) = second(&["--pending"]);
+    assert_eq!(
+        (code, out.starts_with(&format!("{id} calc"))),
+        (0, true),
+        "{out}"
+    );
+    assert_eq!(second(&["--approve", "999"]).0, 1);
+    let (code, out, why) = second(&["--approve", &id]);
+    assert!(code == 0 && out.starts_with("decided: "), "{out}{why}");
+    until(&mut answers, "2+3 = 5");
+
+    // Killed while it waits: a new process goes on with the same question.
+    let line = until(&mut said, "waits for approval: ");
+    assert!(line.contains("4+5"), "{line}");
+    talk.kill().unwrap();
+    talk.wait().unwrap();
+    let id = line.split_whitespace().nth(3).unwrap().to_owned();
+    assert_eq!(second(&["--reject", &id]).0, 0);
+    let (code, out, talk) = run(
+        dir.path(),
+        &[&kept[..], &["--ask-first", "calc"]].concat(),
+        "/history\n",
+    );
+    assert!(talk.contains("an answer was begun, and goes on"), "{talk}");
+    assert!(
+        code == 0 && out.contains("calc failed: rejected: by"),
+        "{out}"
+    );
+    assert_eq!(second(&["--pending"]).1, "");
+}

@@ -37,7 +37,7 @@ fn the_kits_hold() {
         told.lines()
             .filter(|line| line.ends_with("cases hold"))
             .count(),
-        10,
+        12,
         "{told}"
     );
 }
@@ -349,4 +349,34 @@ fn the_trace_of_a_chat_conforms() {
         let (code, told, _) = conformance(&["uap-run", trace.to_str().unwrap()]);
         assert_eq!(code, 0, "{way}: {told}");
     }
+}
+
+#[test]
+fn an_endpoint_of_sap_is_judged_while_it_runs() {
+    let agent = crate::sap_programs::Agent::start(&["--allow", "A-conformance"]);
+    let run = |capability: &str, payload: &str| {
+        conformance(&[
+            "sap-http",
+            "--url",
+            &agent.url,
+            "--capability",
+            capability,
+            "--payload",
+            payload,
+        ])
+    };
+    // Twice: no run has the ids of another.
+    for _ in 0..2 {
+        let (code, told, said) = run("text.echo", r#"{"a":1}"#);
+        assert_eq!((code, said.as_str()), (0, ""), "{told}");
+        assert!(
+            told.trim_end().ends_with("0 failed, 0 not applicable"),
+            "{told}"
+        );
+    }
+    // Nothing of what the issuer may not have done can be judged.
+    let (code, told, _) = run("text.none", "{}");
+    assert_eq!(code, 1, "{told}");
+    let (code, _, said) = conformance(&["sap-http", "--url", "what", "--capability", "a.b"]);
+    assert_eq!((code, said.lines().count()), (2, 1));
 }

@@ -461,3 +461,22 @@ const MAX_RESULTS: usize = 1_024;
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt as _;
+
+    use super::*;
+
+    #[test]
+    fn those_who_wait_no_more_are_forgotten() {
+        let places = Places::new(1);
+        let place = places.try_take().unwrap();
+        for _ in 0..100 {
+            assert!(places.take().now_or_never().is_none());
+        }
+        assert_eq!(lock(&places.0).waiting.len(), 1);
+        drop(place);
+        assert!(places.try_take().is_some());
+    }
+}

@@ -8,6 +8,7 @@ mod parts;
 mod record;
 mod runtime;
 mod scope;
+mod session;
 mod stream;
 #[cfg(feature = "os")]
 mod timer;
@@ -23,6 +24,7 @@ use upp::{
     ErrorCode, LlmInstance, LlmMiddleware, ModelReference, RetryStrategy, Turn, UppError, llm,
 };
 
+use crate::approval::ApprovalPolicy;
 use crate::checkpoint::{CheckpointError, CheckpointStore};
 use crate::engine::{Engine, EngineConfig, RunStart};
 use crate::hooks::AgentStrategy;
@@ -38,6 +40,7 @@ pub use options::{AgentInput, AgentOptions};
 use parts::AgentParts;
 pub use runtime::Runtime;
 pub use scope::RunScope;
+pub use session::AgentSession;
 pub use stream::AgentStreamResult;
 use world::RunWorld;
 
@@ -100,7 +103,11 @@ pub fn agent(options: AgentOptions) -> Result<Agent, UppError> {
         on_save_failed: options.on_save_failed,
         plan_events: options.plan_events,
         limits: options.limits,
+        streams: options.streams,
         repair: options.repair,
+        approvals: options.approvals,
+        #[cfg(feature = "canon")]
+        ownership: options.ownership,
     })
 }
 
@@ -146,7 +153,11 @@ pub struct Agent {
     on_save_failed: Option<OnSaveFailed>,
     plan_events: bool,
     limits: TimeLimits,
+    streams: bool,
     repair: Option<Arc<dyn RepairPolicy>>,
+    approvals: Option<Arc<dyn ApprovalPolicy>>,
+    #[cfg(feature = "canon")]
+    ownership: crate::journal::Ownership,
 }
 
 impl Agent {
@@ -235,14 +246,27 @@ impl Agent {
         state: &AgentState,
         session_id: Option<Arc<str>>,
     ) -> AgentStreamResult {
+        self.run_in(input, state, session_id, None)
+    }
+
+    /// A run whose states are saved in another store than the agent's, where there is one.
+    fn run_in(
+        &self,
+        input: AgentInput,
+        state: &AgentState,
+        session_id: Option<Arc<str>>,
+        store: Option<Arc<dyn CheckpointStore>>,
+    ) -> AgentStreamResult {
         let mut ids = self.fork_ids();
         let now = self.clock.now();
         let input = input.into_message(now, &mut ids);
         let mut start = RunStart::new(Arc::clone(&self.id), state.clone(), input);
         start.session_id = session_id;
-        let config = self.engine_config();
+        let mut parts = self.parts(Arc::clone(&self.id), self.approvals.clone());
+        parts.store = store.or(parts.store);
+        let config = self.engine_config().with_saves(parts.store.is_some());
         let engine = Engine::new(now, config, ids, start);
-        let world = self.world(Arc::clone(&self.id));
+        let world = RunWorld::new(parts);
         AgentStreamResult::new(engine, world, Arc::clone(&self.clock))
     }
 
@@ -255,13 +279,14 @@ impl Agent {
             .with_plan_events(self.plan_events)
             .with_saves(self.checkpoints.is_some());
         config.repair.clone_from(&self.repair);
+        config.approvals.clone_from(&self.approvals);
         config
     }
 
-    /// What performs the effects of a run.
-    fn world(&self, agent_id: Arc<str>) -> RunWorld {
+    /// What performs the effects of a run. The policy refuses calls: a run that is not recorded cannot wait.
+    fn parts(&self, agent_id: Arc<str>, refuses: Option<Arc<dyn ApprovalPolicy>>) -> AgentParts {
         let options = self.llm.options();
-        RunWorld::new(AgentParts {
+        AgentParts {
             agent_id,
             model: Arc::clone(options.model()),
             tools: options.tools().clone(),
@@ -272,7 +297,9 @@ impl Agent {
             clock: Arc::clone(&self.clock),
             on_save_failed: self.on_save_failed.clone(),
             limits: self.limits,
-        })
+            refuses,
+            streams: self.streams,
+        }
     }
 
     fn ids(&self) -> MutexGuard<'_, IdSource> {

@@ -11,6 +11,7 @@ use upp::{LlmOptions, Message, ModelReference, Stamp, Tool};
 
 use super::Runtime;
 use super::limits::TimeLimits;
+use crate::approval::ApprovalPolicy;
 use crate::checkpoint::{CheckpointError, CheckpointStore};
 use crate::hooks::AgentStrategy;
 use crate::middleware::Middleware;
@@ -32,6 +33,9 @@ pub(super) type OnSaveFailed = Arc<dyn Fn(&CheckpointError) + Send + Sync>;
 /// | `runtime` | the operating system's, with feature `os`; required without it |
 /// | `repair` | none: wrong calls and outputs are left as they are |
 /// | `plan_events` | off |
+/// | `approvals` | none: every call runs |
+/// | `ownership` (feature `canon`) | [`Ownership::default`](crate::journal::Ownership) |
+/// | `streaming` | on |
 /// | `max_time`, `max_model_time`, `max_tool_time` | none |
 ///
 /// Spec: UAP-1.1 4.2
@@ -47,6 +51,10 @@ pub struct AgentOptions {
     pub(super) repair: Option<Arc<dyn RepairPolicy>>,
     pub(super) plan_events: bool,
     pub(super) limits: TimeLimits,
+    pub(super) streams: bool,
+    pub(super) approvals: Option<Arc<dyn ApprovalPolicy>>,
+    #[cfg(feature = "canon")]
+    pub(super) ownership: crate::journal::Ownership,
 }
 
 impl AgentOptions {
@@ -65,6 +73,10 @@ impl AgentOptions {
             repair: None,
             plan_events: false,
             limits: TimeLimits::default(),
+            streams: true,
+            approvals: None,
+            #[cfg(feature = "canon")]
+            ownership: crate::journal::Ownership::default(),
         }
     }
 
@@ -161,6 +173,14 @@ impl AgentOptions {
         self
     }
 
+    /// Sets whether the model is asked for a stream. Off, it is asked for a whole response, whose events follow at once: for
+    /// a model or a server that cannot stream.
+    #[must_use]
+    pub const fn with_streaming(mut self, streams: bool) -> Self {
+        self.streams = streams;
+        self
+    }
+
     /// Sets how long a run may take. Then it is aborted, and its result is `TIMEOUT`.
     #[must_use]
     pub const fn with_max_time(mut self, time: Duration) -> Self {
@@ -179,6 +199,22 @@ impl AgentOptions {
     #[must_use]
     pub const fn with_max_tool_time(mut self, time: Duration) -> Self {
         self.limits.tool = Some(time);
+        self
+    }
+
+    /// Sets which tool calls need the approval of a person. Such a call pauses a recorded run, and is refused in others.
+    #[must_use]
+    pub fn with_approvals(mut self, policy: Arc<dyn ApprovalPolicy>) -> Self {
+        self.approvals = Some(policy);
+        self
+    }
+
+    /// Sets under which name and lease runs are recorded and resumed, and what is done with tool calls of which nobody
+    /// knows whether they have run.
+    #[cfg(feature = "canon")]
+    #[must_use]
+    pub fn with_ownership(mut self, ownership: crate::journal::Ownership) -> Self {
+        self.ownership = ownership;
         self
     }
 

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use futures::future::FutureExt;
 use ubos_common::driver::Sleep;
 use ubos_common::time::Mono;
-use upp::{ModelReference, RetryStrategy, ToolSet, UppError};
+use upp::{ModelReference, RetryStrategy, ToolCall, ToolSet, UppError};
 
 use super::OnSaveFailed;
 use super::limits::TimeLimits;
+use crate::approval::ApprovalPolicy;
 use crate::checkpoint::CheckpointStore;
 use crate::hooks::{AgentStrategy, HookAnswer, HookCall};
 use crate::middleware::Middleware;
@@ -28,6 +29,10 @@ pub(super) struct AgentParts {
     pub(super) clock: Arc<dyn Sleep + Send + Sync>,
     pub(super) on_save_failed: Option<OnSaveFailed>,
     pub(super) limits: TimeLimits,
+    /// Whether responses are streamed.
+    pub(super) streams: bool,
+    /// Calls that need an approval get an error result.
+    pub(super) refuses: Option<Arc<dyn ApprovalPolicy>>,
 }
 
 impl AgentParts {
@@ -35,6 +40,16 @@ impl AgentParts {
     pub(super) fn goes_on(&self) -> bool {
         let now = self.clock.now();
         self.middleware.iter().all(|layer| layer.goes_on(now))
+    }
+
+    /// Whether a call needs an approval for which this run cannot wait.
+    pub(super) fn refuses(&self, call: &ToolCall) -> bool {
+        let needs = |policy: &Arc<dyn ApprovalPolicy>| {
+            let asked = std::panic::catch_unwind(AssertUnwindSafe(|| policy.request(call)));
+            // A policy that panics has not said that the call needs no approval.
+            asked.is_ok_and(|request| request.is_none())
+        };
+        !self.refuses.as_ref().is_none_or(needs)
     }
 
     /// When the first layer of middleware has no more time for the run.

@@ -2,17 +2,20 @@
 
 use core::panic::AssertUnwindSafe;
 use core::task::{Context, Poll};
+use std::panic::catch_unwind;
 use std::sync::Arc;
 
 use futures::future::FutureExt;
 use ubos_common::driver::{self, Step, drive};
+use ubos_common::json::RawObject;
+use ubos_common::time::Now;
 
 use super::stream::AgentStreamResult;
 use super::world::{Completed, RunWorld};
 use super::{Agent, AgentInput};
 use crate::engine::RunStart;
 use crate::journal::recorder::{Input, Output};
-use crate::journal::{Journal, JournalError, Recorder, Recording, Replay};
+use crate::journal::{Journal, JournalError, Ownership, Recorder, Recording, Replay};
 use crate::state::AgentState;
 
 impl Agent {
@@ -32,44 +35,72 @@ impl Agent {
         let seed = ids.bits();
         let mut start = RunStart::new(Arc::clone(&self.id), state.clone(), input);
         start.session_id.clone_from(&self.session_id);
-        let recorder = Recorder::begin(now, &self.engine_config(), seed, start);
-        self.drive_recorded(recorder, Arc::clone(&self.id), journal)
+        let (config, owner) = (self.engine_config(), self.ownership());
+        let recorder = Recorder::begin(now, &config, seed, start, &owner);
+        self.drive_recorded(recorder, Arc::clone(&self.id), seed, journal)
     }
 
-    /// Continues the run in a journal, under its ids. Recorded work is neither done nor reported again; a request
-    /// without a recorded result is made again; then the run continues and is recorded. A run that has ended returns
-    /// its result.
+    /// Takes the run in a journal over and continues it, under its ids. Recorded work is neither done nor reported again; a
+    /// request without a recorded result is made again; then the run continues and is recorded. A run that has ended
+    /// returns its result.
+    ///
+    /// A tool call without a recorded result may have run: [`AgentOptions::with_ownership`](crate::AgentOptions) says what
+    /// is done with it. From the first entry of this agent on, nothing that the former owner writes is taken any more.
     ///
     /// # Errors
     ///
-    /// The journal is empty or cannot be read, or the run was recorded with another program. Nothing was done then.
+    /// The journal is empty or cannot be read, or the run was recorded with another program; another process has a lease
+    /// that has not ended; the run waits for decisions, and can do nothing else. Nothing was done then.
     // impl: UAP-12-5
     pub async fn resume(
         &self,
         journal: Arc<dyn Journal>,
     ) -> Result<AgentStreamResult, JournalError> {
         let recording = Recording::load(journal.as_ref()).await?;
-        let recorder = recording.resume(&self.engine_config())?;
-        Ok(self.drive_recorded(recorder, recording.agent_id().into(), journal))
+        let (now, owner) = (self.clock.now(), self.ownership());
+        let recorder = recording.resume(now, &self.engine_config(), &owner)?;
+        self.count(now, &recording);
+        let (agent_id, seed) = (recording.agent_id().into(), recording.seed());
+        Ok(self.drive_recorded(recorder, agent_id, seed, journal))
     }
 
-    /// Repeats a recorded run: its events, states and result. No model, tool, hook or store is called.
+    /// Repeats a recorded run: its events, states and result. No model, tool, hook or store is called. Budgets count what the
+    /// run has spent, unless they have before.
     ///
     /// # Errors
     ///
     /// The run was recorded with another program.
     pub fn replay(&self, recording: &Recording) -> Result<Replay, JournalError> {
-        recording.replay(&self.engine_config())
+        let replay = recording.replay(&self.engine_config())?;
+        self.count(self.clock.now(), recording);
+        Ok(replay)
+    }
+
+    /// Tells the middleware what a recorded run has spent.
+    fn count(&self, now: Now, recording: &Recording) {
+        let spent = recording.spending();
+        for layer in self.middleware.iter() {
+            // A panic of the layer does not change the run.
+            let _ = catch_unwind(AssertUnwindSafe(|| layer.resumed(now, &spent)));
+        }
+    }
+
+    /// How this agent owns runs: under its id, where no name is set.
+    fn ownership(&self) -> Ownership {
+        let mut owner = self.ownership.clone();
+        owner.owner.get_or_insert_with(|| Arc::clone(&self.id));
+        owner
     }
 
     fn drive_recorded(
         &self,
         mut recorder: Recorder,
         agent_id: Arc<str>,
+        seed: u64,
         journal: Arc<dyn Journal>,
     ) -> AgentStreamResult {
         let clock = Arc::clone(&self.clock);
-        let world = self.world(agent_id);
+        let world = RunWorld::new(self.parts(agent_id, None)).of_run(seed);
         let shared = world.shared();
         let mut world = RecordedWorld { world, journal };
         let driver = Box::pin(async move {
@@ -89,9 +120,22 @@ struct RecordedWorld {
 /// The id of the write; the engine counts its effects from 1.
 const WRITE: u64 = 0;
 
+/// Appends entries. Where others stand in their place, they are read.
+async fn write(journal: &dyn Journal, first: u64, entries: Vec<RawObject>) -> Input {
+    let written = journal.append(first, entries).await;
+    if !matches!(written, Err(JournalError::Conflict { .. })) || first == 0 {
+        return Input::Written(written);
+    }
+    let place = usize::try_from(first).unwrap_or(usize::MAX);
+    match journal.read().await {
+        Ok(mut all) if all.len() > place => Input::Behind(all.split_off(place)),
+        _ => Input::Written(written),
+    }
+}
+
 enum RecordedCompleted {
     Engine(Completed),
-    Written(Result<(), JournalError>),
+    Journal(Input),
 }
 
 impl driver::World<Recorder> for RecordedWorld {
@@ -112,10 +156,11 @@ impl driver::World<Recorder> for RecordedWorld {
         };
         let journal = Arc::clone(&self.journal);
         Step::start(WRITE, async move {
-            let writing = AssertUnwindSafe(async { journal.append(first, entries).await });
+            let writing = AssertUnwindSafe(write(journal.as_ref(), first, entries));
             let written = writing.catch_unwind().await;
-            let panicked = |_| Err(JournalError::Failed("the journal panicked".into()));
-            RecordedCompleted::Written(written.unwrap_or_else(panicked))
+            let panicked =
+                |_| Input::Written(Err(JournalError::Failed("the journal panicked".into())));
+            RecordedCompleted::Journal(written.unwrap_or_else(panicked))
         })
     }
 
@@ -124,7 +169,7 @@ impl driver::World<Recorder> for RecordedWorld {
             RecordedCompleted::Engine(completed) => {
                 Input::Engine(driver::World::input(&mut self.world, completed))
             }
-            RecordedCompleted::Written(written) => Input::Written(written),
+            RecordedCompleted::Journal(input) => input,
         }
     }
 

@@ -4,6 +4,8 @@ use core::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::events::Emitter;
+use upp::ToolCall;
+
 use crate::engine::CallScope;
 use crate::event::{
     AgentStreamEvent, EventData, SubagentData, SubagentEvent, UapEvent, UapEventType,
@@ -19,6 +21,8 @@ use crate::state::SubagentExecutionTrace;
 #[derive(Clone)]
 pub struct RunScope {
     agent_id: Arc<str>,
+    #[cfg(feature = "canon")]
+    call: ToolCall,
     scope: CallScope,
     emitter: Emitter,
     traces: Arc<Mutex<Vec<SubagentExecutionTrace>>>,
@@ -28,9 +32,20 @@ impl RunScope {
     /// Traces that one tool call may leave.
     const MAX_TRACES: usize = 1000;
 
-    pub(super) fn new(agent_id: Arc<str>, scope: CallScope, emitter: Emitter) -> Self {
+    pub(super) fn new(
+        agent_id: Arc<str>,
+        #[cfg_attr(
+            not(feature = "canon"),
+            expect(unused_variables, reason = "of the key alone")
+        )]
+        call: &ToolCall,
+        scope: CallScope,
+        emitter: Emitter,
+    ) -> Self {
         Self {
             agent_id,
+            #[cfg(feature = "canon")]
+            call: call.clone(),
             scope,
             emitter,
             traces: Arc::default(),
@@ -43,7 +58,25 @@ impl RunScope {
         &self.agent_id
     }
 
-    /// The step and the state in which the tool is called.
+    /// A key of this call for a service that does the same request once: 64 hexadecimal digits of tool, arguments, the
+    /// call's id and the state in which the model asked for it. A recorded run that is resumed calls the tool with the same
+    /// key; no other call has it.
+    ///
+    /// Needs the feature `canon`.
+    #[cfg(feature = "canon")]
+    #[must_use]
+    pub fn idempotency_key(&self) -> String {
+        let mut bytes = Vec::new();
+        let mut object = ubos_common::json::MemberWriter::begin(&mut bytes);
+        object.member("tool", &*self.call.tool_name);
+        object.member("callId", &*self.call.tool_call_id);
+        object.member("arguments", &self.call.arguments);
+        object.member("state", &self.scope.state_id);
+        object.end();
+        ubos_common::canon::Digest::of_bytes(&bytes).to_string()
+    }
+
+    /// The step and the state in which the tool is called, and whether the call is repeated.
     #[must_use]
     pub const fn call(&self) -> CallScope {
         self.scope

@@ -15,8 +15,8 @@ use futures_core::future::BoxFuture;
 use ubos_common::driver::{self, Step};
 use ubos_common::time::Mono;
 use upp::{
-    CancelToken, Cancelled, Failure, LlmRequest, ModelEvent, ToolCall, ToolContext, ToolExecution,
-    UppError, json_text, run_call,
+    CancelToken, Cancelled, Failure, LlmRequest, LlmResponse, ModelEvent, ModelStream, ToolCall,
+    ToolContext, ToolExecution, UppError, events_of, json_text, run_call,
 };
 
 use super::events::{Emitter, Shared};
@@ -42,6 +42,8 @@ pub(super) struct RunWorld {
     expires: Option<(Mono, BoxFuture<'static, ()>)>,
     /// The run's time is over.
     is_expired: bool,
+    /// The seed of a recorded run.
+    run: Option<u64>,
 }
 
 impl RunWorld {
@@ -61,7 +63,15 @@ impl RunWorld {
             late: None,
             expires,
             is_expired: false,
+            run: None,
         }
+    }
+
+    /// The world of a recorded run, with the seed of its ids.
+    #[cfg(feature = "canon")]
+    pub(super) const fn of_run(mut self, seed: u64) -> Self {
+        self.run = Some(seed);
+        self
     }
 
     /// Whether the run is aborted and the engine does not know yet. A run whose time is over is aborted.
@@ -93,6 +103,7 @@ impl RunWorld {
             Completed::Model(id, item, response) => {
                 if matches!(item, Some(Ok(ModelEvent::Done(_)))) {
                     self.reset_retries();
+                    self.responded(id);
                 }
                 if matches!(item, Some(Ok(ModelEvent::Event(_)))) {
                     self.responses.insert(id, response);
@@ -104,6 +115,17 @@ impl RunWorld {
             Completed::Tool(id, execution, traces) => Input::Tool(id, execution, traces),
             Completed::Hook(id, answer) => Input::Hook(id, answer),
             Completed::Saved(id, result) => Input::Saved(id, result),
+        }
+    }
+
+    fn responded(&self, id: EffectId) {
+        let layers = self.run.map(|run| (run, self.parts.middleware.iter()));
+        for (run, layer) in layers
+            .into_iter()
+            .flat_map(|(run, all)| all.map(move |it| (run, it)))
+        {
+            // A panic of the layer does not change the response.
+            let _ = catch_unwind(AssertUnwindSafe(|| layer.responded(run, id)));
         }
     }
 
@@ -167,7 +189,7 @@ impl RunWorld {
             Ok(None) => return Step::start(id, ready(Completed::Stop(id))),
             Ok(Some(end)) => {
                 spent = end.map(|at| (at, Cut::Spent));
-                catch_unwind(AssertUnwindSafe(|| parts.model.stream(request)))
+                catch_unwind(AssertUnwindSafe(|| response(parts, request)))
                     .unwrap_or_else(|_| failed("the model"))
             }
             Err(_) => failed("a layer"),
@@ -183,13 +205,18 @@ impl RunWorld {
 
     fn tool(&self, id: EffectId, call: ToolCall, scope: CallScope) -> Step<Completed> {
         let parts = Arc::clone(&self.parts);
+        if parts.refuses(&call) {
+            let why = "the call needs a person's approval, and this run is not recorded";
+            let execution = failed_call(&call, why, 0);
+            return self.start(id, ready(Completed::Tool(id, execution, Vec::new())));
+        }
         let cancel = self.shared.cancel.clone();
         let limit = parts.limits.tool;
         let token = limit.map(|_| CallToken(CancelToken::default()));
         let told = token.as_ref().map_or(&cancel, |token| &token.0).clone();
         let mut context = ToolContext::new(Arc::clone(&call.tool_call_id), told);
         let agent = Arc::clone(&parts.agent_id);
-        let scope = RunScope::new(agent, scope, Emitter(self.shared()));
+        let scope = RunScope::new(agent, &call, scope, Emitter(self.shared()));
         context.extensions.insert(scope.clone());
         self.start(id, async move {
             let clock = || parts.clock.now().mono;
@@ -203,16 +230,7 @@ impl RunWorld {
             };
             let failed = |why: &str| {
                 let millis = clock().saturating_since(began).as_millis();
-                let (name, id) = (Arc::clone(&call.tool_name), Arc::clone(&call.tool_call_id));
-                let millis = u64::try_from(millis).unwrap_or(u64::MAX);
-                ToolExecution::new(
-                    name,
-                    id,
-                    call.arguments.clone(),
-                    json_text(why),
-                    true,
-                    millis,
-                )
+                failed_call(&call, why, u64::try_from(millis).unwrap_or(u64::MAX))
             };
             let execution = match execution {
                 Some(Ok(execution)) => execution,
@@ -311,6 +329,39 @@ impl RunWorld {
             let _ = catch_unwind(AssertUnwindSafe(|| callback(error)));
         }
     }
+}
+
+/// The events of a response. One that is not streamed has its events when it is there.
+fn response(parts: &AgentParts, request: LlmRequest) -> ModelStream {
+    if parts.streams {
+        return parts.model.stream(request);
+    }
+    let events = |response: Result<LlmResponse, UppError>| match response {
+        Ok(response) => {
+            let events = events_of(&response, usize::MAX).into_iter();
+            let events = events.map(ModelEvent::Event);
+            let done = ModelEvent::Done(Box::new(response));
+            stream::iter(events.chain([done]).map(Ok).collect::<Vec<_>>())
+        }
+        Err(error) => stream::iter(vec![Err(error)]),
+    };
+    stream::once(parts.model.complete(request))
+        .map(events)
+        .flatten()
+        .boxed()
+}
+
+/// A call that has failed without a word of the tool.
+fn failed_call(call: &ToolCall, why: &str, millis: u64) -> ToolExecution {
+    let (name, id) = (Arc::clone(&call.tool_name), Arc::clone(&call.tool_call_id));
+    ToolExecution::new(
+        name,
+        id,
+        call.arguments.clone(),
+        json_text(why),
+        true,
+        millis,
+    )
 }
 
 /// The end of a response that is not read to its end.

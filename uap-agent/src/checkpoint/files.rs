@@ -99,6 +99,15 @@ impl FileCheckpoints {
         Ok(Self { worker })
     }
 
+    /// Opens the store of the specification's default folder, `.checkpoints` in the present one.
+    ///
+    /// # Errors
+    ///
+    /// As [`FileCheckpoints::open`].
+    pub fn open_default() -> Result<Self, CheckpointError> {
+        Self::open(".checkpoints")
+    }
+
     /// Sets a callback for files that are not checkpoints.
     #[must_use]
     pub fn with_on_corrupt(self, warn: impl Fn(&CorruptFile) + Send + 'static) -> Self {

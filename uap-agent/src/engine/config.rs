@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use upp::{LlmInstance, Message};
 
+use crate::approval::ApprovalPolicy;
 use crate::repair::RepairPolicy;
 use crate::state::AgentState;
 use crate::strategy::ExecutionStrategy;
@@ -20,6 +21,7 @@ use crate::strategy::ExecutionStrategy;
 /// | repair policy | none |
 /// | plan events | off |
 /// | saves | off |
+/// | policy for approvals | none |
 #[derive(Clone)]
 pub struct EngineConfig {
     pub(crate) llm: LlmInstance,
@@ -30,6 +32,7 @@ pub struct EngineConfig {
     pub(crate) repair: Option<Arc<dyn RepairPolicy>>,
     pub(crate) plan_events: bool,
     pub(crate) saves: bool,
+    pub(crate) approvals: Option<Arc<dyn ApprovalPolicy>>,
 }
 
 impl EngineConfig {
@@ -45,6 +48,7 @@ impl EngineConfig {
             repair: None,
             plan_events: false,
             saves: false,
+            approvals: None,
         }
     }
 
@@ -73,6 +77,13 @@ impl EngineConfig {
     #[must_use]
     pub const fn with_plan_events(mut self, enabled: bool) -> Self {
         self.plan_events = enabled;
+        self
+    }
+
+    /// Sets which calls need the approval of a person. A recorder asks; an engine alone requests such calls as others.
+    #[must_use]
+    pub fn with_approvals(mut self, policy: Arc<dyn ApprovalPolicy>) -> Self {
+        self.approvals = Some(policy);
         self
     }
 

@@ -49,6 +49,8 @@ pub struct CallScope {
     pub step: u64,
     /// The state in which the tool is called.
     pub state_id: StateId,
+    /// Whether the call was requested before, by a process that ended before its result was recorded. It may have run.
+    pub is_repeated: bool,
 }
 
 /// The result of an effect, or an abort.

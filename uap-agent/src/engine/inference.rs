@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ubos_common::time::Now;
 use upp::{
-    ErrorCode, LlmRequest, LlmResponse, Message, ModelEvent, Stamp, Stop, ToolCall, ToolResult,
+    ErrorCode, LlmResponse, Message, ModelEvent, Stamp, Stop, ToolCall, ToolChoice, ToolResult,
     ToolResultMessage, UppError,
 };
 
@@ -28,14 +28,12 @@ impl Engine {
         });
         messages.extend(self.prompt.clone());
         let llm = &self.config.llm;
-        let mut request = if inference.is_action {
-            llm.request(messages, stamp)
-        } else {
-            let mut request = LlmRequest::new(messages, stamp);
-            request.system = llm.options().system().cloned();
-            request.params = llm.options().params().cloned();
-            request
-        };
+        let mut request = llm.request(messages, stamp);
+        if !inference.is_action {
+            // Declared all the same: vendors want the tools of the calls in the history, and prompt caches hold them.
+            request.tool_choice = ToolChoice::None;
+            request.structure = None;
+        }
         if let Some(structure) = &inference.structure {
             request.structure = Some(Arc::clone(structure));
         }
@@ -258,7 +256,7 @@ impl Engine {
         messages
     }
 
-    /// Calls in an answer to a question that offered no tools. Vendors take no history in which a call has no result.
+    /// Calls in an answer to a question in which no tool could be called. Vendors take no history in which a call has no result.
     // choice: they are answered, and stay in the state with their answers
     fn refuse_calls(
         &mut self,

@@ -145,6 +145,7 @@ impl Engine {
         let scope = CallScope {
             step: self.step,
             state_id: self.state.id(),
+            is_repeated: false,
         };
         for output in outputs {
             match output {

@@ -97,6 +97,7 @@ fn beginning<'a>(left: &'a BeginEntry, right: &'a BeginEntry) -> Option<&'a str>
         ("repair", left.repairs == right.repairs),
         ("plan events", left.plan_events == right.plan_events),
         ("checkpoints", left.saves == right.saves),
+        ("approvals", left.approvals == right.approvals),
         ("input", left.input.content() == right.input.content()),
         ("state", texts(left) == texts(right)),
     ];
@@ -125,6 +126,8 @@ fn entries(left: &Entry, right: &Entry) -> Option<Difference> {
             let same = l.success == r.success && l.fingerprint.content == r.fingerprint.content;
             (!same).then_some(Difference::End)
         }
+        (Entry::Question(_, l), Entry::Question(_, r)) if l.digest == r.digest => None,
+        (Entry::Decision(_, l), Entry::Decision(_, r)) if l.verdict == r.verdict => None,
         _ => Some(question(left, right)),
     }
 }

@@ -2,17 +2,16 @@
 
 use core::fmt;
 use std::path::PathBuf;
-use std::sync::mpsc::{Sender, channel};
-use std::sync::{Mutex, PoisonError};
-use std::thread::JoinHandle;
 
-use futures::channel::oneshot;
+use ubos_common::ConfigError;
 use ubos_common::json::{RawObject, decode};
+use ubos_common::log::format::EncodeError;
 use ubos_common::log::{AppendError, Config, Log, LogId, OpenError};
 use ubos_common::os::fill_random;
 use ubos_common::violation::Profile;
 
 use super::recording::limits;
+use super::thread::{JobThread, failed};
 use super::{Journal, JournalError, JournalFuture};
 
 /// The maximum size of all entries, in bytes.
@@ -24,7 +23,66 @@ const SEGMENT: u64 = 1 << 20;
 /// The kind of a journal's log.
 const KIND: &str = "uap-journal";
 
-type Job = Box<dyn FnOnce(&Log) + Send>;
+/// The log, and the size of its records; `None` before it was counted.
+struct JournalLog {
+    log: Log,
+    bytes: Option<usize>,
+}
+
+impl JournalLog {
+    /// The size of all records.
+    fn bytes(&mut self) -> Result<usize, JournalError> {
+        if let Some(bytes) = self.bytes {
+            return Ok(bytes);
+        }
+        let (mut reader, mut bytes) = (self.log.reader(), 0_usize);
+        while let Some(record) = reader.next().map_err(failed)? {
+            bytes = bytes.saturating_add(record.bytes.len());
+        }
+        Ok(*self.bytes.insert(bytes))
+    }
+
+    fn append(
+        &mut self,
+        first: u64,
+        entries: &[RawObject],
+        limit: usize,
+    ) -> Result<(), JournalError> {
+        let seen = self.log.head().next_sequence;
+        if seen != first {
+            return Err(JournalError::Conflict {
+                wanted: first,
+                seen,
+            });
+        }
+        let records: Vec<&[u8]> = entries.iter().map(|e| e.as_str().as_bytes()).collect();
+        let more = records.iter().map(|record| record.len()).sum();
+        let all = self.bytes()?.saturating_add(more);
+        if all > limit {
+            let unit = "bytes";
+            return Err(JournalError::Full { limit, unit });
+        }
+        for (entry, record) in (first..).zip(&records) {
+            let read = decode::<RawObject>(record, &limits(), Profile::Strict);
+            read.map_err(|error| JournalError::Entry { entry, error })?;
+        }
+        match self.log.append_batch(&records) {
+            Ok(_) => {
+                self.bytes = Some(all);
+                Ok(())
+            }
+            Err(AppendError::Encode(EncodeError::RecordTooLarge { limit, .. })) => {
+                let unit = "bytes in an entry";
+                Err(JournalError::Full { limit, unit })
+            }
+            Err(AppendError::Encode(EncodeError::BlockTooLarge { limit, .. })) => {
+                let unit = "bytes in one write";
+                Err(JournalError::Full { limit, unit })
+            }
+            Err(error) => Err(failed(error)),
+        }
+    }
+}
 
 /// A journal in a folder: a hash-chained log with one record per entry.
 ///
@@ -34,8 +92,10 @@ type Job = Box<dyn FnOnce(&Log) + Send>;
 ///
 /// | bound | |
 /// |---|---|
-/// | an entry | 16 MiB, as [`Config::limits`](ubos_common::log::Config) says |
-/// | a run, to be read | 256 MiB |
+/// | an entry | 16 MiB, as [`Config::limits`](ubos_common::log::Config) says, and 256 levels of JSON |
+/// | a run | 256 MiB |
+///
+/// What exceeds a bound is refused before it is written, so that a run which was recorded can be read.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -58,8 +118,8 @@ type Job = Box<dyn FnOnce(&Log) + Send>;
 /// # std::fs::remove_dir_all(&folder).unwrap();
 /// ```
 pub struct FileJournal {
-    jobs: Mutex<Option<Sender<Job>>>,
-    thread: Option<JoinHandle<()>>,
+    thread: JobThread<JournalLog>,
+    max_bytes: usize,
 }
 
 impl FileJournal {
@@ -92,76 +152,42 @@ impl FileJournal {
     ///
     /// The thread could not be started.
     pub fn over(log: Log) -> Result<Self, JournalError> {
-        let (jobs, work) = channel::<Job>();
-        let thread = std::thread::Builder::new().name("journal".into());
-        // It ends with the journal.
-        let thread = thread.spawn(move || work.iter().for_each(|job| job(&log)));
         Ok(Self {
-            jobs: Mutex::new(Some(jobs)),
-            thread: Some(thread.map_err(failed)?),
+            thread: JobThread::start(JournalLog { log, bytes: None })?,
+            max_bytes: MAX_BYTES,
         })
     }
 
-    /// Runs a job on the thread. The queue is bounded by the callers, because each waits for its result.
-    fn ask<T: Send + 'static>(
-        &self,
-        act: impl FnOnce(&Log) -> Result<T, JournalError> + Send + 'static,
-    ) -> JournalFuture<'static, T> {
-        let (reply, answer) = oneshot::channel();
-        // Nobody may wait for the answer any more.
-        let job: Job = Box::new(move |log| drop(reply.send(act(log))));
-        let jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
-        // A thread that is gone gives no answer.
-        let _ = jobs.as_ref().map(|jobs| jobs.send(job));
-        drop(jobs);
-        Box::pin(async move {
-            let gone = |_| Err(JournalError::Failed("its thread has ended".into()));
-            answer.await.unwrap_or_else(gone)
-        })
-    }
-}
-
-impl Drop for FileJournal {
-    /// Waits for the thread, so that the folder can be opened again.
-    fn drop(&mut self) {
-        let jobs = self.jobs.get_mut().unwrap_or_else(PoisonError::into_inner);
-        drop(jobs.take());
-        if let Some(thread) = self.thread.take() {
-            // One that panicked has nothing more to say.
-            let _ = thread.join();
-        }
+    /// Sets the maximum size of all entries, in bytes: at most and by default 256 MiB.
+    ///
+    /// # Errors
+    ///
+    /// The limit is 0 or exceeds 256 MiB.
+    pub fn with_max_bytes(mut self, max_bytes: usize) -> Result<Self, ConfigError> {
+        ConfigError::at_least("max_bytes", max_bytes as u64, 1)?;
+        let wanted = "at most 268435456, which is what is read back";
+        ConfigError::require(max_bytes <= MAX_BYTES, "max_bytes", max_bytes, wanted)?;
+        self.max_bytes = max_bytes;
+        Ok(self)
     }
 }
 
 impl Journal for FileJournal {
     fn append(&self, first: u64, entries: Vec<RawObject>) -> JournalFuture<'_, ()> {
-        self.ask(move |log| {
-            let seen = log.head().next_sequence;
-            if seen != first {
-                return Err(JournalError::Conflict {
-                    wanted: first,
-                    seen,
-                });
-            }
-            let records: Vec<&[u8]> = entries.iter().map(|e| e.as_str().as_bytes()).collect();
-            let appended = log.append_batch(&records);
-            appended
-                .map(drop)
-                .map_err(|error: AppendError| failed(error))
-        })
+        let limit = self.max_bytes;
+        self.thread
+            .ask(move |log| log.append(first, &entries, limit))
     }
 
     fn read(&self) -> JournalFuture<'_, Vec<RawObject>> {
-        self.ask(|log| {
-            let (mut reader, limits) = (log.reader(), limits());
+        self.thread.ask(|log| {
+            let (mut reader, limits) = (log.log.reader(), limits());
             let (mut entries, mut bytes) = (Vec::new(), 0_usize);
             while let Some(record) = reader.next().map_err(failed)? {
                 bytes = bytes.saturating_add(record.bytes.len());
                 if bytes > MAX_BYTES {
-                    return Err(JournalError::Full {
-                        limit: MAX_BYTES,
-                        unit: "bytes",
-                    });
+                    let (limit, unit) = (MAX_BYTES, "bytes");
+                    return Err(JournalError::Full { limit, unit });
                 }
                 let entry = entries.len() as u64;
                 let read = decode::<RawObject>(record.bytes, &limits, Profile::Strict);
@@ -177,10 +203,4 @@ impl fmt::Debug for FileJournal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("FileJournal").finish_non_exhaustive()
     }
-}
-
-/// The text of an error and its cause.
-fn failed(error: impl core::error::Error) -> JournalError {
-    let cause = error.source().map(|cause| format!(": {cause}"));
-    JournalError::Failed(format!("{error}{}", cause.unwrap_or_default()).into())
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ubos_common::canon::Digest;
 use ubos_common::json::{MemberWriter, Write, to_vec};
-use upp::{LlmInstance, LlmRequest, Message, Tool, Turn};
+use upp::{List, LlmInstance, LlmRequest, Message, Tool, Turn};
 
 use super::answer::{ErrorJson, object};
 use super::entry::{EffectEntry, Fingerprint, Kind};
@@ -16,15 +16,25 @@ use crate::state::AgentState;
 
 /// Takes the fingerprints of a run's requests, in order.
 ///
-/// The history grows between two requests of a run, so a fingerprint covers the new messages only; earlier fingerprints
-/// cover the rest. The cost is therefore linear in the length of the run.
-#[derive(Clone, Debug, Default)]
+/// A fingerprint covers the messages from the first on in which a request differs from the one before; earlier
+/// fingerprints cover the rest. Where the history only grows, the cost is linear in the length of the run, because lists of
+/// messages share what they have in common.
+#[derive(Clone, Debug)]
 pub(super) struct Fingerprinter {
-    /// The number of messages in the last request to the model.
-    known: usize,
+    /// The version of the journal. Version 1 covered what stands behind the last message that was known.
+    version: u64,
+    /// The messages of the last request to the model.
+    known: List<Message>,
 }
 
 impl Fingerprinter {
+    pub(super) fn of_version(version: u64) -> Self {
+        Self {
+            version,
+            known: List::default(),
+        }
+    }
+
     /// The entry of an output that has a result; `None` for others.
     pub(super) fn request(&mut self, effect: &Output) -> Option<EffectEntry> {
         let mut sum = FingerprintBuilder::default();
@@ -64,9 +74,15 @@ impl Fingerprinter {
 
     fn inference(&mut self, request: &LlmRequest, sum: &mut FingerprintBuilder) {
         let count = request.messages.len();
-        // The last message that was known may have been a prompt that did not stay.
-        let from = self.known.min(count).saturating_sub(1);
-        self.known = count;
+        let from = match self.version {
+            // The last message that was known may have been a prompt that did not stay.
+            1 => self.known.len().min(count).saturating_sub(1),
+            _ => in_common(&self.known, &request.messages),
+        };
+        if self.version > 1 {
+            sum.value(&from).value(&request.offers_tools());
+        }
+        self.known = request.messages.clone();
         for message in request.messages.iter_from(from) {
             sum.message(message);
         }
@@ -83,6 +99,16 @@ impl Fingerprinter {
         let stamp = (&*request.stamp.id, request.stamp.timestamp.as_str());
         sum.rest.extend([to_vec(stamp.0), to_vec(stamp.1)]);
     }
+}
+
+/// The number of messages at the start that are the same.
+fn in_common(known: &List<Message>, messages: &List<Message>) -> usize {
+    let shared = known.shared_len(messages);
+    let rest = known
+        .iter_from(shared)
+        .zip(messages.iter_from(shared))
+        .take_while(|(one, other)| one == other);
+    shared + rest.count()
 }
 
 fn hook(call: &HookCall, sum: &mut FingerprintBuilder) {
@@ -274,5 +300,63 @@ impl Write for ToolText<'_> {
         object.member("parameters", &said(|| Some(self.0.parameters())));
         object.optional("metadata", said(|| self.0.metadata()));
         object.end();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ubos_common::id::IdSource;
+    use ubos_common::time::Timestamp;
+    use upp::Stamp;
+
+    use super::*;
+
+    fn message(ids: &mut IdSource, text: &str) -> Message {
+        Message::user(Stamp::new(ids, Timestamp::EPOCH), text)
+    }
+
+    /// The contents of the fingerprints of requests with these histories.
+    fn prints(version: u64, histories: &[List<Message>]) -> Vec<Digest> {
+        let mut fingerprinter = Fingerprinter::of_version(version);
+        let print = |history: &List<Message>| {
+            let stamp = Stamp::new(&mut IdSource::seeded(1), Timestamp::EPOCH);
+            let output = Output::Infer(1, LlmRequest::new(history.clone(), stamp));
+            fingerprinter
+                .request(&output)
+                .map(|it| it.fingerprint.content)
+        };
+        histories.iter().filter_map(print).collect()
+    }
+
+    // spec: UAP-12-5
+    #[test]
+    fn a_history_that_is_rewritten_shows_in_the_next_request() {
+        let mut ids = IdSource::seeded(2);
+        let first: List<Message> = (0..100)
+            .map(|n| message(&mut ids, &n.to_string()))
+            .collect();
+        let more = message(&mut ids, "more");
+        let mut grown = first.clone();
+        grown.push(more.clone());
+        for place in [0, 31, 50, 98] {
+            let rewritten = grown.iter().enumerate().map(|(n, old)| match n == place {
+                true => message(&mut IdSource::seeded(9), "something else"),
+                false => old.clone(),
+            });
+            let rewritten: List<Message> = rewritten.collect();
+            let wanted = prints(2, &[first.clone(), grown.clone()]);
+            let seen = prints(2, &[first.clone(), rewritten.clone()]);
+            assert_eq!(wanted[0], seen[0]);
+            assert_ne!(wanted[1], seen[1], "message {place}");
+            // So it was with version 1.
+            let seen = prints(1, &[first.clone(), rewritten]);
+            assert_eq!(prints(1, &[first.clone(), grown.clone()])[1], seen[1]);
+        }
+        // A history with the same content in other memory is the same.
+        let copied = grown.iter().cloned().collect();
+        assert_eq!(
+            prints(2, &[first.clone(), grown]),
+            prints(2, &[first, copied])
+        );
     }
 }

@@ -7,17 +7,21 @@
 //! ```text
 //! Agent::record(journal).generate(…)   writes the beginning, each question before it is asked,
 //!                                      each answer before the run goes on from it
-//! Agent::resume(journal)               what is recorded is not asked again; then the run goes on, and is recorded
+//! Agent::resume(journal)               takes the run over: what is recorded is not asked again; then the run goes on, and is recorded
 //! Agent::replay(&recording)            the same run, without a world: no model, tool, hook or store is touched
 //! Recording::fork, Recording::diff     another answer, and what follows from it; the first difference of two runs
-//! Journal                              where entries are kept: MemoryJournal, FileJournal, yours
+//! Journal                              where entries are kept: MemoryJournal, FileJournal, SqliteJournals, yours
 //! ```
 //!
 //! A run is resumed by a program that makes the same requests. A different request (because a prompt, a tool or a schema
-//! has changed) is an error that names it, and nothing is done. A request without a recorded result is made again: a
-//! tool that was running when the process died runs a second time, and one whose result was recorded does not. The
-//! resumption itself is recorded first: of two processes that resume one run, one continues, and the run of the other
-//! ends with [`JournalError::Conflict`] before it has done anything.
+//! has changed) is an error that names it, and nothing is done. A request without a recorded result is made again. For a
+//! tool that was running when the process died, [`Ownership`] says whether it is called again, fails, or waits for a person.
+//!
+//! The resumption itself is recorded first, as a [`Lease`]: of two processes that resume one run, one continues, and the run
+//! of the other ends with [`JournalError::Superseded`] before it has done anything. So does that of a former owner.
+//!
+//! A call that needs a person's approval ([`ApprovalPolicy`](crate::ApprovalPolicy)) pauses the run: its [`Question`] is in
+//! the journal, [`Recording::decide`] records the decision from any process, and the run is resumed anywhere.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -57,21 +61,34 @@ mod entry;
 #[cfg(all(feature = "driver", feature = "os", feature = "log"))]
 mod files;
 mod fingerprint;
+mod held;
+mod lease;
+mod order;
 mod playback;
 mod program;
+mod question;
 pub mod recorder;
 mod recording;
+#[cfg(feature = "sqlite")]
+mod sqlite;
+#[cfg(all(feature = "driver", feature = "os", feature = "log"))]
+mod thread;
 
 use std::sync::{Mutex, PoisonError};
 
 use futures_core::future::BoxFuture;
+use ubos_common::ConfigError;
 use ubos_common::json::{DecodeError, RawObject};
 
 pub use diff::{Diff, Difference};
 #[cfg(all(feature = "driver", feature = "os", feature = "log"))]
 pub use files::FileJournal;
+pub use lease::{Lease, Ownership, UnknownOutcome};
+pub use question::{Decision, DecisionError, Paused, Question, QuestionKind, Verdict};
 pub use recorder::Recorder;
 pub use recording::{RecordedEffect, Recording, Replay};
+#[cfg(feature = "sqlite")]
+pub use sqlite::{SqliteJournal, SqliteJournals};
 
 use crate::engine::EffectId;
 
@@ -87,7 +104,7 @@ pub enum JournalError {
     Full {
         /// The limit.
         limit: usize,
-        /// The unit of the limit: entries or bytes.
+        /// The unit of the limit: bytes, of all entries, of one, or of one write.
         unit: &'static str,
     },
     /// Another writer has appended entries, or the journal holds a run already.
@@ -124,16 +141,46 @@ pub enum JournalError {
         /// The part that differs.
         what: Box<str>,
     },
-    /// The program makes another request than the one that was recorded.
-    #[error(
-        "effect {effect} ({kind}): the agent asks for something else than it did when it was recorded"
-    )]
+    /// The program makes another request than the one that was recorded. This is the first that differs.
+    #[error("effect {effect} ({kind}): the agent requests {}", other(kind, *seen))]
     Differs {
         /// The effect; 0 is the end of the run.
         effect: EffectId,
         /// The kind of the recorded effect.
         kind: &'static str,
+        /// The kind that is requested in its place: the same where its content differs; `None` where nothing is.
+        seen: Option<&'static str>,
     },
+    /// Another process owns the run, and its lease has not ended.
+    #[error("the run belongs to {:?} (epoch {}) until {}", lease.owner, lease.epoch, ends(lease))]
+    Leased {
+        /// The lease.
+        lease: Lease,
+    },
+    /// Another process has taken the run over. Nothing of this one is written any more.
+    #[error("epoch {epoch} is over: {:?} has taken the run over with epoch {}", by.owner, by.epoch)]
+    Superseded {
+        /// The epoch of the writer.
+        epoch: u64,
+        /// The lease of the new owner.
+        by: Lease,
+    },
+    /// The run waits for decisions, and can do nothing else.
+    #[error(transparent)]
+    Paused(Paused),
+}
+
+fn other(kind: &str, seen: Option<&'static str>) -> String {
+    match seen {
+        Some(seen) if seen == kind => format!("another {seen}"),
+        Some(seen) => format!("{seen} instead"),
+        None => "nothing in its place".to_owned(),
+    }
+}
+
+fn ends(lease: &Lease) -> String {
+    let end = lease.until.map(|until| until.to_string());
+    end.unwrap_or_else(|| "it is taken over".to_owned())
 }
 
 /// The future of a journal operation.
@@ -166,12 +213,16 @@ impl MemoryJournal {
     const DEFAULT_BYTES: usize = 256 << 20;
 
     /// A journal with a limit in bytes. An entry beyond it is refused, and ends the run.
-    #[must_use]
-    pub const fn with_max_bytes(max_bytes: usize) -> Self {
-        Self {
+    ///
+    /// # Errors
+    ///
+    /// The limit is 0: no entry fits.
+    pub fn with_max_bytes(max_bytes: usize) -> Result<Self, ConfigError> {
+        ConfigError::at_least("max_bytes", max_bytes, 1)?;
+        Ok(Self {
             max_bytes,
-            inner: Mutex::new((Vec::new(), 0)),
-        }
+            inner: Mutex::default(),
+        })
     }
 
     fn add(&self, first: u64, entries: Vec<RawObject>) -> Result<(), JournalError> {
@@ -199,7 +250,10 @@ impl MemoryJournal {
 
 impl Default for MemoryJournal {
     fn default() -> Self {
-        Self::with_max_bytes(Self::DEFAULT_BYTES)
+        Self {
+            max_bytes: Self::DEFAULT_BYTES,
+            inner: Mutex::default(),
+        }
     }
 }
 

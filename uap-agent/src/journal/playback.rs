@@ -39,7 +39,7 @@ impl Playback {
         config.check(begin)?;
         let mut playback = Self {
             engine: config.engine(begin),
-            fingerprinter: Fingerprinter::default(),
+            fingerprinter: Fingerprinter::of_version(begin.version),
             pending: BTreeMap::new(),
             fresh: VecDeque::new(),
             result: None,
@@ -62,7 +62,7 @@ impl Playback {
     /// Takes the entry at a place in the journal.
     pub(super) fn take(&mut self, n: u64, entry: &Entry) -> Result<(), JournalError> {
         match entry {
-            Entry::Begin(_) | Entry::Resumed => Ok(()),
+            Entry::Begin(_) | Entry::Lease(_) | Entry::Question(..) | Entry::Decision(..) => Ok(()),
             Entry::Effect(request) => self.request(request),
             Entry::Answer(answer) => self.answer(n, answer),
             Entry::End(end) => self.end(end),
@@ -75,14 +75,15 @@ impl Playback {
                 self.pending.insert(request.id, (request.kind, effect));
                 Ok(())
             }
-            _ => Err(differs(recorded)),
+            other => Err(differs(recorded, other.map(|(request, _)| request.kind))),
         }
     }
 
     fn answer(&mut self, entry: u64, answer: &AnswerEntry) -> Result<(), JournalError> {
         // A recorder writes all requests before it takes the next result.
         if let Some((request, _)) = self.fresh.front() {
-            return Err(differs(request));
+            let kind = request.kind;
+            return Err(differs(request, Some(kind)));
         }
         let Some(id) = answer.id else {
             self.give(answer.at, answer.result.answer(0));
@@ -124,6 +125,7 @@ impl Playback {
         Err(JournalError::Differs {
             effect: 0,
             kind: "end",
+            seen: self.result.as_ref().map(|_| "end"),
         })
     }
 
@@ -152,9 +154,10 @@ impl Playback {
     }
 }
 
-const fn differs(request: &EffectEntry) -> JournalError {
+fn differs(recorded: &EffectEntry, seen: Option<Kind>) -> JournalError {
     JournalError::Differs {
-        effect: request.id,
-        kind: request.kind.as_str(),
+        effect: recorded.id,
+        kind: recorded.kind.as_str(),
+        seen: seen.map(Kind::as_str),
     }
 }

@@ -5,16 +5,28 @@ use std::sync::Arc;
 use ubos_common::id::IdSource;
 use ubos_common::time::Now;
 
-use super::entry::{BeginEntry, HexDigest};
+use super::entry::{BeginEntry, HexDigest, VERSION};
+use super::lease::Ownership;
 use super::{JournalError, fingerprint};
 use crate::engine::{Engine, EngineConfig, RunStart};
 
 /// What decides which requests a run makes: a configuration with its strategy.
 impl EngineConfig {
-    pub(super) fn begin_entry(&self, now: Now, seed: u64, start: RunStart) -> BeginEntry {
+    pub(super) fn begin_entry(
+        &self,
+        now: Now,
+        seed: u64,
+        start: RunStart,
+        owner: &Ownership,
+    ) -> BeginEntry {
+        let tenure = owner.tenure(1);
         let hex = |(name, digest): (&str, _)| (name.to_owned(), HexDigest(digest));
         BeginEntry {
             at: now,
+            version: VERSION,
+            owner: tenure.owner,
+            term: tenure.term,
+            approvals: self.approvals.is_some(),
             agent_id: start.agent_id,
             session_id: start.session_id,
             strategy: self.execution.name().into(),
@@ -62,6 +74,7 @@ impl EngineConfig {
             ("repair", self.repair.is_some() == begin.repairs),
             ("plan events", self.plan_events == begin.plan_events),
             ("checkpoints", self.saves == begin.saves),
+            ("approvals", self.approvals.is_some() == begin.approvals),
         ];
         match parts.iter().find(|(_, same)| !same) {
             Some((name, _)) => refuse(name),

@@ -1,16 +1,23 @@
 //! Recorded runs: replayed, resumed, forked and compared.
 
+use core::time::Duration;
 use std::collections::BTreeMap;
 
 use ubos_common::json::{Limits, RawObject};
+use ubos_common::time::Now;
 
 use super::answer::EffectResult;
 use super::entry::{AnswerEntry, BeginEntry, Entry, Kind};
+use super::held::Questions;
+use super::lease::{Lease, LeaseState, Ownership};
+use super::order::EntryOrder;
 use super::playback::Playback;
-use super::recorder::Recorder;
+use super::question::{Decision, DecisionError, Question};
+use super::recorder::{Recorder, Takeover};
 use super::{Journal, JournalError};
 use crate::engine::{EffectId, EngineConfig, Input};
 use crate::event::AgentStreamEvent;
+use crate::middleware::RecordedSpending;
 use crate::result::{AgentError, GenerateResult};
 use crate::state::AgentState;
 
@@ -20,8 +27,11 @@ use crate::state::AgentState;
 #[derive(Clone, Debug)]
 pub struct Recording {
     pub(super) begin: Box<BeginEntry>,
-    /// The entries after the start, without those of resumptions.
+    /// The entries after the start, without those of leases, as far as they say nothing else.
     pub(super) entries: Vec<Entry>,
+    lease: LeaseState,
+    /// How long the run was under way.
+    time: Duration,
     /// The number of entries in the journal.
     written: u64,
 }
@@ -66,32 +76,79 @@ impl Recording {
     pub fn from_entries(entries: &[RawObject]) -> Result<Self, JournalError> {
         let limits = limits();
         let mut order = EntryOrder::default();
+        let mut questions = Questions::default();
         let mut read = Vec::with_capacity(entries.len());
         for (n, raw) in (0..).zip(entries) {
             let entry = Entry::read_at(n, raw, &limits);
-            let entry = entry.map_err(|error| JournalError::Entry { entry: n, error })?;
-            let order = order.check(n, &entry);
+            let mut entry = entry.map_err(|error| JournalError::Entry { entry: n, error })?;
+            let order = order.check(n, &mut entry);
             order.map_err(|what| JournalError::Order { entry: n, what })?;
-            if !matches!(entry, Entry::Resumed) {
+            // A lease behind an approval says that the call may have started.
+            if !matches!(entry, Entry::Lease(_)) || questions.has_approved() {
+                questions.take(&entry);
                 read.push(entry);
             }
         }
-        let mut read = read.into_iter();
-        match read.next() {
-            Some(Entry::Begin(begin)) => Ok(Self {
+        let (mut read, time) = (read.into_iter(), order.time());
+        match (read.next(), order.into_lease()) {
+            (Some(Entry::Begin(begin)), Some(lease)) => Ok(Self {
                 begin,
                 entries: read.collect(),
+                lease,
+                time,
                 written: entries.len() as u64,
             }),
             _ => Err(JournalError::Empty),
         }
     }
 
-    /// The entries, without those of resumptions. [`Journal::append`] at place 0 copies them
-    /// to another journal.
+    /// The lease of the run: who writes it, and until when nobody else does.
+    #[must_use]
+    pub fn lease(&self) -> Lease {
+        self.lease.lease()
+    }
+
+    /// The questions that nobody has decided. One that has expired is among them until the run is resumed.
+    #[must_use]
+    pub fn questions(&self) -> Vec<Question> {
+        Questions::of(&self.entries).open().cloned().collect()
+    }
+
+    /// Records a person's decision in a journal, once. The run need not be under way: it reads the decision when it is
+    /// resumed. A run that is under way goes on with it when it next writes an entry.
+    ///
+    /// # Errors
+    ///
+    /// The question is not open, or not one for this person, or another than the person has seen; or the journal failed.
+    pub async fn decide(
+        journal: &dyn Journal,
+        now: Now,
+        decision: &Decision,
+    ) -> Result<(), DecisionError> {
+        let mut conflict = JournalError::Empty;
+        for _ in 0..DECIDE_TRIES {
+            let recording = Self::load(journal).await?;
+            let was_asked = recording.effects().any(|it| it.effect == decision.effect);
+            let questions = Questions::of(&recording.entries);
+            questions.check(now.wall, decision, was_asked)?;
+            let entry = Entry::Decision(now, Box::new(decision.clone()));
+            let place = recording.written;
+            match journal.append(place, vec![entry.write_at(place)]).await {
+                // The run or another person has written: what they wrote decides.
+                Err(error @ JournalError::Conflict { .. }) => conflict = error,
+                written => return written.map_err(DecisionError::Journal),
+            }
+        }
+        Err(DecisionError::Journal(conflict))
+    }
+
+    /// The entries, without those of leases. [`Journal::append`] at place 0 copies them to another journal, in which nobody
+    /// has a lease with a term.
     #[must_use]
     pub fn to_entries(&self) -> Vec<RawObject> {
-        let begin = Entry::Begin(self.begin.clone());
+        let mut begin = self.begin.clone();
+        begin.term = None;
+        let begin = Entry::Begin(begin);
         let all = core::iter::once(&begin).chain(&self.entries);
         (0..).zip(all).map(|(n, entry)| entry.write_at(n)).collect()
     }
@@ -106,6 +163,29 @@ impl Recording {
     #[must_use]
     pub fn has_ended(&self) -> bool {
         matches!(self.entries.last(), Some(Entry::End(_)))
+    }
+
+    /// The seed of the run's ids, which identifies it.
+    pub(crate) fn seed(&self) -> u64 {
+        self.begin.seed
+    }
+
+    /// What the run has spent.
+    #[must_use]
+    pub fn spending(&self) -> RecordedSpending {
+        let usage = |entry: &Entry| match entry {
+            Entry::Answer(AnswerEntry {
+                id: Some(id),
+                result: EffectResult::Response(response),
+                ..
+            }) => Some((*id, response.usage.clone())),
+            _ => None,
+        };
+        RecordedSpending {
+            run: self.begin.seed,
+            responses: self.entries.iter().filter_map(usage).collect(),
+            time: self.time,
+        }
     }
 
     /// The requested effects, in order.
@@ -143,7 +223,7 @@ impl Recording {
                     None => asked.clear(),
                 },
                 Entry::End(_) => asked.clear(),
-                Entry::Begin(_) | Entry::Resumed => {}
+                Entry::Begin(_) | Entry::Lease(_) | Entry::Question(..) | Entry::Decision(..) => {}
             }
         }
         let outstanding = |(effect, kind): (EffectId, Kind)| RecordedEffect {
@@ -213,8 +293,14 @@ impl Recording {
             let (at, id) = (old.at, Some(id));
             entries.push(Entry::Answer(AnswerEntry { at, id, result }));
         }
+        let mut begin = self.begin.clone();
+        begin.term = None;
+        let mut lease = self.lease.clone();
+        lease.last.term = None;
         Ok(Self {
-            begin: self.begin.clone(),
+            begin,
+            lease,
+            time: self.time,
             written: entries.len() as u64 + 1,
             entries,
         })
@@ -243,19 +329,40 @@ impl Recording {
         })
     }
 
-    /// A recorder that continues the run at the end of the recording.
+    /// A recorder that takes the run over and continues it at the end of the recording.
     ///
     /// # Errors
     ///
-    /// The run was recorded with another configuration or strategy, or they make other requests.
-    pub fn resume(&self, config: &EngineConfig) -> Result<Recorder, JournalError> {
+    /// The run was recorded with another configuration or strategy, or they make other requests; another process has a
+    /// lease that has not ended; the run waits for decisions, and can do nothing else.
+    pub fn resume(
+        &self,
+        now: Now,
+        config: &EngineConfig,
+        owner: &Ownership,
+    ) -> Result<Recorder, JournalError> {
+        let lease = self.lease();
+        if !self.has_ended() && !owner.may_take(now.wall, &lease) {
+            return Err(JournalError::Leased { lease });
+        }
         let mut playback = Playback::new(config, &self.begin, false)?;
         for (n, entry) in (1..).zip(&self.entries) {
             playback.take(n, entry)?;
         }
-        Ok(Recorder::resume(playback, self.written))
+        let questions = Questions::of(&self.entries);
+        let takeover = Takeover {
+            now,
+            playback,
+            next: self.written,
+            epoch: lease.epoch + 1,
+            questions,
+        };
+        Recorder::resume(takeover, config.approvals.clone(), owner)
     }
 }
+
+/// How often a decision is tried while others write.
+const DECIDE_TRIES: u32 = 64;
 
 /// The limits for reading an entry: it holds what a run held in memory.
 pub(super) fn limits() -> Limits {
@@ -266,39 +373,4 @@ pub(super) fn limits() -> Limits {
         .with_max_string_bytes(BYTES)
         .with_max_array_len(BYTES)
         .with_max_members(BYTES)
-}
-
-/// Checks the order of entries.
-#[derive(Default)]
-struct EntryOrder {
-    asked: BTreeMap<EffectId, Option<Kind>>,
-    ended: bool,
-}
-
-impl EntryOrder {
-    fn check(&mut self, n: u64, entry: &Entry) -> Result<(), &'static str> {
-        if self.ended {
-            return Err("an entry behind the end");
-        }
-        if (n == 0) != matches!(entry, Entry::Begin(_)) {
-            return Err("the beginning as the first entry, and nowhere else, wanted");
-        }
-        match entry {
-            Entry::Begin(_) | Entry::Resumed => {}
-            Entry::Effect(effect) => {
-                if self.asked.insert(effect.id, Some(effect.kind)).is_some() {
-                    return Err("a second effect of this id");
-                }
-            }
-            Entry::Answer(answer) => {
-                let Some(id) = answer.id else { return Ok(()) };
-                let kind = self.asked.get_mut(&id).and_then(Option::take);
-                if kind.map(Kind::as_str) != answer.result.kind() {
-                    return Err("an answer that nothing before it asks for");
-                }
-            }
-            Entry::End(_) => self.ended = true,
-        }
-        Ok(())
-    }
 }

@@ -4,6 +4,7 @@ use core::fmt;
 use core::pin::Pin;
 use core::task::{Context, Poll};
 use core::time::Duration;
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_core::Stream;
@@ -14,7 +15,7 @@ use upp::{
     ModelStream, UppError,
 };
 
-use super::Middleware;
+use super::{Middleware, RecordedSpending};
 
 /// The price of a million tokens, in millionths of a currency unit: 3 dollars are 3,000,000.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -53,6 +54,10 @@ impl Price {
 /// Costs are known after a response, so the last response may exceed the limit. The run ends with a result. Clones share
 /// their counts: give a sub-agent a clone of its parent's budget, or a budget of its own.
 ///
+/// A recorded run that is resumed or replayed counts what is recorded: tokens and money of each response, and the time for
+/// which the run was under way. A budget counts a response once, although its run is resumed in the process that recorded
+/// it. A response that was not recorded is counted by the process that received it alone.
+///
 /// ```
 /// use std::sync::Arc;
 /// use uap_agent::middleware::Budget;
@@ -89,6 +94,25 @@ struct Spent {
     tokens: u64,
     pico_cost: u128,
     began: Option<Mono>,
+    /// Recorded runs, the last to respond at the end, and the last effect of each that is counted.
+    runs: VecDeque<(u64, u64)>,
+}
+
+/// Recorded runs that a budget remembers. One that is forgotten and resumed in the same process is counted twice.
+const MAX_RUNS: usize = 1024;
+
+impl Spent {
+    /// Notes that a run is counted up to an effect; returns up to which it was before.
+    fn note(&mut self, run: u64, effect: u64) -> u64 {
+        let place = self.runs.iter().position(|(known, _)| *known == run);
+        let former = place.and_then(|place| self.runs.remove(place));
+        let before = former.map_or(0, |(_, effect)| effect);
+        if self.runs.len() >= MAX_RUNS {
+            self.runs.pop_front();
+        }
+        self.runs.push_back((run, before.max(effect)));
+        before
+    }
 }
 
 impl Budget {
@@ -178,6 +202,27 @@ impl Middleware for Budget {
         let max = self.limits.time?;
         let began = *self.spent().began.get_or_insert(now.mono);
         Some(began.saturating_add(max))
+    }
+
+    fn responded(&self, run: u64, effect: u64) {
+        // The model that this layer wraps has charged it.
+        self.spent().note(run, effect);
+    }
+
+    fn resumed(&self, now: Now, spent: &RecordedSpending) {
+        let last = spent.responses.last().map_or(0, |(effect, _)| *effect);
+        let before = self.spent().note(spent.run, last);
+        for (_, usage) in spent
+            .responses
+            .iter()
+            .filter(|(effect, _)| *effect > before)
+        {
+            self.charge(usage);
+        }
+        let time = u64::try_from(spent.time.as_nanos()).unwrap_or(u64::MAX);
+        let began = Mono::from_nanos(now.mono.as_nanos().saturating_sub(time));
+        let mut total = self.spent();
+        total.began = Some(total.began.map_or(began, |known| known.min(began)));
     }
 }
 

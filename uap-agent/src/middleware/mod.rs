@@ -8,13 +8,14 @@ mod logging;
 mod retry;
 
 use core::future::ready;
+use core::time::Duration;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ubos_common::id::IdSource;
 use ubos_common::json::RawBuf;
 use ubos_common::time::{Mono, Now};
-use upp::{Message, ModelReference, RetryStrategy};
+use upp::{CycleUsage, Message, ModelReference, RetryStrategy};
 
 pub use budget::{Budget, Price};
 pub use logging::{LogLevel, LoggingOptions, logging};
@@ -110,6 +111,25 @@ pub trait Middleware: Send + Sync {
     fn ends_at(&self, _now: Now) -> Option<Mono> {
         None
     }
+
+    /// A recorded run has received a response from the model. Called before its result is recorded.
+    fn responded(&self, _run: u64, _effect: u64) {}
+
+    /// A recorded run is resumed or replayed: this is what it has spent. It may have been counted before, by
+    /// [`Middleware::responded`] or because the run was resumed before.
+    fn resumed(&self, _now: Now, _spent: &RecordedSpending) {}
+}
+
+/// What a recorded run has spent.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct RecordedSpending {
+    /// Identifies the run: the seed of its ids.
+    pub run: u64,
+    /// The responses of the model, in order, with their effects. The ids of effects grow.
+    pub responses: Vec<(u64, CycleUsage)>,
+    /// How long the run was under way, without the time between two processes.
+    pub time: Duration,
 }
 
 /// What middleware sees of a run, and may change. The metadata exist until the run ends.
@@ -132,6 +152,22 @@ pub struct MiddlewareContext {
     pub now: Now,
     /// The source of ids for states and messages of the layer.
     pub ids: IdSource,
+}
+
+impl MiddlewareContext {
+    /// A context such as a layer sees before a run; for tests of layers.
+    #[must_use]
+    pub fn new(now: Now, ids: IdSource, input: Message, state: AgentState) -> Self {
+        Self {
+            agent_id: Arc::default(),
+            system: None,
+            input,
+            state,
+            metadata: BTreeMap::new(),
+            now,
+            ids,
+        }
+    }
 }
 
 impl Clone for MiddlewareContext {

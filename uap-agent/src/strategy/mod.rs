@@ -117,7 +117,8 @@ pub struct Inference {
     pub phase: &'static str,
     /// A prompt that is sent after the conversation.
     pub prompt: Option<Arc<str>>,
-    /// Whether the request is an action: tools are offered, and the response may be the result of the run.
+    /// Whether the request is an action: the model may call tools, and the response may be the result of the run. In other
+    /// requests the tools are declared, and calls of them are forbidden.
     pub is_action: bool,
     /// A schema of the response, instead of the schema in the options, which applies to actions only.
     pub structure: Option<Arc<RawObject>>,
@@ -135,7 +136,7 @@ impl Inference {
         }
     }
 
-    /// A request of the strategy itself: with a prompt, and without tools.
+    /// A request of the strategy itself: with a prompt, and without calls of tools.
     pub fn aside(phase: &'static str, prompt: impl Into<Arc<str>>) -> Self {
         Self {
             phase,

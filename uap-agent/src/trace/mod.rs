@@ -38,6 +38,7 @@ mod wire;
 
 use std::io;
 
+use ubos_common::ConfigError;
 use ubos_common::json::{self, DecodeError, Limits, MemberWriter, RawObject, Write};
 use ubos_common::time::{Mono, Now};
 
@@ -62,24 +63,36 @@ pub struct TraceLimits {
 
 impl TraceLimits {
     /// Sets the number of events that are kept, ends of runs included.
-    #[must_use]
-    pub const fn with_max_events(mut self, events: usize) -> Self {
+    ///
+    /// # Errors
+    ///
+    /// The limit is 0: nothing would be kept.
+    pub fn with_max_events(mut self, events: usize) -> Result<Self, ConfigError> {
+        ConfigError::at_least("max_events", events, 1)?;
         self.max_events = events;
-        self
+        Ok(self)
     }
 
     /// Sets the bytes of all lines.
-    #[must_use]
-    pub const fn with_max_bytes(mut self, bytes: usize) -> Self {
+    ///
+    /// # Errors
+    ///
+    /// The limit is 0: nothing would be kept.
+    pub fn with_max_bytes(mut self, bytes: usize) -> Result<Self, ConfigError> {
+        ConfigError::at_least("max_bytes", bytes, 1)?;
         self.max_bytes = bytes;
-        self
+        Ok(self)
     }
 
     /// Sets the bytes of one line.
-    #[must_use]
-    pub const fn with_max_event_bytes(mut self, bytes: usize) -> Self {
+    ///
+    /// # Errors
+    ///
+    /// The limit is 0: nothing would be kept.
+    pub fn with_max_event_bytes(mut self, bytes: usize) -> Result<Self, ConfigError> {
+        ConfigError::at_least("max_event_bytes", bytes, 1)?;
         self.max_event_bytes = bytes;
-        self
+        Ok(self)
     }
 
     /// The limits of one line. Events of nested sub-agents are deeper than other documents.

@@ -95,6 +95,40 @@ impl ThreadTree {
     }
 }
 
+impl ThreadNode {
+    /// The node as JSON, as it stands in its tree.
+    ///
+    /// Spec: UAP-1.1 7.1
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        json::to_string(self)
+    }
+
+    /// Reads the JSON of one node. Whether parent and children exist only its tree can tell.
+    ///
+    /// # Errors
+    ///
+    /// The text is not valid JSON, or has findings, each with its pointer.
+    pub fn from_json(bytes: &[u8], limits: &Limits) -> Result<Self, DecodeError> {
+        let (node, mut report) = decode::<NodeJson>(bytes, limits, Profile::Strict)?;
+        match AgentState::from_json(node.state.as_str().as_bytes(), limits) {
+            Ok(state) if report.is_valid() => Ok(Self {
+                id: node.id,
+                parent_id: node.parent_id,
+                state,
+                name: node.name,
+                children: node.children,
+                extra: node.extra,
+            }),
+            Ok(_) => Err(DecodeError::Invalid(report)),
+            Err(error) => {
+                report.extend_under("/state", findings(error)?);
+                Err(DecodeError::Invalid(report))
+            }
+        }
+    }
+}
+
 /// The findings of a state.
 fn findings(error: StateError) -> Result<Report, DecodeError> {
     match error {

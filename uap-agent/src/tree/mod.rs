@@ -5,6 +5,7 @@ mod json;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use ubos_common::ConfigError;
 use ubos_common::id::IdSource;
 
 use crate::state::AgentState;
@@ -44,6 +45,21 @@ pub struct ThreadNode {
     /// The children, oldest first.
     pub children: Vec<NodeId>,
     pub(self) extra: ubos_common::json::Members<'static>,
+}
+
+impl ThreadNode {
+    /// A node without parent, name and children.
+    #[must_use]
+    pub const fn new(id: NodeId, state: AgentState) -> Self {
+        Self {
+            id,
+            parent_id: None,
+            state,
+            name: None,
+            children: Vec::new(),
+            extra: ubos_common::json::Members::new(),
+        }
+    }
 }
 
 /// A conversation with branches: each node has the state at its end, and one node is current.
@@ -104,10 +120,14 @@ impl ThreadTree {
     }
 
     /// Sets the maximum number of nodes: 100,000 by default. A branch beyond it is refused; existing nodes stay.
-    #[must_use]
-    pub const fn with_limit(mut self, nodes: usize) -> Self {
+    ///
+    /// # Errors
+    ///
+    /// The limit is 0: a tree has a root.
+    pub fn with_limit(mut self, nodes: usize) -> Result<Self, ConfigError> {
+        ConfigError::at_least("limit", nodes, 1)?;
         self.limit = nodes;
-        self
+        Ok(self)
     }
 
     /// The root.

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use uap_agent::engine::{self, Engine, EngineConfig, RunStart};
 use uap_agent::journal::recorder::{Input, Output};
-use uap_agent::journal::{Recorder, Recording};
+use uap_agent::journal::{Ownership, Recorder, Recording};
 use uap_agent::{AgentState, LoopOptions, tool_loop};
 use ubos_common::id::IdSource;
 use ubos_common::json::RawObject;
@@ -141,7 +141,7 @@ struct Process {
 
 impl Process {
     fn begin(&self, now: Now) -> Recorder {
-        Recorder::begin(now, &self.config, 3, start())
+        Recorder::begin(now, &self.config, 3, start(), &Ownership::default())
     }
 
     /// Whether the journal holds the result of an effect.
@@ -201,7 +201,11 @@ impl Wiring<Recorder> for Process {
             return Some(self.begin(now));
         }
         let recording = Recording::from_entries(&self.entries).unwrap();
-        Some(recording.resume(&self.config).unwrap())
+        Some(
+            recording
+                .resume(now, &self.config, &Ownership::default())
+                .unwrap(),
+        )
     }
 }
 

@@ -27,6 +27,7 @@ mod repair;
 mod runs;
 #[cfg(feature = "log")]
 mod seals;
+mod sessions;
 mod state;
 #[cfg(feature = "log")]
 mod stores;

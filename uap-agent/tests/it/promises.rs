@@ -230,7 +230,7 @@ fn options_reach_the_calls_they_are_meant_for() {
                 .as_ref()
                 .is_some_and(|s| s.as_str().contains("user's"));
             assert_eq!(
-                (request.tools.is_empty(), theirs),
+                (!request.offers_tools(), theirs),
                 (aside, !aside),
                 "{name} {n}"
             );

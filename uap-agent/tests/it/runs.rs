@@ -147,7 +147,7 @@ fn ten_thousand_rounds_have_no_limit_in_their_way() {
     ] {
         let mut rounds = 0;
         let model = Arc::new(ScriptedModel::with(move |request| {
-            let acts = !request.tools.is_empty();
+            let acts = request.offers_tools();
             rounds += u64::from(acts);
             Some(if acts && rounds <= 10_000 {
                 calling("", "c", "{}")
@@ -166,7 +166,7 @@ fn ten_thousand_rounds_have_no_limit_in_their_way() {
 
 // spec: UAP-5-3, UAP-5-8
 #[test]
-fn react_reasons_without_tools_before_every_action() {
+fn react_reasons_without_calls_before_every_action() {
     let model = script([
         Reply::text("I need the sum"),
         calling("using echo", "c1", r#"{"a":2}"#),
@@ -179,7 +179,10 @@ fn react_reasons_without_tools_before_every_action() {
     let requests = model.requests();
     assert_eq!(roles(&requests[0]), ["user:go", "user:Think!"]);
     assert_eq!(
-        requests.iter().map(|r| r.tools.len()).collect::<Vec<_>>(),
+        requests
+            .iter()
+            .map(|r| usize::from(r.offers_tools()))
+            .collect::<Vec<_>>(),
         [0, 1, 0, 1]
     );
     let reasoning: Vec<&str> = result.state.reasoning().iter().map(|r| &**r).collect();
@@ -284,7 +287,11 @@ fn a_plan_is_made_and_done_in_the_order_of_its_dependencies() {
         (3, 4, None)
     );
     let requests = model.requests();
-    assert!(requests[0].tools.is_empty() && requests[0].structure.is_some());
+    assert!(
+        !requests[0].offers_tools()
+            && !requests[0].tools.is_empty()
+            && requests[0].structure.is_some()
+    );
     assert!(requests[1].structure.is_none());
     assert!(
         requests[1]

@@ -158,11 +158,17 @@ fn a_failure_is_told_with_what_there_was() {
 #[test]
 fn what_does_not_fit_is_counted() {
     let whole = traced(hostile_run(), TraceLimits::default());
-    let by_count = traced(hostile_run(), TraceLimits::default().with_max_events(5));
-    let by_bytes = traced(hostile_run(), TraceLimits::default().with_max_bytes(900));
+    let by_count = traced(
+        hostile_run(),
+        TraceLimits::default().with_max_events(5).unwrap(),
+    );
+    let by_bytes = traced(
+        hostile_run(),
+        TraceLimits::default().with_max_bytes(900).unwrap(),
+    );
     let by_size = traced(
         hostile_run(),
-        TraceLimits::default().with_max_event_bytes(200),
+        TraceLimits::default().with_max_event_bytes(200).unwrap(),
     );
     for trace in [&by_count, &by_bytes, &by_size] {
         let left_out = usize::try_from(trace.left_out().events).unwrap();
@@ -181,14 +187,14 @@ fn what_does_not_fit_is_counted() {
     by_bytes.write_lines(&mut lines).unwrap();
     assert!(lines.len() < 900 + 80);
     let refused = |limits| Trace::read_lines(&lines, limits).unwrap_err();
-    let few = TraceLimits::default().with_max_events(1);
+    let few = TraceLimits::default().with_max_events(1).unwrap();
     let wanted = TraceError::TooLarge {
         limit: 1,
         unit: "events",
     };
     assert_eq!(refused(few), wanted);
     assert!(matches!(
-        refused(TraceLimits::default().with_max_bytes(100)),
+        refused(TraceLimits::default().with_max_bytes(100).unwrap()),
         TraceError::TooLarge { unit: "bytes", .. }
     ));
 }
@@ -336,7 +342,7 @@ fn a_trace_that_is_full_reads_back_within_its_own_bounds() {
     let mut lines = Vec::new();
     whole.write_lines(&mut lines).unwrap();
     for most in 1..=lines.len() {
-        let limits = TraceLimits::default().with_max_bytes(most);
+        let limits = TraceLimits::default().with_max_bytes(most).unwrap();
         let (trace, mut lines) = (traced(hostile_run(), limits), Vec::new());
         trace.write_lines(&mut lines).unwrap();
         assert_eq!(Trace::read_lines(&lines, limits).unwrap(), trace, "{most}");

@@ -80,7 +80,7 @@ fn a_branch_begins_with_its_parent_and_goes_its_own_way() {
     assert_eq!(tree.branch(ids, stranger, None), Err(missing));
     assert!(missing.to_string().starts_with("Node not found"));
     assert_eq!(tree.current().id, root.id);
-    let mut full = tree.clone().with_limit(3);
+    let mut full = tree.clone().with_limit(3).unwrap();
     assert_eq!(
         full.branch(ids, root.id, None),
         Err(BranchError::Full { limit: 3 })

@@ -28,7 +28,8 @@ pub(super) fn object_text(members: impl FnOnce(&mut MemberWriter<'_>)) -> String
     String::from_utf8(out).unwrap_or_default()
 }
 
-/// The user's parameters. One that the request sets itself is refused, because it could not be sent unaltered.
+/// The user's parameters. One that the request sets itself is refused, because it could not be sent unaltered. A choice of
+/// tools is left out of a request that forbids calls.
 ///
 /// # Errors
 ///
@@ -38,10 +39,15 @@ pub(super) fn params(
     request: &LlmRequest,
     taken: impl Fn(&str) -> bool,
 ) -> Result<BTreeMap<String, RawBuf>, &'static str> {
-    let read = request
+    let mut read = request
         .params
         .as_deref()
         .map_or_else(|| Ok(BTreeMap::new()), read)?;
+    if request.forbids_calls() {
+        // A choice of the user's is one among tools that may be called.
+        read.remove("tool_choice");
+        read.remove("toolConfig");
+    }
     if read.keys().any(|name| taken(name)) {
         return Err("a parameter has a name that the request itself sets");
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use upp::transport::{AnthropicModel, GoogleModel, OpenAiModel, ProviderConfig};
-use upp::{ErrorCode, LlmModel, LlmRequest, LlmResponse, UppError, object};
+use upp::{ErrorCode, LlmModel, LlmRequest, LlmResponse, ToolChoice, UppError, object};
 
 use crate::vendor::{add, answer, drain, events, parts, serve, structured};
 
@@ -207,4 +207,64 @@ async fn a_tool_may_be_named_like_the_answer_tool_where_there_is_none() {
     let (response, _) = ask(anthropic, "claude-3-opus", asked, body).await;
     let response = response.unwrap();
     assert_eq!((response.message.calls().len(), data(&response)), (1, None));
+}
+
+// spec: UPP-10
+#[tokio::test]
+async fn calls_are_forbidden_and_their_tools_stay_declared() {
+    let forbidding = |schema: Option<&str>, params: &str| {
+        let mut asked = request(OPEN, true, params);
+        asked.structure = schema.map(|schema| Arc::new(object(schema).unwrap()));
+        asked.tool_choice = ToolChoice::None;
+        asked
+    };
+    let chat = r#"{"choices":[{"message":{"content":"{\"n\":1}"},"finish_reason":"stop"}]}"#;
+    // The user's own choice is one among tools that may be called.
+    let own = r#"{"tool_choice":"required"}"#;
+    let (_, sent) = ask(openai, "m", forbidding(None, own), chat).await;
+    assert!(sent.contains(r#""name":"add""#), "{sent}");
+    assert!(
+        sent.contains(r#""tool_choice":"none""#) && !sent.contains("required"),
+        "{sent}"
+    );
+
+    let claude = r#"{"content":[{"type":"text","text":"hm"}],"stop_reason":"end_turn"}"#;
+    let params = r#"{"max_tokens":9}"#;
+    let (_, sent) = ask(
+        anthropic,
+        "claude-sonnet-4-5",
+        forbidding(None, params),
+        claude,
+    )
+    .await;
+    assert!(sent.contains(r#""name":"add""#), "{sent}");
+    assert!(sent.contains(r#""tool_choice":{"type":"none"}"#), "{sent}");
+    // Structured output by a tool: that one, and no other.
+    let called = r#"{"content":[{"type":"tool_use","id":"t","name":"json_response","input":{"n":1}}],"stop_reason":"tool_use"}"#;
+    let (response, sent) = ask(anthropic, "glm-9", forbidding(Some(CLOSED), params), called).await;
+    assert_eq!(data(&response.unwrap()), Some(r#"{"n":1}"#));
+    let choice = r#""tool_choice":{"type":"tool","name":"json_response"}"#;
+    assert!(
+        sent.contains(choice) && sent.contains(r#""name":"add""#),
+        "{sent}"
+    );
+
+    let gemini = r#"{"candidates":[{"content":{"parts":[{"text":"hm"}]},"finishReason":"STOP"}]}"#;
+    let (_, sent) = ask(google, "gemini-3-pro", forbidding(None, "{}"), gemini).await;
+    assert!(
+        sent.contains(r#""toolConfig":{"functionCallingConfig":{"mode":"NONE"}}"#),
+        "{sent}"
+    );
+    assert!(sent.contains(r#""name":"add""#), "{sent}");
+    let called = r#"{"candidates":[{"content":{"parts":[{"functionCall":{"name":"json_response","args":{"n":1}}}]},"finishReason":"STOP"}]}"#;
+    let (response, sent) = ask(
+        google,
+        "gemini-2.5-flash",
+        forbidding(Some(CLOSED), "{}"),
+        called,
+    )
+    .await;
+    assert_eq!(data(&response.unwrap()), Some(r#"{"n":1}"#));
+    let mode = r#"{"mode":"ANY","allowedFunctionNames":["json_response"]}"#;
+    assert!(sent.contains(mode), "{sent}");
 }

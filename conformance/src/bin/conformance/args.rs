@@ -11,6 +11,7 @@ Judges somebody else's implementation, clause by clause.
 
 usage: conformance sap [--report FORM] FILES...             a recorded exchange, by the checklist of section 12
        conformance sap [--report FORM] -- COMMAND...        a validator of SAP
+       conformance sap-http --url URL --capability NAME     an endpoint of SAP over HTTP; --help behind it
        conformance sacp [--report FORM] -- COMMAND...       a validator of SACP
        conformance sacp-executor [--report FORM] -- COMMAND...
                                                             a program that runs plans of SACP, told and heard line by line
@@ -23,6 +24,7 @@ usage: conformance sap [--report FORM] FILES...             a recorded exchange,
        conformance uap-state [--report FORM] FILES...       states and thread trees of UAP, in the order in which they were saved
        conformance uap-state [--report FORM] -- COMMAND...  a validator of them
        conformance uap-run [--report FORM] FILES...         what agents of UAP left behind, as JSON lines
+       conformance uap-resume [--report FORM] -- COMMAND... a program that records and resumes a run, which is killed and forked
        conformance hub --url URL, conformance hub-agent --listen ADDRESS
                                                             a hub of UAP, or an agent that calls one; --help behind them
        conformance hub-hostile --url URL                    attacks on a hub of UAP, and what an honest agent notices of them
@@ -47,6 +49,10 @@ A line of a UAP run is an event of a stream, {\"source\":...}, or one of a trace
 is a state that was saved, {\"tree\":{...}} a thread tree, {\"log\":\"...\"} a line of the logging middleware. The four levels of
 section 14 are told behind the verdicts. For a validator of UAP {} is uap-state or uap-thread-tree:
     conformance uap-state -- validate {} -
+
+A program that resumes runs gets a verb and a folder behind its arguments; the documentation of ubos_conformance::uap::resume_kit
+has the verbs. It is killed at each of its effects, resumed, asked and answered by several processes at once, and forked:
+    conformance uap-resume -- python3 my_agent.py
 
 An agent is launched anew for each case. With the five reference tools (hello_world, stream_counter, sleep, invalid_input,
 large_output) all of it is judged, without them the rest is.
@@ -97,6 +103,7 @@ pub(super) enum Kit {
     OswTap,
     UapState,
     UapRun,
+    UapResume,
 }
 
 /// What is judged.
@@ -135,11 +142,14 @@ impl Kit {
             Self::OswTap => "osw-tap",
             Self::UapState => "uap-state",
             Self::UapRun => "uap-run",
+            Self::UapResume => "uap-resume",
         }
     }
 
     fn of(word: &str) -> Option<Self> {
-        use Kit::{Osw, OswAgent, OswCore, OswTap, Sacp, SacpExecutor, Sap, UapRun, UapState};
+        use Kit::{
+            Osw, OswAgent, OswCore, OswTap, Sacp, SacpExecutor, Sap, UapResume, UapRun, UapState,
+        };
         let kits = [
             Sap,
             Sacp,
@@ -150,6 +160,7 @@ impl Kit {
             OswTap,
             UapState,
             UapRun,
+            UapResume,
         ];
         kits.into_iter().find(|kit| kit.name() == word)
     }
@@ -168,7 +179,7 @@ pub(super) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Par
     let mut arguments = arguments.into_iter();
     let kit = arguments
         .next()
-        .ok_or("a kit is wanted: sap, sacp, sacp-executor, osw, osw-agent, osw-core, osw-tap, uap-state, uap-run, hub, hub-agent or self-test")?;
+        .ok_or("a kit is wanted: sap, sap-http, sacp, sacp-executor, osw, osw-agent, osw-core, osw-tap, uap-state, uap-run, uap-resume, hub, hub-agent or self-test")?;
     let kit = match kit.to_string_lossy().as_ref() {
         "--help" | "-h" => return Ok(Parsed::Help),
         "self-test" => {

@@ -215,7 +215,7 @@ fn judge_agent(
     Ok(kit.run(&expectations, |_| Ok(hub.peer())))
 }
 
-fn show(report: &Report, form: Form) {
+pub(super) fn show(report: &Report, form: Form) {
     match form {
         Form::Table => println!("{report}"),
         Form::Json => println!("{}", ubos_common::json::to_string(report)),

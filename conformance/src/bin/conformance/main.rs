@@ -3,13 +3,15 @@
 //! ```text
 //! args       the command line
 //! sap        a validator of SAP, or an exchange in files
+//! sap_http   an endpoint of SAP that runs
 //! sacp       a validator of SACP
 //! executor   a program that runs plans of SACP
 //! osw        a validator of OpenSentience messages and streams
 //! osw_agent  an OpenSentience agent
 //! osw_core   an OpenSentience core
 //! osw_tap    what passes between the two
-//! uap        states and trees, a validator of them, or what runs left behind
+//! uap        states and trees, a validator of them, what runs left behind, or a program whose run is resumed
+//! resume_agent the program that proves the last
 //! hub        a hub on a port, an agent that calls one
 //! hostile    attacks on a hub
 //! command    a stranger's program that answers one message at a time
@@ -33,8 +35,10 @@ mod osw_agent;
 mod osw_core;
 #[cfg(unix)]
 mod osw_tap;
+mod resume_agent;
 mod sacp;
 mod sap;
+mod sap_http;
 mod uap;
 
 use std::process::ExitCode;
@@ -57,10 +61,16 @@ fn main() -> ExitCode {
     if let Some(code) = osw_core::test_agent() {
         return code;
     }
+    if let Some(code) = resume_agent::main() {
+        return code;
+    }
     if let Some(code) = executor::test_executor() {
         return code;
     }
     if let Some(code) = hub::main(std::env::args_os().skip(1)) {
+        return code;
+    }
+    if let Some(code) = sap_http::main(std::env::args_os().skip(1)) {
         return code;
     }
     let args = match args::parse(std::env::args_os().skip(1)) {
@@ -203,6 +213,7 @@ fn judge(args: &Args) -> Result<Judgement, Stop> {
         (Kit::UapRun, Subject::Files(files)) => {
             return Ok(with_levels(args, uap::run(files, expectations)?));
         }
+        (Kit::UapResume, Subject::Command(command)) => uap::resume(command, expectations)?,
         (kit @ Kit::UapRun, Subject::Command(_)) => {
             let name = kit.name();
             return Err(Stop::Usage(format!(
@@ -254,6 +265,7 @@ fn proofs() -> Vec<Proof> {
         sacp::proof(),
         executor::proof(),
         sap::checklist_proof(),
+        sap_http::proof(),
         osw::proof(),
         hub::proof(),
         hub::agent_proof(),

@@ -104,3 +104,15 @@ pub(super) fn proof() -> Proof {
 pub(super) fn runs_proof() -> Proof {
     proof_of(&run_kit())
 }
+
+/// Judges a program whose run is killed and resumed.
+pub(super) fn resume(program: &[OsString], expectations: &Expectations) -> Result<Report, String> {
+    command::is_there(program)?;
+    let kit = ubos_conformance::uap::resume_kit();
+    let expectations = with_floor(expectations, kit.cases().len() / 2);
+    Ok(kit.run(&expectations, |_| {
+        Ok(Box::new(ubos_conformance::uap::ResumeProgram::new(
+            program.to_vec(),
+        )))
+    }))
+}

@@ -28,7 +28,7 @@ impl<'a> Script<'a> {
         let make = move || {
             let (reply, mut actions) = (reply.clone(), 0);
             let model = ScriptedModel::with(move |request| {
-                actions += usize::from(!request.tools.is_empty());
+                actions += usize::from(request.offers_tools());
                 Some(reply(request, actions))
             });
             Arc::new(model) as ModelReference
@@ -66,7 +66,7 @@ const PLAN: &str = r#"{"steps":[{"id":"one","description":"begin","dependsOn":[]
 
 /// The scripts that every strategy is put through. `actions` counts the questions that tools were offered in.
 pub(super) fn all() -> [Script<'static>; 6] {
-    let offers = |request: &LlmRequest| !request.tools.is_empty();
+    let offers = |request: &LlmRequest| request.offers_tools();
     [
         Script::new("answers alone", |_, _| Reply::text(PLAN)),
         Script::new("three calls, then answers", move |request, actions| {

@@ -10,7 +10,7 @@ use futures::StreamExt as _;
 use futures::executor::block_on;
 use uap_agent::engine::{self, EffectId, EngineConfig, RunStart};
 use uap_agent::journal::recorder::{Input, Output};
-use uap_agent::journal::{Recorder, Recording};
+use uap_agent::journal::{Ownership, Recorder, Recording};
 use uap_agent::{AgentState, LoopOptions, tool_loop};
 use ubos_common::id::IdSource;
 use ubos_common::json::RawObject;
@@ -96,7 +96,7 @@ impl World {
         let state = AgentState::initial(&mut ids);
         let input = Message::user(Stamp::new(&mut ids, now.wall), "Will it rain?");
         let start = RunStart::new("forecaster", state, input);
-        Recorder::begin(now, &self.config(), SEED, start)
+        Recorder::begin(now, &self.config(), SEED, start, &Ownership::default())
     }
 
     /// The next event of a response.
@@ -189,6 +189,10 @@ impl Wiring<Recorder> for World {
             .map(|effect| effect.effect)
             .filter(|id| !outstanding.iter().any(|open| open.effect == *id))
             .collect();
-        Some(recording.resume(&self.config()).unwrap())
+        Some(
+            recording
+                .resume(now, &self.config(), &Ownership::default())
+                .unwrap(),
+        )
     }
 }

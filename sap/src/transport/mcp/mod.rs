@@ -28,7 +28,6 @@ mod about;
 mod tools;
 
 use core::time::Duration;
-use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use rmcp::model::{
@@ -287,7 +286,7 @@ impl McpClient {
     /// Sets the key that signs tasks.
     #[cfg(feature = "sign")]
     #[must_use]
-    pub fn with_signing_key(mut self, key: Arc<crate::sign::SigningKey>) -> Self {
+    pub fn with_signing_key(mut self, key: std::sync::Arc<crate::sign::SigningKey>) -> Self {
         self.signing.key = Some(key);
         self
     }
@@ -295,7 +294,7 @@ impl McpClient {
     /// Takes only results that their producer has signed with one of these keys.
     #[cfg(feature = "sign")]
     #[must_use]
-    pub fn with_trusted_keys(mut self, keys: Arc<crate::sign::Keys>) -> Self {
+    pub fn with_trusted_keys(mut self, keys: std::sync::Arc<crate::sign::Keys>) -> Self {
         self.signing.keys = Some(keys);
         self
     }

@@ -83,3 +83,19 @@ impl Drop for Told<'_> {
 
 /// What waits for one task.
 const WAITING: usize = 4;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_task_that_has_ended_is_listened_for_no_more() {
+        let cancels = Cancels::default();
+        let (first, second) = (cancels.of("a"), cancels.of("a"));
+        assert_eq!(cancels.lock().get("a").map(Vec::len), Some(2));
+        drop(first);
+        assert_eq!(cancels.lock().get("a").map(Vec::len), Some(1));
+        drop(second);
+        assert!(cancels.lock().is_empty());
+    }
+}

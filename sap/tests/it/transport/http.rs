@@ -208,6 +208,9 @@ async fn statuses_and_the_correlation_header() {
             .post(task.to_string(), &[("x-CORRELATION-id", header)])
             .await;
         assert_eq!(response.status().as_u16(), status, "{header}");
+        // The task's own, whatever the header said.
+        let echoed = response.headers()["x-correlation-id"].to_str().unwrap();
+        assert!(echoed.eq_ignore_ascii_case(&id), "{header}: {echoed}");
     }
     let garbage = server.post("{".into(), &[("X-Correlation-Id", &id)]).await;
     assert_eq!(garbage.status().as_u16(), 400);

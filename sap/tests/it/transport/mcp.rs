@@ -282,6 +282,7 @@ async fn the_tool_of_a_typed_handler_has_its_schemas() {
         .find(|tool| tool.name == "desk.answer")
         .unwrap();
     let input = Value::Object((*tool.input_schema).clone());
+    assert_eq!(input["type"], "object");
     let reference = &input["properties"]["payload"]["properties"]["topic"]["$ref"];
     let place = reference.as_str().unwrap().strip_prefix('#').unwrap();
     assert_eq!(input.pointer(place).unwrap()["required"], json!(["name"]));

@@ -293,6 +293,9 @@ async fn results_go_to_the_endpoint<H: Harness>(harness: &H, seen: &Seen) {
         .map(|result| result.status.to_string())
         .collect();
     assert_eq!(words, ["RUNNING", "RUNNING", "PARTIAL", "SUCCEEDED"]);
+    // It is kept for those who ask, too.
+    let kept = harness.follow(&typed(&task.to_string()), &mut |_| {}).await;
+    assert_eq!(Some(&ended(Ok(kept))), arrived().last());
     let before = seen.entries();
     let task = with(
         ask(51, "test.echo"),

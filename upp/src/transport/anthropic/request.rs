@@ -85,11 +85,8 @@ pub(super) fn body(
     if structured || !request.tools.is_empty() {
         object.member("tools", &Text(&tools(request, provider, structured)?));
     }
-    if structured {
-        object.member(
-            "tool_choice",
-            &Text(&forced(request, params.get("thinking"))),
-        );
+    if let Some(choice) = choice(request, structured, &params) {
+        object.member("tool_choice", &Text(&choice));
     }
     if let (Form::Native, Some(schema)) = (form, &request.structure) {
         let format = format!(r#"{{"type":"json_schema","schema":{}}}"#, schema.as_str());
@@ -112,6 +109,19 @@ pub(super) fn body(
     Ok(out)
 }
 
+/// Which tools may be called, where the vendor's own choice is not what is wanted.
+fn choice(
+    request: &LlmRequest,
+    structured: bool,
+    params: &BTreeMap<String, RawBuf>,
+) -> Option<String> {
+    if structured {
+        return Some(forced(request, params.get("thinking")));
+    }
+    let forbids = request.forbids_calls();
+    forbids.then(|| r#"{"type":"none"}"#.to_owned())
+}
+
 /// The choice of the answer tool. With tools of the user's the model may call them first; where the model thinks, the vendor
 /// refuses to force a call.
 fn forced(request: &LlmRequest, thinking: Option<&RawBuf>) -> String {
@@ -120,7 +130,7 @@ fn forced(request: &LlmRequest, thinking: Option<&RawBuf>) -> String {
     let kind = thinking.as_ref().and_then(|thinking| thinking.get("type"));
     if kind.is_some_and(|kind| kind.as_str() != r#""disabled""#) {
         r#"{"type":"auto"}"#.into()
-    } else if request.tools.is_empty() {
+    } else if !request.offers_tools() {
         format!(r#"{{"type":"tool","name":"{ANSWER_TOOL}"}}"#)
     } else {
         r#"{"type":"any"}"#.into()

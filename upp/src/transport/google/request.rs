@@ -58,9 +58,17 @@ pub(super) fn body(
     if !request.tools.is_empty() {
         object.member("tools", &Text(&tools(request, provider, form)?));
     }
-    if form == Form::Tool {
-        let any = r#"{"functionCallingConfig":{"mode":"ANY"}}"#;
-        object.member("toolConfig", &Text(any));
+    let mode = match (form, request.forbids_calls()) {
+        (Form::Tool, false) => Some(r#"{"mode":"ANY"}"#.to_owned()),
+        (Form::Tool, true) => Some(format!(
+            r#"{{"mode":"ANY","allowedFunctionNames":["{ANSWER_TOOL}"]}}"#
+        )),
+        (_, true) => Some(r#"{"mode":"NONE"}"#.to_owned()),
+        (_, false) => None,
+    };
+    if let Some(mode) = mode {
+        let config = format!(r#"{{"functionCallingConfig":{mode}}}"#);
+        object.member("toolConfig", &Text(&config));
     }
     if let (Form::Native, Some(schema)) = (form, &request.structure) {
         let config = config(params.remove(CONFIG), schema.as_str())?;

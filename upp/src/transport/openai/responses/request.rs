@@ -47,6 +47,9 @@ pub(super) fn body(
     object.member("input", &Text(&input(request, provider)?));
     if !request.tools.is_empty() {
         object.member("tools", &Text(&tools(request, provider)));
+        if request.forbids_calls() {
+            object.member("tool_choice", "none");
+        }
     }
     if let Some(schema) = &request.structure {
         let format = answer_format(schema, Some("json_schema"));

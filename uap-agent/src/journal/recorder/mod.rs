@@ -1,7 +1,7 @@
 //! An engine that writes each request and each result to a journal.
 
 use core::fmt;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use ubos_common::json::RawObject;
@@ -9,13 +9,19 @@ use ubos_common::machine::Machine;
 use ubos_common::time::{Mono, Now};
 use upp::{ErrorCode, UppError};
 
+mod people;
+mod takeover;
+
 use super::JournalError;
 use super::answer::EffectResult;
-use super::entry::{AnswerEntry, EndEntry, Entry};
+use super::entry::{AnswerEntry, EndEntry, Entry, VERSION};
 use super::fingerprint::{self, Fingerprinter};
-use super::playback::Playback;
+use super::lease::{Ownership, Tenure};
+use super::question::Question;
+use crate::approval::ApprovalPolicy;
 use crate::engine::{self, Closed, EffectId, Engine, EngineConfig, RunStart};
 use crate::trace_event::{debug, trace};
+pub(super) use takeover::Takeover;
 
 /// An engine whose requests are written before they are made, and whose results are written before it takes them.
 ///
@@ -24,6 +30,9 @@ use crate::trace_event::{debug, trace};
 /// ```text
 /// result -> Write(result) -> Written -> engine -> Write(requests, end) -> Written -> requests, events -> world
 /// ```
+///
+/// A call that needs a person's approval is not requested: the recorder writes the question. When the run can do nothing but
+/// wait for decisions, the recorder gives its lease up and ends with the error [`Paused`](super::Paused).
 pub struct Recorder {
     engine: Engine,
     fingerprinter: Fingerprinter,
@@ -35,8 +44,16 @@ pub struct Recorder {
     partial: Option<EffectId>,
     out: VecDeque<Output>,
     writing: Writing,
+    /// The entries that are being written.
+    unwritten: Vec<Entry>,
     /// The place of the next entry.
     next: u64,
+    tenure: Tenure,
+    approvals: Option<Arc<dyn ApprovalPolicy>>,
+    /// Calls that wait for a decision.
+    held: BTreeMap<EffectId, (Question, engine::Output)>,
+    /// Calls that were approved, and are requested once that is written.
+    approved: Vec<engine::Output>,
 }
 
 /// What is being written.
@@ -46,8 +63,10 @@ enum Writing {
     Answer(Now, Box<engine::Input>),
     /// Requests, which are made afterwards, with the events between them.
     Requests(Vec<engine::Output>),
-    /// Nothing: the journal has failed.
-    Failed,
+    /// That the lease is given up. Then the run ends, and waits for persons.
+    Pause,
+    /// Nothing: the journal has failed, or the run has paused.
+    Ended,
 }
 
 /// The input of a [`Recorder`].
@@ -58,6 +77,9 @@ pub enum Input {
     Engine(engine::Input),
     /// The outcome of the last [`Output::Write`].
     Written(Result<(), JournalError>),
+    /// The last [`Output::Write`] conflicts: these entries stand at its place. Where all of them are decisions of persons,
+    /// the recorder takes them and writes its own behind them.
+    Behind(Vec<RawObject>),
 }
 
 /// The output of a [`Recorder`].
@@ -79,48 +101,22 @@ impl Output {
 impl Recorder {
     /// Starts a run. `seed` is the seed of every id of the run.
     #[must_use]
-    pub fn begin(now: Now, config: &EngineConfig, seed: u64, start: RunStart) -> Self {
-        let begin = config.begin_entry(now, seed, start);
-        let mut recorder = Self::over(config.engine(&begin), Fingerprinter::default(), 0);
-        recorder.write_outputs(vec![Entry::Begin(Box::new(begin))]);
+    pub fn begin(
+        now: Now,
+        config: &EngineConfig,
+        seed: u64,
+        start: RunStart,
+        owner: &Ownership,
+    ) -> Self {
+        let begin = config.begin_entry(now, seed, start, owner);
+        let fingerprinter = Fingerprinter::of_version(VERSION);
+        let mut recorder = Self::over(config.engine(&begin), fingerprinter, 0, owner.tenure(1));
+        recorder.approvals.clone_from(&config.approvals);
+        recorder.write_outputs(now, vec![Entry::Begin(Box::new(begin))]);
         recorder
     }
 
-    /// Continues a run at the end of its recording.
-    pub(super) fn resume(playback: Playback, next: u64) -> Self {
-        let mut recorder = Self::over(playback.engine, playback.fingerprinter, next);
-        let mut outputs: Vec<engine::Output> = Vec::new();
-        let mut entries = Vec::new();
-        // This entry makes the resumers of one run compete for the write: only one of them goes on to act.
-        let repeats = playback.result.is_none() && !playback.pending.is_empty();
-        entries.extend(repeats.then_some(Entry::Resumed));
-        debug!(
-            next,
-            outstanding = playback.pending.len(),
-            "recorded run resumed"
-        );
-        for (id, (_, effect)) in playback.pending {
-            recorder.pending.insert(id);
-            outputs.push(effect);
-        }
-        for (request, effect) in playback.fresh {
-            recorder.pending.insert(request.id);
-            entries.push(Entry::Effect(request));
-            outputs.push(effect);
-        }
-        if let Some(result) = playback.result {
-            let end = EndEntry {
-                success: result.is_ok(),
-                fingerprint: fingerprint::end(&result),
-            };
-            entries.extend((!playback.has_ended).then_some(Entry::End(end)));
-            outputs.push(engine::Output::Finished(result));
-        }
-        recorder.write_requests(&entries, outputs);
-        recorder
-    }
-
-    const fn over(engine: Engine, fingerprinter: Fingerprinter, next: u64) -> Self {
+    const fn over(engine: Engine, fingerprinter: Fingerprinter, next: u64, tenure: Tenure) -> Self {
         Self {
             engine,
             fingerprinter,
@@ -129,7 +125,12 @@ impl Recorder {
             partial: None,
             out: VecDeque::new(),
             writing: Writing::Nothing,
+            unwritten: Vec::new(),
             next,
+            tenure,
+            approvals: None,
+            held: BTreeMap::new(),
+            approved: Vec::new(),
         }
     }
 
@@ -144,24 +145,41 @@ impl Recorder {
         }
         match input {
             Input::Engine(input) => self.queue.push_back((now, input)),
-            Input::Written(written) => self.on_written(written),
+            Input::Written(written) => self.on_written(now, written),
+            Input::Behind(entries) => self.on_behind(now, &entries),
         }
-        self.write_answers();
+        self.go_on(now);
         Ok(())
     }
 
-    /// Does nothing: a recorder has no timeouts.
-    pub const fn handle_timeout(&mut self, _now: Now) {}
+    /// Renews the lease where it is time.
+    pub fn handle_timeout(&mut self, now: Now) {
+        let is_due = self.poll_timeout().is_some_and(|at| at <= now.mono);
+        if is_due {
+            let lease = Entry::Lease(self.tenure.entry(now));
+            self.write(now, vec![lease]);
+            self.writing = Writing::Requests(Vec::new());
+        }
+    }
+
+    /// The epoch of the lease that the recorder holds.
+    #[must_use]
+    pub const fn epoch(&self) -> u64 {
+        self.tenure.epoch
+    }
 
     /// The next output, or `None` when there is none.
     pub fn poll_output(&mut self) -> Option<Output> {
         self.out.pop_front()
     }
 
-    /// Always `None`: a recorder has no timeouts.
+    /// When the lease is to be renewed; `None` where it has no term, and while something is written.
     #[must_use]
-    pub const fn poll_timeout(&self) -> Option<Mono> {
-        None
+    pub fn poll_timeout(&self) -> Option<Mono> {
+        match self.writing {
+            Writing::Nothing if !self.has_ended() => self.tenure.renew_at,
+            _ => None,
+        }
     }
 
     /// Whether the recorder takes input: the run has not ended.
@@ -178,36 +196,51 @@ impl Recorder {
 
     fn has_ended(&self) -> bool {
         match self.writing {
-            Writing::Failed => true,
+            Writing::Ended => true,
             Writing::Nothing => self.engine.is_closed(),
-            Writing::Answer(..) | Writing::Requests(_) => false,
+            Writing::Answer(..) | Writing::Requests(_) | Writing::Pause => false,
         }
     }
 
-    fn on_written(&mut self, written: Result<(), JournalError>) {
+    fn on_written(&mut self, now: Now, written: Result<(), JournalError>) {
         trace!(next = self.next, "journal written");
         if written.is_err() {
             debug!(next = self.next, "journal failed");
         }
+        self.unwritten.clear();
+        self.tenure.written(now);
         match core::mem::replace(&mut self.writing, Writing::Nothing) {
-            Writing::Failed => self.writing = Writing::Failed,
+            Writing::Ended => self.writing = Writing::Ended,
             Writing::Nothing => {}
+            Writing::Pause => match written {
+                Ok(()) => self.pause(),
+                Err(error) => self.fail(&error),
+            },
             Writing::Answer(now, answer) => match written {
                 Ok(()) => self.give(now, *answer),
                 Err(error) => self.fail(&error),
             },
             Writing::Requests(outputs) => match written {
                 // Where only the end could not be written, the entries before it still lead to the same end.
-                Err(error) if outputs.iter().any(is_request) => self.fail(&error),
+                Err(error) if outputs.is_empty() || outputs.iter().any(is_request) => {
+                    self.fail(&error);
+                }
                 _ => self.out.extend(outputs.into_iter().map(Output::engine)),
             },
         }
     }
 
+    /// Does what can be done until something has to be written.
+    fn go_on(&mut self, now: Now) {
+        self.write_answers(now);
+        self.request_approved(now);
+        self.wait_for_people(now);
+    }
+
     /// Gives queued results to the engine, up to the first that has to be written.
-    fn write_answers(&mut self) {
+    fn write_answers(&mut self, now: Now) {
         while matches!(self.writing, Writing::Nothing) {
-            let Some((now, answer)) = self.queue.pop_front() else {
+            let Some((at, answer)) = self.queue.pop_front() else {
                 return;
             };
             let inference = match answer {
@@ -218,32 +251,28 @@ impl Recorder {
             // Only the whole response is recorded, so the engine takes a part of it at once.
             let Some((id, result)) = EffectResult::of(&answer, is_partial) else {
                 self.partial = inference;
-                self.give(now, answer);
+                self.give(at, answer);
                 continue;
             };
             // The engine has cancelled the effect.
             if id.is_some_and(|id| !self.pending.remove(&id)) {
                 continue;
             }
-            let entry = Entry::Answer(AnswerEntry {
-                at: now,
-                id,
-                result,
-            });
-            self.write(&[entry]);
-            self.writing = Writing::Answer(now, Box::new(answer));
+            let entry = Entry::Answer(AnswerEntry { at, id, result });
+            self.write(now, vec![entry]);
+            self.writing = Writing::Answer(at, Box::new(answer));
         }
     }
 
     fn give(&mut self, now: Now, answer: engine::Input) {
         // An engine that has ended takes no more input.
         if self.engine.handle_input(now, answer).is_ok() {
-            self.write_outputs(Vec::new());
+            self.write_outputs(now, Vec::new());
         }
     }
 
     /// Writes the engine's new requests behind these entries, and makes them afterwards.
-    fn write_outputs(&mut self, mut entries: Vec<Entry>) {
+    fn write_outputs(&mut self, now: Now, mut entries: Vec<Entry>) {
         let mut outputs = Vec::new();
         while let Some(output) = self.engine.poll_output() {
             if let Some(request) = self.fingerprinter.request(&output) {
@@ -251,33 +280,38 @@ impl Recorder {
                 entries.push(Entry::Effect(request));
             }
             match &output {
-                engine::Output::Cancel(id) => drop(self.pending.remove(id)),
+                engine::Output::Cancel(id) => {
+                    self.pending.remove(id);
+                    self.held.remove(id);
+                }
                 engine::Output::Finished(result) => entries.push(Entry::End(EndEntry {
                     success: result.is_ok(),
                     fingerprint: fingerprint::end(result),
                 })),
                 _ => {}
             }
-            outputs.push(output);
+            outputs.extend(self.ask_people(now, output, &mut entries));
         }
-        self.write_requests(&entries, outputs);
+        self.write_requests(now, entries, outputs);
     }
 
-    fn write_requests(&mut self, entries: &[Entry], outputs: Vec<engine::Output>) {
+    fn write_requests(&mut self, now: Now, entries: Vec<Entry>, outputs: Vec<engine::Output>) {
         if entries.is_empty() {
             self.out.extend(outputs.into_iter().map(Output::engine));
             return;
         }
-        self.write(entries);
+        self.write(now, entries);
         self.writing = Writing::Requests(outputs);
     }
 
-    fn write(&mut self, entries: &[Entry]) {
+    fn write(&mut self, now: Now, entries: Vec<Entry>) {
         trace!(first = self.next, entries = entries.len(), "journal write");
+        self.tenure.written(now);
         let first = self.next;
-        let written = (first..).zip(entries).map(|(n, entry)| entry.write_at(n));
+        let written = (first..).zip(&entries).map(|(n, entry)| entry.write_at(n));
         self.next += entries.len() as u64;
         self.out.push_back(Output::Write(first, written.collect()));
+        self.unwritten = entries;
     }
 
     /// Ends a run that cannot be recorded any more, without the result that could not be written.
@@ -287,10 +321,15 @@ impl Recorder {
                 .push_back(Output::engine(engine::Output::Cancel(id)));
         }
         self.queue.clear();
-        self.writing = Writing::Failed;
         let text = error.to_string();
         let error = UppError::new(ErrorCode::ProviderError, Arc::from("uap"), text)
             .with_cause(error.clone());
+        self.end(error);
+    }
+
+    /// Ends the run with an error that its journal does not hold.
+    fn end(&mut self, error: UppError) {
+        self.writing = Writing::Ended;
         let failure = self.engine.error(error);
         self.out
             .push_back(Output::engine(engine::Output::Finished(Err(failure))));

@@ -1,0 +1,99 @@
+//! `sap-http`: an endpoint of SAP that runs.
+
+use std::ffi::OsString;
+use std::hash::{BuildHasher as _, Hasher as _};
+use std::process::ExitCode;
+
+use ubos_conformance::Expectations;
+use ubos_conformance::sap::{HttpEndpoint, Work, endpoint_kit};
+
+use super::args::{self, Form};
+use super::hub::show;
+use super::{Proof, proof_of, with_floor};
+
+pub(super) const USAGE: &str = "\
+Judges an endpoint of SAP V2.0 over HTTP, by what it answers to tasks that are posted to it.
+
+usage: conformance sap-http --url URL --capability NAME [--payload JSON] [--issuer ID] [--report FORM]
+
+The capability must succeed with the payload ({} by default) within 30 seconds, and the issuer (A-conformance by default)
+must be allowed to have it done. Each run posts some twenty tasks, with ids of its own.
+
+  --expect FILE   what the author of the peer declares about it; conformance --help tells more
+  --report FORM   table (the default), json or junit
+  --help          this text
+
+exit codes: 0 it conforms, 1 it does not, or too little of it could be judged, 2 usage
+";
+
+/// Judges what the arguments say, if they are for this kit.
+pub(super) fn main(arguments: impl IntoIterator<Item = OsString>) -> Option<ExitCode> {
+    let mut arguments = arguments.into_iter();
+    if arguments.next()? != "sap-http" {
+        return None;
+    }
+    Some(match parse(arguments) {
+        Ok(None) => {
+            print!("{USAGE}");
+            ExitCode::SUCCESS
+        }
+        Ok(Some(asked)) => {
+            let kit = endpoint_kit();
+            let expectations = with_floor(&asked.expectations, kit.cases().len() / 2);
+            let report = kit.run(&expectations, |_| Ok(Box::new(asked.endpoint.clone())));
+            show(&report, asked.form);
+            ExitCode::from(u8::from(!report.is_conformant()))
+        }
+        Err(why) => {
+            eprintln!("conformance: {why}");
+            ExitCode::from(2)
+        }
+    })
+}
+
+struct Asked {
+    endpoint: HttpEndpoint,
+    form: Form,
+    expectations: Expectations,
+}
+
+fn parse(mut arguments: impl Iterator<Item = OsString>) -> Result<Option<Asked>, String> {
+    let (mut form, mut url, mut capability) = (Form::Table, None, None);
+    let (mut payload, mut issuer) = ("{}".to_owned(), "A-conformance".to_owned());
+    let mut expectations = Expectations::new();
+    while let Some(argument) = arguments.next() {
+        let name = argument.to_string_lossy().into_owned();
+        let mut value = || {
+            let value = arguments.next().and_then(|value| value.into_string().ok());
+            value.ok_or_else(|| format!("{name} needs a value"))
+        };
+        match name.as_str() {
+            "--help" | "-h" => return Ok(None),
+            "--url" => url = Some(value()?),
+            "--capability" => capability = Some(value()?),
+            "--payload" => payload = value()?,
+            "--issuer" => issuer = value()?,
+            "--expect" => expectations = args::expectations_of(arguments.next())?,
+            "--report" => form = args::form_of(arguments.next())?,
+            _ => return Err(format!("unknown argument {name}; --help tells more")),
+        }
+    }
+    let wanted = "--url and --capability are wanted; --help tells more";
+    let (url, capability) = url.zip(capability).ok_or(wanted)?;
+    let payload = serde_json::from_str(&payload).map_err(|_| "--payload needs JSON")?;
+    // Ids of an earlier run are known to the endpoint. The standard library seeds its hashers at random.
+    let seed = std::collections::hash_map::RandomState::new()
+        .build_hasher()
+        .finish();
+    let work = Work::new(capability, payload, issuer, seed);
+    let endpoint = HttpEndpoint::new(&url, work).map_err(|why| format!("--url: {why}"))?;
+    Ok(Some(Asked {
+        endpoint,
+        form,
+        expectations,
+    }))
+}
+
+pub(super) fn proof() -> Proof {
+    proof_of(&endpoint_kit())
+}

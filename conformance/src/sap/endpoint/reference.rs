@@ -1,0 +1,192 @@
+//! An endpoint that keeps the clauses of the kit, and mutants of it that break one each.
+
+#![expect(
+    clippy::indexing_slicing,
+    reason = "what is not in a JSON value is null, and results are made here"
+)]
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::{Endpoint, HttpResponse, Work};
+
+/// What a mutant does otherwise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fault {
+    NoAck,
+    NoEnd,
+    TakesAnything,
+    TakesForeign,
+    Disorder,
+    OtherIds,
+    NoEvidence,
+    IgnoresOnly,
+    IgnoresBypass,
+    NoHeader,
+    IgnoresDeadline,
+    NoMessage,
+    RunsAgain,
+    MixesTasks,
+}
+
+/// An agent that says yes to whatever it may, and keeps what it has said.
+#[derive(Debug)]
+pub(super) struct Honest {
+    work: Work,
+    fault: Option<Fault>,
+    /// The body and the result of each task.
+    known: BTreeMap<String, (Vec<u8>, Value)>,
+    is_cached: bool,
+    results: u32,
+}
+
+impl Default for Honest {
+    fn default() -> Self {
+        Self {
+            work: Work::new("test.echo", json!({"a": 1}), "A-prime", 1),
+            fault: None,
+            known: BTreeMap::new(),
+            is_cached: false,
+            results: 0,
+        }
+    }
+}
+
+impl Endpoint for Honest {
+    fn post(&mut self, body: &[u8], wants_lines: bool) -> Result<HttpResponse, String> {
+        let task: Value = serde_json::from_slice(body).map_err(|error| error.to_string())?;
+        let mut response = self.answer(&task, body, wants_lines);
+        if !self.has(Fault::NoHeader) {
+            response.correlation = task["correlationId"].as_str().map(str::to_owned);
+        }
+        Ok(response)
+    }
+
+    fn work(&self) -> &Work {
+        &self.work
+    }
+}
+
+impl Honest {
+    pub(super) fn with(fault: Fault) -> Self {
+        Self {
+            fault: Some(fault),
+            ..Self::default()
+        }
+    }
+
+    fn has(&self, fault: Fault) -> bool {
+        self.fault == Some(fault)
+    }
+
+    fn answer(&mut self, task: &Value, body: &[u8], wants_lines: bool) -> HttpResponse {
+        let level = &task["constitutionalContext"]["pressureLevel"];
+        if level.is_null() && !self.has(Fault::TakesAnything) {
+            return nack(task, 400, "INVALID_TASK");
+        }
+        if !task["target"]["agentId"].is_null() && !self.has(Fault::TakesForeign) {
+            return nack(task, 404, "NOT_FOUND");
+        }
+        let id = task["taskId"].to_string();
+        if let Some((before, result)) = self.known.get(&id) {
+            if before != body && !self.has(Fault::MixesTasks) {
+                return nack(task, 400, "INVALID_TASK");
+            }
+            if !self.has(Fault::RunsAgain) || before != body {
+                return HttpResponse::new(200, result.to_string().into_bytes());
+            }
+        }
+        let end = self.end(task);
+        self.known.insert(id, (body.to_vec(), end.clone()));
+        if !wants_lines {
+            return HttpResponse::new(200, end.to_string().into_bytes());
+        }
+        let lines: Vec<String> = self
+            .messages(task, end)
+            .iter()
+            .map(Value::to_string)
+            .collect();
+        HttpResponse::new(200, lines.join("\n").into_bytes())
+    }
+
+    fn messages(&mut self, task: &Value, end: Value) -> Vec<Value> {
+        let ids = (&task["taskId"], &task["correlationId"]);
+        let mut messages = Vec::new();
+        if !self.has(Fault::NoAck) {
+            messages.push(json!({"status": "ACK", "messageId": ids.0, "correlationId": ids.1}));
+        }
+        messages.push(self.result(task, "RUNNING"));
+        if self.has(Fault::Disorder) {
+            messages.push(self.result(task, "QUEUED"));
+        }
+        if !self.has(Fault::NoEnd) {
+            messages.push(end);
+        }
+        messages
+    }
+
+    /// The last result.
+    fn end(&mut self, task: &Value) -> Value {
+        let mode = task["constitutionalContext"]["cachePolicy"]["mode"].as_str();
+        let is_late = !task["telemetry"]["deadline"].is_null();
+        if is_late && !self.has(Fault::IgnoresDeadline) {
+            return self.failed(task, "TIMEOUT");
+        }
+        if mode == Some("only") && !self.is_cached && !self.has(Fault::IgnoresOnly) {
+            return self.failed(task, "CACHE_MISS");
+        }
+        let mut result = self.result(task, "SUCCEEDED");
+        result["output"] = task["payload"].clone();
+        let reads = matches!(mode, Some("prefer" | "only"))
+            || mode == Some("bypass") && self.has(Fault::IgnoresBypass);
+        if mode.is_some() {
+            let hit = self.is_cached && reads;
+            result["constitutionalEvidence"]["cache"] = json!({"hit": hit});
+        }
+        self.is_cached |= mode == Some("prefer");
+        result
+    }
+
+    fn failed(&mut self, task: &Value, code: &str) -> Value {
+        let mut result = self.result(task, "FAILED");
+        let message = if self.has(Fault::NoMessage) {
+            ""
+        } else {
+            "it is as the code says"
+        };
+        result["error"] = json!({"code": code, "message": message});
+        result
+    }
+
+    fn result(&mut self, task: &Value, status: &str) -> Value {
+        self.results += 1;
+        let mut result = json!({
+            "protocolVersion": "2.0",
+            "taskId": task["taskId"],
+            "correlationId": task["correlationId"],
+            "reportedAt": format!("2025-09-28T10:{:02}:{:02}Z", self.results / 60 % 60, self.results % 60),
+            "producer": {"agentId": "A-honest", "agentKind": "agent"},
+            "status": status,
+            "constitutionalEvidence": {"alignment": "VALID"},
+        });
+        if self.has(Fault::OtherIds) {
+            result["taskId"] = json!("00000000-0000-0000-0000-000000000000");
+        }
+        if self.has(Fault::NoEvidence) {
+            result["constitutionalEvidence"] = json!({});
+        }
+        result
+    }
+}
+
+fn nack(task: &Value, status: u16, code: &str) -> HttpResponse {
+    let nack = json!({
+        "status": "NACK",
+        "code": code,
+        "reason": "it is as the code says",
+        "messageId": task["taskId"],
+        "correlationId": task["correlationId"],
+    });
+    HttpResponse::new(status, nack.to_string().into_bytes())
+}

@@ -1,0 +1,42 @@
+//! The kit of resumed runs holds the agent of this repository, and each of its mutants.
+
+use ubos_conformance::Expectations;
+use ubos_conformance::uap::{ResumeProgram, resume_kit};
+
+fn built_in() -> ResumeProgram {
+    ResumeProgram::new([env!("CARGO_BIN_EXE_conformance"), "uap-resume-agent"])
+}
+
+/// The names of the cases that fail, with what was seen.
+fn failed(program: &ResumeProgram) -> Vec<String> {
+    let report = resume_kit().run(&Expectations::new(), |_| Ok(Box::new(program.clone())));
+    let cases = report.outcomes().iter();
+    let failed = cases.filter(|case| case.verdict.is_fail());
+    failed
+        .map(|case| format!("{}: {:?}", case.name, case.verdict))
+        .collect()
+}
+
+// spec: UAP-12-5
+#[test]
+fn our_agent_keeps_all_six_properties() {
+    let failed = failed(&built_in());
+    assert!(failed.is_empty(), "{failed:#?}");
+}
+
+// spec: UAP-12-5
+#[test]
+fn each_mutant_breaks_its_property_and_no_other() {
+    for (mutant, name) in [
+        ("prefix", "what was recorded before"),
+        ("once", "what is recorded is not done again"),
+        ("fork", "two forks"),
+        ("checkpoint", "a checkpoint that is loaded"),
+        ("consume", "a question is answered once"),
+        ("recovery", "two resumptions"),
+    ] {
+        let failed = failed(&built_in().with_mutant(mutant));
+        assert_eq!(failed.len(), 1, "{mutant}: {failed:#?}");
+        assert!(failed[0].starts_with(name), "{mutant}: {failed:#?}");
+    }
+}

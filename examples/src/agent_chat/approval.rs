@@ -1,0 +1,146 @@
+//! Calls that wait for a person, who may answer from a second terminal.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use uap_agent::journal::{Decision, FileJournal, JournalError, Question, Recording, Verdict};
+use uap_agent::{Agent, AgentStreamResult, ApprovalPolicy, ApprovalRequest};
+use ubos_common::time::Now;
+use upp::ToolCall;
+
+use super::args::Decides;
+use super::screen;
+
+/// How often it is looked whether a person has decided.
+const LOOKS: Duration = Duration::from_millis(200);
+
+/// Tools that wait for an approval.
+pub(super) struct AskFirst(pub(super) Vec<String>);
+
+impl ApprovalPolicy for AskFirst {
+    fn request(&self, call: &ToolCall) -> Option<ApprovalRequest> {
+        let waits = self.0.iter().any(|name| *name == *call.tool_name);
+        waits.then(ApprovalRequest::default)
+    }
+}
+
+/// The journal of the answer that is being given.
+pub(super) struct Approvals {
+    folder: PathBuf,
+}
+
+impl Approvals {
+    /// The journal of a session.
+    pub(super) fn of(checkpoints: &Path, session: &str) -> Self {
+        let folder = checkpoints.join(session).join("run");
+        Self { folder }
+    }
+
+    /// A journal for a new answer. That of the last answer is removed.
+    pub(super) fn begin(&self) -> Result<Arc<FileJournal>, String> {
+        self.end()?;
+        FileJournal::open(&self.folder)
+            .map(Arc::new)
+            .map_err(|err| err.to_string())
+    }
+
+    /// The answer is given: its journal is removed.
+    pub(super) fn end(&self) -> Result<(), String> {
+        match fs::remove_dir_all(&self.folder) {
+            Err(err) if err.kind() != std::io::ErrorKind::NotFound => Err(err.to_string()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether an answer was begun and has not ended.
+    pub(super) async fn is_begun(&self) -> bool {
+        match self.recording().await {
+            Ok(Some(recording)) => !recording.has_ended(),
+            _ => false,
+        }
+    }
+
+    /// The recording; `None` where there is none, or another terminal has it open.
+    async fn recording(&self) -> Result<Option<Recording>, JournalError> {
+        if !self.folder.exists() {
+            return Ok(None);
+        }
+        let Ok(journal) = FileJournal::open(&self.folder) else {
+            return Ok(None);
+        };
+        match Recording::load(&journal).await {
+            Err(JournalError::Empty) => Ok(None),
+            loaded => loaded.map(Some),
+        }
+    }
+
+    /// Goes on with the answer, once a person has decided.
+    pub(super) async fn resumed(&self, agent: &Agent) -> Result<AgentStreamResult, String> {
+        self.tell().await?;
+        loop {
+            // Another terminal may have it open for a moment.
+            if let Ok(journal) = FileJournal::open(&self.folder) {
+                match agent.resume(Arc::new(journal)).await {
+                    Err(JournalError::Paused(_)) => {}
+                    resumed => return resumed.map_err(|err| err.to_string()),
+                }
+            }
+            tokio::time::sleep(LOOKS).await;
+        }
+    }
+
+    async fn tell(&self) -> Result<(), String> {
+        let recording = self.recording().await.map_err(|err| err.to_string())?;
+        let questions = recording
+            .map(|recording| recording.questions())
+            .unwrap_or_default();
+        for question in &questions {
+            note!("  waits for approval: {}", line(question));
+        }
+        if !questions.is_empty() {
+            note!(
+                "  --approve ID or --reject ID in another terminal goes on; Ctrl-C leaves it waiting"
+            );
+        }
+        Ok(())
+    }
+
+    /// What a second terminal asks for; gives the lines to be shown.
+    pub(super) async fn decide(
+        &self,
+        now: Now,
+        decides: Decides,
+        by: &str,
+    ) -> Result<Vec<String>, String> {
+        let recording = self.recording().await.map_err(|err| err.to_string())?;
+        let questions = recording
+            .map(|recording| recording.questions())
+            .unwrap_or_default();
+        let (id, verdict) = match decides {
+            Decides::Lists => return Ok(questions.iter().map(line).collect()),
+            Decides::Approves(id) => (id, Verdict::Approve),
+            Decides::Rejects(id) => (id, Verdict::Reject(format!("by {by}").into())),
+        };
+        let question = questions.iter().find(|question| question.effect == id);
+        let question = question
+            .ok_or_else(|| format!("nothing waits under {id}; --pending lists what does"))?;
+        let journal = FileJournal::open(&self.folder).map_err(|err| err.to_string())?;
+        let decision = Decision::new(question, by, verdict);
+        let decided = Recording::decide(&journal, now, &decision).await;
+        decided.map_err(|err| err.to_string())?;
+        Ok(vec![format!("decided: {}", line(question))])
+    }
+}
+
+/// A question in a line: its id, the call, and the digest to which a decision is bound.
+fn line(question: &Question) -> String {
+    let digest = question.digest.to_string();
+    let call = format!("{} {}", question.tool, question.arguments.as_str());
+    let (call, start) = (
+        screen::clean_line(&call),
+        digest.get(..8).unwrap_or(&digest),
+    );
+    format!("{} {call} ({start})", question.effect)
+}

@@ -1,0 +1,125 @@
+//! A conversation that a store keeps.
+
+use core::fmt;
+use std::sync::Arc;
+
+use upp::{ErrorCode, UppError};
+
+use super::stream::AgentStreamResult;
+use super::{Agent, AgentInput};
+use crate::checkpoint::{CheckpointError, CheckpointStore};
+use crate::result::{AgentError, GenerateResult};
+use crate::state::AgentState;
+
+/// A conversation under a name in a store: each run continues where the last one was saved.
+///
+/// ```
+/// use std::sync::Arc;
+/// use uap_agent::{AgentOptions, MemoryCheckpoints, agent};
+/// use upp::{Reply, ScriptedModel};
+///
+/// let model = ScriptedModel::with(|request| Some(Reply::text(format!("{} messages", request.messages.len()))));
+/// let agent = agent(AgentOptions::new(Arc::new(model)))?;
+/// let store = Arc::new(MemoryCheckpoints::default());
+/// # futures::executor::block_on(async {
+/// let session = agent.session(store, "ann");
+/// assert_eq!(session.ask("hi").await?.turn.response.text(), "1 messages");
+/// assert_eq!(session.ask("and again").await?.turn.response.text(), "3 messages");
+/// # Ok::<(), upp::UppError>(())
+/// # })?;
+/// # Ok::<(), upp::UppError>(())
+/// ```
+#[derive(Clone)]
+pub struct AgentSession<'a> {
+    agent: &'a Agent,
+    store: Arc<dyn CheckpointStore>,
+    id: Arc<str>,
+}
+
+impl Agent {
+    /// A conversation under a name in a store. The states of its runs are saved there, whatever the agent's own store is.
+    pub fn session(
+        &self,
+        store: Arc<dyn CheckpointStore>,
+        id: impl Into<Arc<str>>,
+    ) -> AgentSession<'_> {
+        AgentSession {
+            agent: self,
+            store,
+            id: id.into(),
+        }
+    }
+}
+
+impl AgentSession<'_> {
+    /// The name of the session.
+    #[must_use]
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// The state that was saved last; an empty one before the first run.
+    ///
+    /// # Errors
+    ///
+    /// The store refuses the name, or failed.
+    pub async fn state(&self) -> Result<AgentState, CheckpointError> {
+        self.store.takes_session(&self.id)?;
+        let saved = self.store.load(&self.id).await?;
+        Ok(saved.unwrap_or_else(|| self.agent.initial_state()))
+    }
+
+    /// Runs the agent from the state that was saved last.
+    ///
+    /// # Errors
+    ///
+    /// The error of the run. Where the store failed, the cause is its [`CheckpointError`].
+    pub async fn ask(
+        &self,
+        input: impl Into<AgentInput>,
+    ) -> Result<GenerateResult, Box<AgentError>> {
+        match self.stream(input).await {
+            Ok(run) => run.result().await,
+            Err(error) => {
+                let text = error.to_string();
+                let error = UppError::new(ErrorCode::ProviderError, "uap", text).with_cause(error);
+                Err(AgentError::new(error, self.agent.initial_state(), None))
+            }
+        }
+    }
+
+    /// Runs the agent from the state that was saved last, and returns its events as they occur. Dropping or aborting the
+    /// run leaves the session at the last step that ended.
+    ///
+    /// # Errors
+    ///
+    /// The store refuses the name, or failed. Nothing runs then.
+    pub async fn stream(
+        &self,
+        input: impl Into<AgentInput>,
+    ) -> Result<AgentStreamResult, CheckpointError> {
+        let state = self.state().await?;
+        let (store, id) = (Arc::clone(&self.store), Arc::clone(&self.id));
+        Ok(self
+            .agent
+            .run_in(input.into(), &state, Some(id), Some(store)))
+    }
+
+    /// Ends the work with the session: another store can save it.
+    ///
+    /// # Errors
+    ///
+    /// The store failed.
+    pub async fn close(self) -> Result<(), CheckpointError> {
+        self.store.release(&self.id).await
+    }
+}
+
+impl fmt::Debug for AgentSession<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AgentSession")
+            .field("agent", &self.agent.id())
+            .field("id", &self.id)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,110 @@
+//! The bounds of journals.
+
+use futures::executor::block_on;
+use uap_agent::journal::{FileJournal, Journal, JournalError, MemoryJournal};
+use uap_agent::{AgentState, ThreadTree, TraceLimits};
+use ubos_common::id::IdSource;
+use ubos_common::json::{RawBuf, RawObject};
+
+fn entry(bytes: usize) -> RawObject {
+    let text = format!(r#"{{"text":"{}"}}"#, "x".repeat(bytes - 11));
+    RawObject::new(RawBuf::assume_sound(text)).unwrap()
+}
+
+// spec: UAP-12-5
+#[test]
+fn a_journal_in_files_takes_nothing_that_it_cannot_give_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let open = || {
+        FileJournal::open(folder.path())
+            .unwrap()
+            .with_max_bytes(5000)
+            .unwrap()
+    };
+    let journal = open();
+    block_on(journal.append(0, vec![entry(2000)])).unwrap();
+    let full = JournalError::Full {
+        limit: 5000,
+        unit: "bytes",
+    };
+    assert_eq!(
+        block_on(journal.append(1, vec![entry(3001)])).unwrap_err(),
+        full
+    );
+    block_on(journal.append(1, vec![entry(2000)])).unwrap();
+    drop(journal);
+    // What is there counts when the folder is opened again.
+    let journal = open();
+    assert_eq!(
+        block_on(journal.append(2, vec![entry(1001)])).unwrap_err(),
+        full
+    );
+    block_on(journal.append(2, vec![entry(1000)])).unwrap();
+    assert_eq!(block_on(journal.read()).unwrap().len(), 3);
+
+    let folder = tempfile::tempdir().unwrap();
+    let journal = FileJournal::open(folder.path()).unwrap();
+    let long = block_on(journal.append(0, vec![entry((16 << 20) + 1)])).unwrap_err();
+    let unit = "bytes in an entry";
+    assert_eq!(
+        long,
+        JournalError::Full {
+            limit: 16 << 20,
+            unit
+        }
+    );
+    let many = vec![entry(12 << 20), entry(12 << 20), entry(12 << 20)];
+    let long = block_on(journal.append(0, many)).unwrap_err();
+    assert!(
+        matches!(
+            long,
+            JournalError::Full {
+                unit: "bytes in one write",
+                ..
+            }
+        ),
+        "{long}"
+    );
+    let deep = format!(r#"{{"a":{}{}}}"#, "[".repeat(300), "]".repeat(300));
+    let deep = RawObject::new(RawBuf::assume_sound(deep)).unwrap();
+    let refused = block_on(journal.append(0, vec![deep])).unwrap_err();
+    assert!(
+        matches!(refused, JournalError::Entry { entry: 0, .. }),
+        "{refused}"
+    );
+    assert!(block_on(journal.read()).unwrap().is_empty());
+    block_on(journal.append(0, vec![entry(100)])).unwrap();
+}
+
+// spec: UAP-12-5
+#[test]
+fn bounds_that_let_nothing_in_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |bytes| {
+        FileJournal::open(folder.path())
+            .unwrap()
+            .with_max_bytes(bytes)
+    };
+    let mut ids = IdSource::seeded(1);
+    let tree = ThreadTree::new(&mut IdSource::seeded(2), AgentState::initial(&mut ids));
+    let told = [
+        MemoryJournal::with_max_bytes(0).unwrap_err(),
+        file(0).unwrap_err(),
+        file((256 << 20) + 1).unwrap_err(),
+        tree.with_limit(0).unwrap_err(),
+        TraceLimits::default().with_max_events(0).unwrap_err(),
+        TraceLimits::default().with_max_bytes(0).unwrap_err(),
+        TraceLimits::default().with_max_event_bytes(0).unwrap_err(),
+    ];
+    for (error, name) in told.iter().zip([
+        "max_bytes",
+        "max_bytes",
+        "max_bytes",
+        "limit",
+        "max_events",
+        "max_bytes",
+        "max_event_bytes",
+    ]) {
+        assert!(error.to_string().starts_with(name), "{error}");
+    }
+}

@@ -1,0 +1,239 @@
+//! Leases, and calls whose outcome is unknown.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures::StreamExt;
+use futures::channel::oneshot;
+use futures::executor::block_on;
+use futures::future::{BoxFuture, FutureExt};
+use uap_agent::journal::{
+    Journal, JournalError, MemoryJournal, Ownership, Recording, UnknownOutcome,
+};
+use uap_agent::{Agent, AgentOptions, RunScope, Runtime, agent};
+use ubos_common::driver::Sleep;
+use ubos_common::id::IdSource;
+use ubos_common::time::{Mono, Now, Timestamp};
+use upp::{FnTool, LlmRequest, Message, Reply, ScriptedModel, Tool, json_text, object};
+
+/// A clock that is set by hand. Its sleepers wake at once when it is past their deadline.
+#[derive(Clone, Default)]
+pub(super) struct Hand(Arc<AtomicU64>);
+
+impl Hand {
+    pub(super) fn advance(&self, span: Duration) {
+        self.0
+            .fetch_add(u64::try_from(span.as_nanos()).unwrap(), Ordering::Relaxed);
+    }
+}
+
+impl Sleep for Hand {
+    fn now(&self) -> Now {
+        let nanos = self.0.load(Ordering::Relaxed);
+        let wall = Timestamp::EPOCH.saturating_add(Duration::from_nanos(nanos));
+        Now::new(Mono::from_nanos(nanos), wall)
+    }
+    fn sleep_until(&self, deadline: Mono) -> BoxFuture<'static, ()> {
+        let clock = self.clone();
+        Box::pin(futures::future::poll_fn(move |_| {
+            match clock.now().mono >= deadline {
+                true => std::task::Poll::Ready(()),
+                false => std::task::Poll::Pending,
+            }
+        }))
+    }
+}
+
+/// What a tool saw of its calls: the key, and whether the call is repeated.
+pub(super) type Seen = Arc<Mutex<Vec<(String, bool)>>>;
+
+/// Pays; the gate of a call holds it up.
+pub(super) fn pay(seen: &Seen, gate: Option<oneshot::Receiver<()>>) -> Arc<dyn Tool> {
+    let (seen, gate) = (seen.clone(), Mutex::new(gate));
+    let run = move |_, context: upp::ToolContext| {
+        let scope = context.extensions.get::<RunScope>().unwrap();
+        let call = (scope.idempotency_key(), scope.call().is_repeated);
+        seen.lock().unwrap().push(call);
+        let gate = gate.lock().unwrap().take();
+        async move {
+            if let Some(gate) = gate {
+                let _ = gate.await;
+            }
+            Ok(json_text("paid"))
+        }
+    };
+    Arc::new(FnTool::new("pay", "", object("{}").unwrap(), run))
+}
+
+/// Calls the tool twice, one call after the other, and repeats what it was told.
+fn reply(request: &LlmRequest) -> Option<Reply> {
+    let results: Vec<_> = request
+        .messages
+        .iter()
+        .filter_map(|message| match message {
+            Message::ToolResult(result) => Some(result.results[0].text().to_string()),
+            _ => None,
+        })
+        .collect();
+    Some(match results.len() {
+        n @ 0..2 => Reply::default().calling(format!("c{n}"), "pay", object(r#"{"sum":5}"#).ok()?),
+        _ => Reply::text(results.join(", ")),
+    })
+}
+
+pub(super) fn paying(clock: &Hand, tool: Arc<dyn Tool>) -> AgentOptions {
+    AgentOptions::new(Arc::new(ScriptedModel::with(reply)))
+        .with_tools([tool])
+        .with_runtime(Runtime::new(Arc::new(clock.clone()), IdSource::seeded(5)))
+}
+
+/// A run whose first call never ends, and whose process is gone.
+fn killed(options: AgentOptions) -> Arc<MemoryJournal> {
+    let journal = Arc::new(MemoryJournal::default());
+    let agent = agent(options).unwrap();
+    let mut run = agent.record(journal.clone(), "go", &agent.initial_state());
+    while run.next().now_or_never().flatten().is_some() {}
+    drop(run);
+    journal
+}
+
+fn stuck(seen: &Seen) -> (Arc<dyn Tool>, oneshot::Sender<()>) {
+    let (open, gate) = oneshot::channel();
+    (pay(seen, Some(gate)), open)
+}
+
+pub(super) fn resumed(agent: &Agent, journal: &Arc<MemoryJournal>) -> String {
+    let run = block_on(agent.resume(journal.clone())).unwrap();
+    block_on(run.result()).unwrap().turn.response.text()
+}
+
+// spec: UAP-12-5
+#[test]
+fn a_run_whose_lease_has_not_ended_is_not_taken_over() {
+    let (clock, seen) = (Hand::default(), Seen::default());
+    let term = Duration::from_secs(30);
+    let (tool, _open) = stuck(&seen);
+    let first = paying(&clock, tool).with_ownership(Ownership::new("first").with_term(term));
+    let journal = killed(first);
+    let before = block_on(journal.read()).unwrap();
+    let lease = block_on(Recording::load(journal.as_ref())).unwrap().lease();
+    assert_eq!((lease.epoch, &*lease.owner), (1, "first"));
+    assert_eq!(lease.until, Some(Timestamp::EPOCH.saturating_add(term)));
+
+    let owner = Ownership::new("second").with_term(term);
+    let second = agent(paying(&clock, pay(&seen, None)).with_ownership(owner.clone())).unwrap();
+    clock.advance(term - Duration::from_nanos(1));
+    let refused = block_on(second.resume(journal.clone())).unwrap_err();
+    assert_eq!(refused, JournalError::Leased { lease });
+    assert!(
+        refused
+            .to_string()
+            .contains("\"first\" (epoch 1) until 1970-01-01T00:00:30"),
+        "{refused}"
+    );
+    assert_eq!(block_on(journal.read()).unwrap(), before);
+
+    // By force, or once it has ended.
+    let forced = paying(&clock, pay(&seen, None)).with_ownership(owner.with_force(true));
+    assert!(block_on(agent(forced).unwrap().resume(journal.clone())).is_ok());
+    clock.advance(Duration::from_nanos(1));
+    assert_eq!(resumed(&second, &journal), "paid, paid");
+    let lease = block_on(Recording::load(journal.as_ref())).unwrap().lease();
+    assert_eq!((lease.epoch, &*lease.owner), (2, "second"));
+}
+
+// spec: UAP-12-5
+#[test]
+fn nothing_that_the_life_before_writes_is_taken() {
+    let (clock, seen) = (Hand::default(), Seen::default());
+    let (tool, open) = stuck(&seen);
+    let journal = Arc::new(MemoryJournal::default());
+    let first = agent(paying(&clock, tool)).unwrap();
+    let mut run = first.record(journal.clone(), "go", &first.initial_state());
+    while run.next().now_or_never().flatten().is_some() {}
+
+    let second = agent(paying(&clock, pay(&seen, None))).unwrap();
+    assert_eq!(resumed(&second, &journal), "paid, paid");
+    let whole = block_on(journal.read()).unwrap();
+    // The first process goes on as if nothing had happened.
+    open.send(()).unwrap();
+    let error = block_on(run.result()).unwrap_err();
+    let cause = error.error.cause.as_ref().unwrap().downcast_ref();
+    let Some(JournalError::Superseded { epoch: 1, by }) = cause else {
+        panic!("{error:?}");
+    };
+    assert_eq!((by.epoch, &*by.owner), (2, second.id()));
+    assert_eq!(block_on(journal.read()).unwrap(), whole);
+    assert_eq!(seen.lock().unwrap().len(), 3);
+}
+
+// spec: UAP-12-5
+#[test]
+fn a_run_that_waits_renews_its_lease() {
+    let (clock, seen) = (Hand::default(), Seen::default());
+    let term = Duration::from_secs(30);
+    let (tool, open) = stuck(&seen);
+    let options = paying(&clock, tool).with_ownership(Ownership::new("first").with_term(term));
+    let journal = Arc::new(MemoryJournal::default());
+    let agent = agent(options).unwrap();
+    let mut run = agent.record(journal.clone(), "go", &agent.initial_state());
+    let mut poll = || while run.next().now_or_never().flatten().is_some() {};
+    poll();
+    let entries = |journal: &MemoryJournal| block_on(journal.read()).unwrap().len();
+    let before = entries(&journal);
+    for n in 1..=10 {
+        clock.advance(term / 3);
+        poll();
+        poll();
+        assert_eq!(entries(&journal), before + n);
+        let lease = block_on(Recording::load(journal.as_ref())).unwrap().lease();
+        assert_eq!(lease.until, Some(clock.now().wall.saturating_add(term)));
+    }
+    open.send(()).unwrap();
+    assert_eq!(
+        block_on(run.result()).unwrap().turn.response.text(),
+        "paid, paid"
+    );
+    // Renewals say nothing of the run.
+    let recording = block_on(Recording::load(journal.as_ref())).unwrap();
+    assert!(
+        recording
+            .to_entries()
+            .iter()
+            .all(|entry| !entry.as_str().contains("lease"))
+    );
+    assert!(agent.replay(&recording).unwrap().result.is_some());
+}
+
+// spec: UAP-12-5
+#[test]
+fn a_policy_decides_about_a_call_whose_outcome_is_unknown() {
+    for (policy, wanted, calls) in [
+        (UnknownOutcome::AskAgain, "paid, paid", 3),
+        (
+            UnknownOutcome::Fail,
+            "the outcome of this call is unknown: the process ended while the tool ran, paid",
+            2,
+        ),
+    ] {
+        let (clock, seen) = (Hand::default(), Seen::default());
+        let (tool, _open) = stuck(&seen);
+        let journal = killed(paying(&clock, tool));
+        let ownership = Ownership::default().with_unknown_of("pay", policy);
+        let options = paying(&clock, pay(&seen, None)).with_ownership(ownership);
+        let second = agent(options).unwrap();
+        assert_eq!(resumed(&second, &journal), wanted);
+        let seen = seen.lock().unwrap();
+        assert_eq!(seen.len(), calls);
+        let (first, last) = (&seen[0], &seen[calls - 1]);
+        assert!(!first.1 && !last.1 && first.0.len() == 64);
+        assert_ne!(first.0, last.0, "the second call is another");
+        if calls == 3 {
+            assert_eq!(seen[1], (first.0.clone(), true));
+        }
+        // What the policy decided is recorded as any result.
+        let recording = block_on(Recording::load(journal.as_ref())).unwrap();
+        assert!(second.replay(&recording).unwrap().result.unwrap().is_ok());
+    }
+}

@@ -1,0 +1,327 @@
+//! Calls that wait for a person.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt;
+use futures::channel::oneshot;
+use futures::executor::block_on;
+use futures::future::FutureExt;
+use uap_agent::journal::{
+    Decision, DecisionError, Journal, JournalError, MemoryJournal, Ownership, Paused, Question,
+    QuestionKind, Recording, UnknownOutcome, Verdict,
+};
+use uap_agent::{Agent, AgentOptions, ApprovalPolicy, ApprovalRequest, agent};
+use ubos_common::driver::Sleep;
+use ubos_common::json::RawObject;
+use upp::{ToolCall, json_text, object};
+
+use super::lease::{Hand, Seen, pay, paying, resumed};
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// Payments are approved by Ann or Bob within an hour.
+struct Payments;
+
+impl ApprovalPolicy for Payments {
+    fn request(&self, call: &ToolCall) -> Option<ApprovalRequest> {
+        let request = ApprovalRequest::default()
+            .with_expiry(HOUR)
+            .with_persons(["ann", "bob"]);
+        (&*call.tool_name == "pay").then_some(request)
+    }
+}
+
+fn careful(clock: &Hand, seen: &Seen) -> AgentOptions {
+    paying(clock, pay(seen, None)).with_approvals(Arc::new(Payments))
+}
+
+/// A run that has paused, and its question.
+fn paused(clock: &Hand, seen: &Seen) -> (Arc<MemoryJournal>, Question) {
+    let journal = Arc::new(MemoryJournal::default());
+    let agent = agent(careful(clock, seen)).unwrap();
+    let run = agent.record(journal.clone(), "go", &agent.initial_state());
+    let error = block_on(run.result()).unwrap_err();
+    assert_eq!(error.error.code.as_str(), Paused::CODE);
+    let question = Paused::of(&error.error).unwrap().questions[0].clone();
+    (journal, question)
+}
+
+fn decide(journal: &MemoryJournal, clock: &Hand, decision: &Decision) -> Result<(), DecisionError> {
+    block_on(Recording::decide(journal, clock.now(), decision))
+}
+
+fn pauses(agent: &Agent, journal: &Arc<MemoryJournal>) -> Question {
+    let run = block_on(agent.resume(journal.clone())).unwrap();
+    let error = block_on(run.result()).unwrap_err();
+    Paused::of(&error.error).unwrap().questions[0].clone()
+}
+
+// spec: UAP-12-5
+#[test]
+fn a_call_waits_for_its_approval_in_the_journal() {
+    let (clock, seen) = (Hand::default(), Seen::default());
+    let (journal, question) = paused(&clock, &seen);
+    assert_eq!(
+        (&*question.tool, &*question.call_id, question.kind),
+        ("pay", "c0", QuestionKind::Approval)
+    );
+    assert_eq!(question.arguments, object(r#"{"sum":5}"#).unwrap());
+    assert_eq!(
+        question.expires,
+        Some(clock.now().wall.saturating_add(HOUR))
+    );
+    assert_eq!(question.may_answer, ["ann", "bob"]);
+    let recording = block_on(Recording::load(journal.as_ref())).unwrap();
+    assert_eq!(recording.questions().first(), Some(&question));
+    assert_eq!(recording.lease().until, None, "the lease is released");
+
+    // Who resumes too early is told, and nothing changes.
+    let other = agent(careful(&clock, &seen)).unwrap();
+    let before = block_on(journal.read()).unwrap();
+    let refused = block_on(other.resume(journal.clone())).unwrap_err();
+    let JournalError::Paused(waiting) = &refused else {
+        panic!("{refused}");
+    };
+    assert_eq!(waiting.questions.first(), Some(&question));
+    assert_eq!(block_on(journal.read()).unwrap(), before);
+
+    let approve = Decision::new(&question, "ann", Verdict::Approve);
+    decide(&journal, &clock, &approve).unwrap();
+    assert!(seen.lock().unwrap().is_empty());
+    // The second call is another, and waits again.
+    let second = pauses(&other, &journal);
+    assert_eq!(&*second.call_id, "c1");
+    assert_eq!(seen.lock().unwrap().len(), 1);
+    let reject = Decision::new(&second, "bob", Verdict::Reject("too much".into()));
+    decide(&journal, &clock, &reject).unwrap();
+    assert_eq!(resumed(&other, &journal), "paid, rejected: too much");
+    assert_eq!(seen.lock().unwrap().len(), 1);
+
+    // The whole is in the journal: it replays, and is read back as it was written.
+    let entries = block_on(journal.read()).unwrap();
+    let recording = Recording::from_entries(&entries).unwrap();
+    assert!(other.replay(&recording).unwrap().result.unwrap().is_ok());
+    assert!(matches!(
+        decide(&journal, &clock, &approve).unwrap_err(),
+        DecisionError::Over { effect } if effect == question.effect
+    ));
+}
+
+// spec: UAP-12-5
+#[test]
+fn an_answer_of_a_person_takes_the_place_of_the_tool() {
+    let (clock, seen) = (Hand::default(), Seen::default());
+    let (journal, question) = paused(&clock, &seen);
+    let answer = Verdict::Answer(json_text("paid in cash"));
+    decide(&journal, &clock, &Decision::new(&question, "ann", answer)).unwrap();
+    let agent = agent(careful(&clock, &seen)).unwrap();
+    let second = pauses(&agent, &journal);
+    decide(
+        &journal,
+        &clock,
+        &Decision::new(&second, "ann", Verdict::Approve),
+    )
+    .unwrap();
+    assert_eq!(resumed(&agent, &journal), "paid in cash, paid");
+    assert_eq!(seen.lock().unwrap().len(), 1);
+}
+
+// spec: UAP-12-5
+#[test]
+fn a_decision_is_recorded_once_in_time_by_those_who_may_for_what_they_saw() {
+    let (clock, seen) = (Hand::default(), Seen::default());
+    let (journal, question) = paused(&clock, &seen);
+    let effect = question.effect;
+    let before = block_on(journal.read()).unwrap();
+    let approve = Decision::new(&question, "ann", Verdict::Approve);
+
+    let mut other = approve.clone();
+    other.digest = ubos_common::canon::Digest::of_bytes(b"other arguments");
+    let refused = decide(&journal, &clock, &other).unwrap_err();
+    let (wanted, told) = (question.digest, other.digest);
+    assert_eq!(
+        refused,
+        DecisionError::Digest {
+            effect,
+            wanted,
+            seen: told
+        }
+    );
+    let mut unknown = approve.clone();
+    unknown.effect = 99;
+    assert_eq!(
+        decide(&journal, &clock, &unknown).unwrap_err(),
+        DecisionError::NoQuestion { effect: 99 }
+    );
+    let stranger = Decision::new(&question, "eve", Verdict::Approve);
+    let refused = decide(&journal, &clock, &stranger).unwrap_err();
+    assert_eq!(
+        refused,
+        DecisionError::NotAllowed {
+            effect,
+            by: "eve".into()
+        }
+    );
+    clock.advance(HOUR);
+    let until = question.expires.unwrap();
+    assert_eq!(
+        decide(&journal, &clock, &approve).unwrap_err(),
+        DecisionError::Expired { effect, until }
+    );
+    assert_eq!(
+        block_on(journal.read()).unwrap(),
+        before,
+        "what is refused leaves nothing"
+    );
+
+    // The run itself counts an expired question as rejected.
+    let agent = agent(careful(&clock, &seen)).unwrap();
+    let second = pauses(&agent, &journal);
+    decide(
+        &journal,
+        &clock,
+        &Decision::new(&second, "bob", Verdict::Approve),
+    )
+    .unwrap();
+    let reject = Decision::new(&second, "ann", Verdict::Reject("no".into()));
+    let refused = decide(&journal, &clock, &reject).unwrap_err();
+    assert_eq!(
+        refused,
+        DecisionError::Decided {
+            effect: second.effect,
+            by: "bob".into()
+        }
+    );
+    assert_eq!(
+        resumed(&agent, &journal),
+        "rejected: nobody has decided in time, paid"
+    );
+}
+
+// spec: UAP-12-5
+#[test]
+fn a_decision_while_the_run_is_under_way_is_taken_by_it() {
+    // Two calls side by side: one needs an approval, the other runs.
+    let (clock, seen) = (Hand::default(), Seen::default());
+    let (open, gate) = oneshot::channel();
+    let gate = std::sync::Mutex::new(Some(gate));
+    let run = move |_: RawObject, _| {
+        let gate = gate.lock().unwrap().take();
+        async move {
+            let _ = gate.unwrap().await;
+            Ok(json_text("looked"))
+        }
+    };
+    let look: Arc<dyn upp::Tool> =
+        Arc::new(upp::FnTool::new("look", "", object("{}").unwrap(), run));
+    let model = upp::ScriptedModel::new([
+        upp::Reply::default()
+            .calling("a", "pay", object("{}").unwrap())
+            .calling("b", "look", object("{}").unwrap()),
+        upp::Reply::text("done"),
+    ]);
+    let options = careful(&clock, &seen)
+        .with_tools([pay(&seen, None), look])
+        .map_llm(|llm| llm.with_model(Arc::new(model)));
+    let journal = Arc::new(MemoryJournal::default());
+    let agent = agent(options).unwrap();
+    let mut run = agent.record(journal.clone(), "go", &agent.initial_state());
+    while run.next().now_or_never().flatten().is_some() {}
+    let question = block_on(Recording::load(journal.as_ref()))
+        .unwrap()
+        .questions()
+        .remove(0);
+    decide(
+        &journal,
+        &clock,
+        &Decision::new(&question, "ann", Verdict::Approve),
+    )
+    .unwrap();
+    assert!(seen.lock().unwrap().is_empty());
+    open.send(()).unwrap();
+    assert_eq!(block_on(run.result()).unwrap().turn.response.text(), "done");
+    assert_eq!(seen.lock().unwrap().len(), 1);
+    // That the call may have run stands in the journal before it runs: killed there, its outcome is unknown.
+    let entries = block_on(journal.read()).unwrap();
+    let cut = entries
+        .iter()
+        .position(|entry| entry.as_str().contains(r#""lease""#))
+        .unwrap();
+    let recording = Recording::from_entries(&entries[..=cut]).unwrap();
+    let copied = Recording::from_entries(&recording.to_entries()).unwrap();
+    let careful_one = careful(&clock, &seen)
+        .with_ownership(Ownership::default().with_unknown(UnknownOutcome::Fail))
+        .map_llm(|llm| llm.with_tools(agent.llm().options().tools().tools.iter().cloned()));
+    let careful_one = self::agent(careful_one).unwrap();
+    for recording in [recording, copied] {
+        let copy = Arc::new(MemoryJournal::default());
+        block_on(copy.append(0, recording.to_entries())).unwrap();
+        let run = block_on(careful_one.resume(copy.clone())).unwrap();
+        assert!(
+            block_on(run.result()).is_err(),
+            "the script has no more replies"
+        );
+        let entries = block_on(copy.read()).unwrap();
+        assert!(
+            entries
+                .iter()
+                .any(|entry| entry.as_str().contains("outcome of this call is unknown"))
+        );
+    }
+    assert_eq!(seen.lock().unwrap().len(), 1);
+}
+
+// spec: UAP-12-5
+#[test]
+fn a_person_decides_about_a_call_whose_outcome_is_unknown() {
+    for (verdict, wanted, calls) in [
+        (Verdict::Approve, "paid, paid", 3),
+        (
+            Verdict::Reject("it is done".into()),
+            "rejected: it is done, paid",
+            2,
+        ),
+        (
+            Verdict::Answer(json_text("it was paid")),
+            "it was paid, paid",
+            2,
+        ),
+    ] {
+        let (clock, seen) = (Hand::default(), Seen::default());
+        let (_open, gate) = oneshot::channel();
+        let journal = Arc::new(MemoryJournal::default());
+        let first = agent(paying(&clock, pay(&seen, Some(gate)))).unwrap();
+        let mut run = first.record(journal.clone(), "go", &first.initial_state());
+        while run.next().now_or_never().flatten().is_some() {}
+        drop(run);
+        let ownership = Ownership::default().with_unknown(UnknownOutcome::Wait);
+        let second = agent(paying(&clock, pay(&seen, None)).with_ownership(ownership)).unwrap();
+        let question = pauses(&second, &journal);
+        assert_eq!(
+            (question.kind, &*question.call_id),
+            (QuestionKind::Outcome, "c0")
+        );
+        decide(&journal, &clock, &Decision::new(&question, "ann", verdict)).unwrap();
+        assert_eq!(resumed(&second, &journal), wanted);
+        let seen = seen.lock().unwrap();
+        assert_eq!(seen.len(), calls);
+        if calls == 3 {
+            assert_eq!(seen[1], (seen[0].0.clone(), true), "the same key");
+        }
+    }
+}
+
+// spec: UAP-12-5
+#[test]
+fn a_run_that_is_not_recorded_refuses_what_needs_an_approval() {
+    let (clock, seen) = (Hand::default(), Seen::default());
+    let agent = agent(careful(&clock, &seen)).unwrap();
+    let result = block_on(agent.ask("go", &agent.initial_state())).unwrap();
+    let text = result.turn.response.text();
+    assert!(
+        text.starts_with("the call needs a person's approval"),
+        "{text}"
+    );
+    assert!(seen.lock().unwrap().is_empty());
+}
