@@ -16,6 +16,9 @@ use super::screen;
 /// How often it is looked whether a person has decided.
 const LOOKS: Duration = Duration::from_millis(200);
 
+/// How often a journal is looked for that another terminal has open.
+const MOST_LOOKS: u32 = 25;
+
 /// Tools that wait for an approval.
 pub(super) struct AskFirst(pub(super) Vec<String>);
 
@@ -62,14 +65,24 @@ impl Approvals {
         }
     }
 
-    /// The recording; `None` where there is none, or another terminal has it open.
+    /// The journal. Another terminal may have it open for a moment.
+    async fn journal(&self) -> Result<FileJournal, JournalError> {
+        let mut left = MOST_LOOKS;
+        loop {
+            match FileJournal::open(&self.folder) {
+                Err(_) if left > 0 => left -= 1,
+                opened => return opened,
+            }
+            tokio::time::sleep(LOOKS).await;
+        }
+    }
+
+    /// The recording; `None` where there is none.
     async fn recording(&self) -> Result<Option<Recording>, JournalError> {
         if !self.folder.exists() {
             return Ok(None);
         }
-        let Ok(journal) = FileJournal::open(&self.folder) else {
-            return Ok(None);
-        };
+        let journal = self.journal().await?;
         match Recording::load(&journal).await {
             Err(JournalError::Empty) => Ok(None),
             loaded => loaded.map(Some),
@@ -126,7 +139,7 @@ impl Approvals {
         let question = questions.iter().find(|question| question.effect == id);
         let question = question
             .ok_or_else(|| format!("nothing waits under {id}; --pending lists what does"))?;
-        let journal = FileJournal::open(&self.folder).map_err(|err| err.to_string())?;
+        let journal = self.journal().await.map_err(|err| err.to_string())?;
         let decision = Decision::new(question, by, verdict);
         let decided = Recording::decide(&journal, now, &decision).await;
         decided.map_err(|err| err.to_string())?;
