@@ -47,7 +47,7 @@ mod level;
 mod model;
 mod mutants;
 mod recording;
-mod resume_kit;
+pub mod resume_kit;
 mod run_kit;
 mod state_judges;
 mod store;

@@ -23,7 +23,7 @@ impl Protocol for Resuming {
     }
 }
 
-/// The six properties of a run that is resumed. See [`resume_kit`](self) for what the program does.
+/// The six properties of a run that is resumed. The [module](super) says what the program does.
 ///
 /// ```no_run
 /// use ubos_conformance::Expectations;
