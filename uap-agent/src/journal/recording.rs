@@ -166,6 +166,7 @@ impl Recording {
     }
 
     /// The seed of the run's ids, which identifies it.
+    #[cfg(feature = "driver")]
     pub(crate) fn seed(&self) -> u64 {
         self.begin.seed
     }
