@@ -56,6 +56,8 @@
 //! | `osw` | [`osw`] | OpenSentience runtime v1 |
 //! | `uap` | [`uap`] | UAP-1.1 |
 //! | `hub` | [`hub`] | UAP hub v1 |
+//! | `sqlite`, `postgres` | [`uap`] | nothing more: the program that proves the kit of resumed runs also keeps its run in these |
+//! | `external-tests` | | nothing more: tests that start a PostgreSQL server |
 
 mod case;
 mod expectations;

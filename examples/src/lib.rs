@@ -10,7 +10,6 @@ pub mod agent_chat;
 pub mod hub;
 #[cfg(unix)]
 pub mod hub_agent;
-pub mod mission;
 #[cfg(unix)]
 pub mod osw_agent;
 #[cfg(unix)]

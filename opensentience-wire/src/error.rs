@@ -121,7 +121,7 @@ impl ErrorObject {
         let raw = |raw: &Option<RawObject>| raw.as_ref().map_or(0, |raw| raw.as_str().len());
         let component = self.component.as_ref().map_or(0, String::len);
         let texts = self.code.as_str().len() + self.message.len() + component;
-        texts + raw(&self.details) + raw(&self.debug)
+        texts + raw(&self.details) + raw(&self.debug) + self.extra.bytes()
     }
 
     /// Names the component that noticed.

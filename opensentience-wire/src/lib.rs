@@ -58,6 +58,8 @@
 //! | (none) | types, validation, framing and all three machines; compiles for wasm32 |
 //! | `schema` (default) | checks inputs against the schemas of their tools; without it the tools must do so |
 //! | `tokio` | launching agents, calling their tools, many agents behind one handle, being an agent |
+//! | `manifest` | reads manifests from files, and their hashes |
+//! | `schemars` | declares tools by the types of their inputs and outputs |
 //! | `mcp` | the tools of an MCP server as an agent |
 //! | `tracing` | records of the machines, spans for handshakes, calls and tools; ids and sizes, never payloads |
 //! | `arbitrary` | generators of messages, for fuzzing and property tests |

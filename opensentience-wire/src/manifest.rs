@@ -175,7 +175,7 @@ impl Manifest {
     }
 
     /// The permissions without blanks around them, sorted, each once: what their hash is taken over.
-    #[cfg(feature = "tokio")]
+    #[cfg(feature = "manifest")]
     pub(crate) fn sorted_permissions(&self) -> Vec<&str> {
         let mut sorted: Vec<&str> = self.permissions.iter().map(|text| text.trim()).collect();
         sorted.sort_unstable();

@@ -95,7 +95,6 @@ mod error;
 mod graph;
 mod limits;
 pub mod line;
-mod machine;
 mod message;
 mod plan;
 pub mod prompt;

@@ -128,7 +128,7 @@
 //!
 //! | feature | what it adds |
 //! |---|---|
-//! | `log` | cache and transcript in hash-chained files |
+//! | `log` | cache, transcript, signals and knowledge in hash-chained files |
 //! | `driver` | the processor and the bus, on any runtime |
 //! | `schema` | outputs held against the JSON Schema of their contract |
 //! | `http`, `mcp`, `nats` | a transport each, client and server, on tokio |
@@ -160,7 +160,11 @@
 //! | records of a cache in memory, in files | 10,000, 1,000,000 | not kept, with a warning |
 //! | entries of a transcript in memory | 100,000 | refused, so the task is not delivered |
 //! | what is learned of | [`learning::Bounds`] | refused or left out, and counted |
+//! | essences whose outcome a trial remembers | 10,000 | the oldest is forgotten |
+//! | artifacts of a library | 100,000 | refused |
+//! | a table of what if | [`alignment::WhatIfTable`] | left out, and counted |
 //! | open tasks of a producer, ended ones it remembers | 10,000, 10,000 | refused; the oldest is forgotten |
+//! | work on messages of more than 64 KiB that waits for its 4 threads | 1,024 | done where it is asked for |
 //! | constraints of a task that are checked | 64 | listed as unchecked |
 //! | steps of all predicates of a verdict | 4 Mi, about one a byte that is read | `UNCHECKED`, or a rule that is not kept |
 //! | a predicate | 1,024 bytes, 16 terms, 32 tokens a place | refused |
@@ -200,6 +204,8 @@ pub mod transcript;
 pub mod transport;
 pub mod validate;
 mod view;
+#[cfg(feature = "driver")]
+mod work;
 
 pub use context::{CacheMode, CachePolicy, ConstitutionalContext, PressureLevel, RiskTolerance};
 pub use dispatch::{DispatchError, dispatch, report};

@@ -8,8 +8,6 @@ use ubos_common::violation::Profile;
 
 use crate::evidence::BodyDigest;
 use crate::future::BoxFuture;
-#[cfg(feature = "driver")]
-use crate::lifecycle::body_digest;
 use crate::limits::unbounded;
 use crate::number::Whole;
 #[cfg(feature = "driver")]
@@ -71,15 +69,15 @@ impl Entry {
         self
     }
 
-    /// The entry of a Nack and of the bytes that it turns away.
+    /// The entry of a Nack, with the digest of the bytes that it turns away.
     #[cfg(feature = "driver")]
     pub(crate) fn nack(
         at: Timestamp,
         nack: &Nack,
-        refused: &[u8],
+        refused: BodyDigest,
     ) -> Result<Self, TranscriptError> {
         let mut entry = Self::of(EntryKind::Nack, at, nack)?;
-        entry.digest = Some(BodyDigest(body_digest(refused)));
+        entry.digest = Some(refused);
         Ok(entry)
     }
 

@@ -212,14 +212,14 @@
 //! ```
 //! use std::sync::Arc;
 //! use futures::StreamExt;
-//! use uap_agent::{Trace, TraceLimits};
+//! use uap_agent::Trace;
 //! use uap_agent::{AgentOptions, agent};
 //! use upp::{Reply, ScriptedModel};
 //!
 //! # futures::executor::block_on(async {
 //! let agent = agent(AgentOptions::new(Arc::new(ScriptedModel::new([Reply::text("hello")]))))?;
 //! let clock = ubos_common::os::Clock::start();
-//! let mut trace = Trace::new(TraceLimits::default());
+//! let mut trace = Trace::default();
 //! let mut run = agent.stream("hi", &agent.initial_state());
 //! while let Some(event) = run.next().await {
 //!     trace.push(clock.now(), &event);

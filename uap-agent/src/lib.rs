@@ -45,13 +45,16 @@
 //! | feature | what it adds | default |
 //! |---|---|---|
 //! | `driver` | [`agent`](agent()) and its calls, on any async runtime | yes |
-//! | `os` | the clock and the ids of the operating system; with `driver`, checkpoints in files | yes |
+//! | `os` | `canon`; the clock and the ids of the operating system; with `driver`, checkpoints in files | yes |
 //! | `schema` | [`repair`](repair()) checks arguments and outputs against their JSON Schema | no |
-//! | `canon` | `journal`: runs that are recorded, resumed, replayed, forked and compared | no |
+//! | `schemars` | sub-agents whose arguments are Rust types | no |
+//! | `canon` | `journal`: runs that are recorded, resumed, replayed, forked and compared | yes, by `os` |
 //! | `log` | `canon`; with `driver` and `os`, append-only checkpoints with their history, and journals in files | no |
-//! | `sqlite` | `log`; journals of many runs in one SQLite database | no |
-//! | `tracing` | trace events of the state machines: ids, counts and sizes, never payloads | no |
+//! | `sqlite` | `log`; [`sql`]: journals and checkpoints of many agents in one SQLite database | no |
+//! | `postgres` | `log`; the same in PostgreSQL | no |
+//! | `tracing` | spans of runs, plans, requests and tools by OpenTelemetry's conventions, and trace events of the state machines: ids, counts and sizes, never payloads | no |
 //! | `arbitrary` | generators of states and thread trees, for fuzzing | no |
+//! | `external-tests` | tests that start a PostgreSQL server, from the binaries in `/usr/lib/postgresql` or the path | no |
 
 #[cfg(feature = "driver")]
 mod agent;
@@ -69,6 +72,8 @@ pub mod journal;
 pub mod middleware;
 mod repair;
 mod result;
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+pub mod sql;
 mod state;
 pub mod strategy;
 #[cfg(feature = "driver")]
@@ -76,6 +81,8 @@ mod subagent;
 mod trace;
 mod trace_event;
 mod tree;
+#[cfg(all(feature = "driver", feature = "os"))]
+mod work_thread;
 
 #[cfg(feature = "driver")]
 pub use agent::{
@@ -90,13 +97,15 @@ pub use checkpoint::{
 pub use checkpoint::{CorruptFile, FileCheckpoints};
 #[cfg(all(feature = "driver", feature = "os", feature = "log"))]
 pub use checkpoint::{CutTail, LogCheckpoints};
-pub use event::{AgentStreamEvent, EventData, SubagentData, SubagentEvent, UapEvent, UapEventType};
+pub use event::{
+    AgentStreamEvent, EventData, SubagentData, SubagentEnd, SubagentEvent, UapEvent, UapEventType,
+};
 pub use hooks::{AgentStrategy, HookAnswer, HookCall, HookFuture};
 pub use middleware::{Middleware, MiddlewareContext};
 pub use repair::{CallVerdict, OutputVerdict, RepairOptions, RepairPolicy, repair};
 pub use result::{AgentError, ExecutionResult, GenerateResult};
 pub use state::{
-    AgentState, AgentStateJson, PlanStep, PlanStepStatus, StateError, StateId,
+    AgentState, AgentStateJson, PlanStep, PlanStepStatus, PlanSteps, StateError, StateId,
     SubagentExecutionTrace, ToolExecutionTrace,
 };
 pub use strategy::{

@@ -10,7 +10,7 @@ use ubos_common::time::Now;
 use upp::{Metadata, Tool, ToolContext, ToolError, ToolExecution, ToolResult, json_text};
 
 use crate::agent::{Agent, RunScope};
-use crate::event::{SubagentData, SubagentEvent};
+use crate::event::{SubagentData, SubagentEnd, SubagentEvent};
 use crate::state::{SubagentExecutionTrace, ToolExecutionTrace};
 
 type BuildPrompt = dyn Fn(&RawObject) -> Result<String, ToolError> + Send + Sync;
@@ -79,6 +79,59 @@ impl SubagentTool {
         }
     }
 
+    /// An agent whose arguments are a Rust type. The calling model receives the schema of the type, and arguments that do not
+    /// fit it give an error result, so that the model can try again.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use schemars::JsonSchema;
+    /// use serde::Deserialize;
+    /// use uap_agent::{AgentOptions, SubagentTool, agent};
+    /// use upp::{Reply, ScriptedModel, Tool};
+    ///
+    /// #[derive(Deserialize, JsonSchema)]
+    /// struct Search {
+    ///     /// What to look for.
+    ///     query: String,
+    /// }
+    ///
+    /// let explorer = agent(AgentOptions::new(Arc::new(ScriptedModel::new([Reply::text("in src/lib.rs")]))))?;
+    /// let explore = SubagentTool::typed(explorer, "explore", "Looks through the code", |search: Search| {
+    ///     Ok(format!("Find {}", search.query))
+    /// })?;
+    /// assert!(explore.parameters().as_str().contains("What to look for."));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The schema of the type is not an object.
+    #[cfg(feature = "schemars")]
+    pub fn typed<A>(
+        agent: Agent,
+        name: impl Into<Box<str>>,
+        description: impl Into<Box<str>>,
+        build_prompt: impl Fn(A) -> Result<String, ToolError> + Send + Sync + 'static,
+    ) -> Result<Self, ToolError>
+    where
+        A: serde::de::DeserializeOwned + schemars::JsonSchema,
+    {
+        let (name, description) = (name.into(), description.into());
+        // A tool of the same arguments has their schema.
+        let tool = upp::FnTool::typed(&*name, &*description, |_: A, _| async { Ok(()) })?;
+        let parameters = tool.parameters().clone();
+        Ok(Self::new(
+            agent,
+            name,
+            description,
+            parameters,
+            move |arguments| {
+                let read = arguments.deserialize::<A>();
+                build_prompt(read.map_err(|error| format!("arguments that do not fit: {error}"))?)
+            },
+        ))
+    }
+
     /// Sets the type of the sub-agent in events and traces: the tool's name by default.
     #[must_use]
     pub fn with_subagent_type(mut self, subagent_type: impl Into<Arc<str>>) -> Self {
@@ -140,12 +193,13 @@ impl SubagentTool {
         if let Some(scope) = call.scope {
             scope.add_trace(trace.clone());
         }
+        let end = SubagentEnd::from(&trace);
         let answer = match (&trace.result, &trace.error) {
             (Some(text), _) => Ok(json_text(text)),
             (None, Some(error)) => Err(ToolError((**error).into())),
             (None, None) => Err("the agent gave nothing".into()),
         };
-        call.tell(SubagentEvent::End(Box::new(trace))).await;
+        call.tell(SubagentEvent::End(Box::new(end))).await;
         answer
     }
 }

@@ -12,8 +12,8 @@ use futures::executor::block_on;
 use futures::future::BoxFuture;
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 use uap_agent::{
-    AgentOptions, AgentState, ExecutionStrategy, LoopOptions, MemoryCheckpoints, ReactOptions,
-    Runtime, agent, react, tool_loop,
+    AgentOptions, AgentState, ExecutionStrategy, LoopOptions, MemoryCheckpoints, PlanOptions,
+    ReactOptions, Runtime, agent, plan, react, tool_loop,
 };
 use ubos_common::driver::Sleep;
 use ubos_common::id::IdSource;
@@ -69,8 +69,40 @@ fn run(execution: Arc<dyn ExecutionStrategy>, rounds: u64) -> (AgentState, usize
     (result.state, spent.bytes_allocated, held)
 }
 
-// spec: UAP-2-1, UAP-6-2
+/// The bytes that a run takes that carries out a plan of so many steps, a step of it.
+fn planned(steps: usize) -> usize {
+    let step = |n: usize| format!(r#"{{"id":"{n}","description":"do it","dependsOn":[]}}"#);
+    let text = (0..steps).map(step).collect::<Vec<_>>().join(",");
+    let text = format!(r#"{{"steps":[{text}]}}"#);
+    let region = Region::new(COUNTED);
+    let mut text = Some(text);
+    // The conversation is sent with each step, and is not what is counted here.
+    let model = ScriptedModel::with(move |_| {
+        Some(Reply::text(text.take().unwrap_or_else(|| "done".into())))
+    });
+    let store = Arc::new(MemoryCheckpoints::default());
+    let options = AgentOptions::new(Arc::new(model))
+        .with_execution(plan(PlanOptions::default()).unwrap())
+        .with_checkpoints(store)
+        .with_runtime(Runtime::new(Arc::new(Still), IdSource::seeded(7)));
+    let agent = agent(options).unwrap();
+    let result = block_on(agent.generate("go", &agent.initial_state())).unwrap();
+    assert_eq!(result.state.plan().unwrap().len(), steps);
+    region.change().bytes_allocated / steps
+}
+
+// spec: UAP-5-4
+// One test, so that nothing else is counted.
 #[test]
+fn what_runs_cost_is_in_proportion_to_what_they_do() {
+    memory_is_in_proportion_to_messages_over_ten_thousand_rounds();
+    planned(10);
+    let sizes = [500, 2_000, 8_000].map(planned);
+    let [least, .., most] = sizes;
+    assert!(most < 2 * least, "bytes a step of a plan: {sizes:?}");
+}
+
+// spec: UAP-2-1, UAP-6-2
 fn memory_is_in_proportion_to_messages_over_ten_thousand_rounds() {
     let strategies = [
         ("loop", tool_loop(LoopOptions::default()).unwrap()),

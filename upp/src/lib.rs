@@ -54,8 +54,10 @@ mod message;
 mod metadata;
 mod model;
 mod options;
+/// The names of fields of spans, for the crates that build on this one.
 #[cfg(feature = "tracing")]
-mod otel;
+#[doc(hidden)]
+pub mod otel;
 mod response;
 mod retry;
 mod scripted;

@@ -237,9 +237,6 @@ impl<'a, T> Iterator for Iter<'a, T> {
         if let Some(element) = self.leaf.next() {
             return Some(element);
         }
-        if self.next >= self.list.len() {
-            return None;
-        }
         self.leaf = self.list.leaf(self.next)?.iter();
         self.next += WIDTH;
         self.leaf.next()
@@ -407,5 +404,14 @@ mod tests {
         }
         // Apart, the copies would hold two million.
         assert!(Arc::strong_count(&element) < 40 * 2_000);
+        let (older, newer) = (&states[500], &states[2_000]);
+        let shared = older.shared_len(newer);
+        assert_eq!(shared, newer.shared_len(older));
+        assert!((500 - WIDTH..=500).contains(&shared), "{shared}");
+        let equal: List<_> = older.iter().cloned().collect();
+        assert_eq!(
+            (older.shared_len(&equal), older.shared_len(older)),
+            (0, 500)
+        );
     }
 }

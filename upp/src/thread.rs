@@ -91,3 +91,38 @@ impl Write for Thread {
         object.end();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::{AssistantMessage, Stamp};
+    use crate::turn::TokenUsage;
+
+    // spec: UPP-1
+    #[test]
+    fn a_conversation_grows_by_messages_and_turns() {
+        let at = |seconds| Timestamp::from_unix(seconds).unwrap();
+        let stamp = |id: &str| Stamp::with_id(id, Timestamp::EPOCH);
+        let mut thread = Thread::new(&mut IdSource::seeded(1), at(1));
+        let created = thread.created_at.clone();
+        let ids = |thread: &Thread| -> Vec<String> {
+            let messages = thread.messages.iter();
+            messages.map(|message| message.id().to_string()).collect()
+        };
+        thread.push(at(2), Message::user(stamp("a"), "?"));
+        assert_eq!(
+            (ids(&thread), &thread.updated_at),
+            (vec!["a".into()], &wire_time(at(2)))
+        );
+        let answer = AssistantMessage::new(stamp("c"), vec!["!".into()], None);
+        let said = List::from(vec![Message::user(stamp("b"), "?"), answer.into()]);
+        let turn = Turn::new(said, List::default(), TokenUsage::default(), 1).unwrap();
+        thread.append(at(3), &turn);
+        assert_eq!(ids(&thread), ["a", "b", "c"]);
+        assert_eq!(thread.updated_at, wire_time(at(3)));
+        thread.clear(at(4));
+        assert!(thread.messages.is_empty());
+        assert_eq!(thread.updated_at, wire_time(at(4)));
+        assert_eq!(thread.created_at, created);
+    }
+}

@@ -267,7 +267,7 @@ impl StateRule for Plans {
             return;
         };
         self.0.look();
-        self.1 = plan.to_vec();
+        self.1 = plan.iter().cloned().collect();
         let count =
             |status: PlanStepStatus| plan.iter().filter(|step| step.status == status).count();
         self.0.refuse_if(

@@ -32,4 +32,8 @@ mod program;
     feature = "uap"
 ))]
 mod resume;
+#[cfg(all(unix, feature = "external-tests"))]
+#[path = "../../../uap-agent/tests/it/databases/server.rs"]
+#[allow(dead_code, reason = "the tests of that crate need more of it")]
+mod server;
 mod toy;

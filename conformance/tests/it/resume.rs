@@ -40,3 +40,37 @@ fn each_mutant_breaks_its_property_and_no_other() {
         assert!(failed[0].starts_with(name), "{mutant}: {failed:#?}");
     }
 }
+
+/// The built-in program, with its run in a database.
+#[cfg(any(feature = "sqlite", feature = "external-tests"))]
+fn stored_in(store: &str) -> ResumeProgram {
+    let (program, store) = (
+        env!("CARGO_BIN_EXE_conformance"),
+        format!("UAP_RESUME_STORE={store}"),
+    );
+    ResumeProgram::new(["env", &store, program, "uap-resume-agent"])
+}
+
+#[cfg(any(feature = "sqlite", feature = "external-tests"))]
+fn keeps_all(program: &ResumeProgram) {
+    let broken = failed(program);
+    assert!(broken.is_empty(), "{broken:#?}");
+    // The same program, doing again what is recorded: its store does not hide it.
+    let broken = failed(&program.clone().with_mutant("once"));
+    assert_eq!(broken.len(), 1, "{broken:#?}");
+}
+
+// spec: UAP-12-5
+#[cfg(all(unix, feature = "sqlite"))]
+#[test]
+fn our_agent_keeps_all_six_properties_in_sqlite() {
+    keeps_all(&stored_in("sqlite"));
+}
+
+// spec: UAP-12-5
+#[cfg(all(unix, feature = "external-tests"))]
+#[test]
+fn our_agent_keeps_all_six_properties_in_postgres() {
+    let server = crate::server::Server::start();
+    keeps_all(&stored_in(&format!("postgres {}", server.base())));
+}

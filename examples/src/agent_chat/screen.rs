@@ -50,7 +50,7 @@ impl Teller {
                     phase, plan_step, ..
                 },
             ) => {
-                self.phase = match *phase {
+                self.phase = match &**phase {
                     "reasoning" => Phase::Reasoning,
                     "planning" => Phase::Planning,
                     _ => Phase::Answer,
@@ -74,9 +74,9 @@ impl Teller {
                 self.phase = Phase::Answer;
                 self.end(to)
             }
-            (UapEventType::Action, EventData::ToolCalls(message)) => {
+            (UapEventType::Action, EventData::ToolCalls(calls)) => {
                 self.end(to)?;
-                message.calls().iter().try_for_each(|call| {
+                calls.iter().try_for_each(|call| {
                     let (tool, arguments) = (&*call.tool_name, call.arguments.as_str());
                     writeln!(to.talk, "  {} {}", clean_line(tool), short(arguments))
                 })

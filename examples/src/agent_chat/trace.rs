@@ -3,8 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use uap_agent::Trace;
 use uap_agent::{AgentError, AgentStreamEvent, GenerateResult};
-use uap_agent::{Trace, TraceLimits};
 use ubos_common::time::Now;
 
 /// A file of events, written anew after each answer.
@@ -25,7 +25,7 @@ impl TraceFile {
         let file = Self {
             path: path.to_owned(),
             is_page,
-            trace: Trace::new(TraceLimits::default()),
+            trace: Trace::default(),
         };
         file.keep().map(|()| file)
     }

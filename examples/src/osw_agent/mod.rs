@@ -14,7 +14,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use ubos_common::json::RawObject;
 
-use crate::mission::words::with_causes;
+use mission::words::with_causes;
 
 const USAGE: &str = "\
 The reference agent of the OpenSentience runtime protocol. A core launches it:

@@ -32,8 +32,8 @@ use ubos_common::id::IdSource;
 use ubos_common::json::MemberWriter;
 use ubos_common::log::{self, LogId, OpenError};
 
-use crate::mission::words::with_causes;
 use args::{Args, Parsed, USAGE};
+use mission::words::with_causes;
 
 /// Runs the program.
 #[must_use]

@@ -20,8 +20,8 @@ use sap::{Status, Task};
 use ubos_common::json::MemberWriter;
 use ubos_common::violation::Report;
 
-use crate::mission::words::with_causes;
 use args::{Args, Parsed, TaskFrom, USAGE};
+use mission::words::with_causes;
 
 /// Runs the program.
 #[must_use]

@@ -16,6 +16,7 @@ mod conformance;
 #[cfg(unix)]
 mod core;
 mod corpus;
+mod dependencies;
 mod hub;
 #[cfg(unix)]
 mod hub_agent;
@@ -25,7 +26,6 @@ mod hub_python;
 mod hub_resume;
 #[cfg(unix)]
 mod hub_secured;
-mod mission;
 mod one_dependency;
 mod plan;
 mod registers;

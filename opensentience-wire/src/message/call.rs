@@ -85,6 +85,21 @@ ubos_common::wire! {
 }
 
 impl ToolStream {
+    /// The bytes that it takes, about.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn weight(&self) -> usize {
+        /// What a piece takes beside its texts.
+        const FIXED: usize = 512;
+        let text = self.data.text.as_ref().map_or(0, String::len);
+        let json = self
+            .data
+            .json
+            .as_ref()
+            .map_or(0, |json| json.as_str().len());
+        let extra = self.extra.bytes() + self.data.extra.bytes();
+        FIXED + self.call_id.len() + text + json + extra
+    }
+
     /// Whether the data has the shape that its channel wants.
     // impl: OSW-4.3-5
     pub(crate) const fn fits_channel(&self) -> bool {

@@ -43,6 +43,36 @@ impl ToolSpec {
         Self::new(String::new(), name.into(), description.into(), input_schema)
     }
 
+    /// A tool that its types declare: its name without the agent, its purpose, and the schemas of input and output. The types
+    /// must be written as objects; the input of one without members, such as `()`, is any object.
+    ///
+    /// ```
+    /// use opensentience_wire::message::ToolSpec;
+    ///
+    /// #[derive(schemars::JsonSchema)]
+    /// struct Greet { name: String }
+    ///
+    /// let tool = ToolSpec::of_types::<Greet, ()>("greet", "says hello");
+    /// assert!(tool.input_schema.as_str().contains(r#""required":["name"]"#));
+    /// assert!(tool.output_schema.is_none());
+    /// ```
+    #[cfg(feature = "schemars")]
+    #[must_use]
+    pub fn of_types<I: schemars::JsonSchema, O: schemars::JsonSchema>(
+        name: &str,
+        description: &str,
+    ) -> Self {
+        let object_schema = |schema: schemars::Schema| {
+            let says_nothing = schema.get("type").is_some_and(|kind| kind == "null");
+            let raw = RawObject::from_serialize(&schema).ok().flatten();
+            raw.filter(|_| !says_nothing)
+        };
+        let input = object_schema(schemars::schema_for!(I));
+        let mut tool = Self::local(name, description, input.unwrap_or_default());
+        tool.output_schema = object_schema(schemars::schema_for!(O));
+        tool
+    }
+
     /// The bytes that it takes, about.
     pub(crate) fn weight(&self) -> usize {
         /// What a declaration takes beside its texts, and each text of a list.
@@ -52,7 +82,8 @@ impl ToolSpec {
             list.iter().flatten().map(|text| text.len() + EACH).sum()
         };
         let texts = self.tool_id.len() + self.name.len() + self.description.len();
-        FIXED + texts + self.schema_bytes() + list(&self.capabilities) + list(&self.tags)
+        let lists = list(&self.capabilities) + list(&self.tags);
+        FIXED + texts + self.schema_bytes() + lists + self.extra.bytes()
     }
 
     /// The bytes of its schemas.

@@ -193,35 +193,7 @@ macro_rules! impl_machine {
             }
         }
 
-        impl ubos_common::machine::Machine for $connection {
-            type Input<'a> = Input<'a>;
-            type Output = Output;
-            type Error = ConnectionError;
-
-            fn handle_input(&mut self, now: Now, input: Input<'_>) -> Result<(), ConnectionError> {
-                self.handle_input(now, input)
-            }
-
-            fn handle_timeout(&mut self, now: Now) {
-                self.handle_timeout(now);
-            }
-
-            fn poll_output(&mut self) -> Option<Output> {
-                self.poll_output()
-            }
-
-            fn poll_timeout(&self) -> Option<Mono> {
-                self.poll_timeout()
-            }
-
-            fn accepts_input(&self) -> bool {
-                self.accepts_input()
-            }
-
-            fn is_closed(&self) -> bool {
-                self.is_closed()
-            }
-        }
+        ubos_common::forward_machine! { [] $connection: Input<'a> => Output, ConnectionError }
     };
 }
 

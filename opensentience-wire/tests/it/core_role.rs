@@ -134,9 +134,11 @@ fn tools_ids_and_schemas_are_limited() {
 #[test]
 fn the_tools_of_a_session_have_a_bound_of_bytes_together() {
     let mut conn = open_core(Config::default());
+    // Members that nobody knows are kept, so they count.
     let described = |name: &str, bytes: usize| {
         let mut tool = tool(name);
-        tool["description"] = json!("x".repeat(bytes));
+        tool["description"] = json!("x".repeat(bytes / 2));
+        tool["later"] = json!("x".repeat(bytes / 2));
         message("agent.tools.register", json!({"tools": [tool]}))
     };
     for n in 0..4 {

@@ -18,9 +18,11 @@ use rmcp::model::{
 use rmcp::service::{RequestContext, RoleServer, RunningService};
 use rmcp::{ServerHandler, ServiceExt as _};
 use serde_json::json;
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream, WriteHalf};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use ubos_common::id::IdSource;
+use ubos_common::json::{RawBuf, RawObject};
 use ubos_common::os::Clock;
 
 use crate::kit::{AGENT, object};
@@ -118,6 +120,17 @@ async fn world(server: Server) -> World {
     let (server, bridge) = tokio::join!(server.serve(theirs), Bridge::connect(ours));
     let bridge = bridge.unwrap();
     let not_carried = bridge.not_carried().to_vec();
+    let (core, agent) = behind(bridge).await;
+    World {
+        server: server.unwrap(),
+        core,
+        agent,
+        not_carried,
+    }
+}
+
+/// A core, and the bridge as its agent.
+async fn behind(bridge: Bridge) -> (CoreHandle, JoinHandle<CloseReason>) {
     let (core_end, agent_end) = tokio::io::duplex(1 << 16);
     let token = || SessionToken::from_random([7; 32]);
     let config = agent::Config::new(AGENT, "1.0.0".parse::<SemVer>().unwrap(), token());
@@ -130,12 +143,7 @@ async fn world(server: Server) -> World {
         .await
         .unwrap();
     core.tools_changed().await;
-    World {
-        server: server.unwrap(),
-        core,
-        agent,
-        not_carried,
-    }
+    (core, agent)
 }
 
 impl World {
@@ -257,4 +265,173 @@ async fn a_server_learns_nothing_of_the_launch() {
     assert!(!env.contains("OPENSENTIENCE_"), "{env}");
     let error = Bridge::launch(tokio::process::Command::new("/nowhere/server")).await;
     assert!(matches!(error, Err(BridgeError::Spawn(_))));
+}
+
+/// What a server that is written by hand is asked.
+struct Asked {
+    method: String,
+    id: serde_json::Value,
+    line: String,
+}
+
+#[derive(serde::Deserialize)]
+struct Head {
+    id: Option<serde_json::Value>,
+    method: String,
+}
+
+impl Asked {
+    /// The text of the arguments.
+    fn arguments(&self) -> &str {
+        let (_, behind) = self.line.split_once("\"arguments\":").unwrap();
+        behind.trim_end().strip_suffix("}}").unwrap()
+    }
+
+    fn answer(&self, result: &str) -> String {
+        format!(r#"{{"jsonrpc":"2.0","id":{},"result":{result}}}"#, self.id)
+    }
+}
+
+/// The bridge to a server that answers its requests about tools by a function, with as many lines as that gives, and the end on
+/// which it may say more.
+async fn by_hand(
+    answer: impl Fn(&Asked) -> Vec<String> + Send + 'static,
+) -> (Bridge, Arc<tokio::sync::Mutex<WriteHalf<DuplexStream>>>) {
+    let (theirs, ours) = tokio::io::duplex(1 << 16);
+    let (reader, writer) = tokio::io::split(theirs);
+    let writer = Arc::new(tokio::sync::Mutex::new(writer));
+    let writing = Arc::clone(&writer);
+    tokio::spawn(async move {
+        let mut lines = BufReader::new(reader).lines();
+        while let Ok(Some(line)) = lines.next_line().await {
+            let Head {
+                id: Some(id),
+                method,
+            } = serde_json::from_str(&line).unwrap()
+            else {
+                continue;
+            };
+            let asked = Asked { method, id, line };
+            let lines = match asked.method.as_str() {
+                "initialize" => vec![asked.answer(
+                    r#"{"protocolVersion":"2025-06-18","capabilities":{"tools":{"listChanged":true}},
+                    "serverInfo":{"name":"by hand","version":"1.0.0"}}"#.replace('\n', "").as_str(),
+                )],
+                "tools/list" | "tools/call" => answer(&asked),
+                _ => vec![format!(
+                    r#"{{"jsonrpc":"2.0","id":{},"error":{{"code":-32601,"message":"no"}}}}"#,
+                    asked.id
+                )],
+            };
+            for line in lines {
+                let mut writer = writing.lock().await;
+                writer
+                    .write_all(format!("{line}\n").as_bytes())
+                    .await
+                    .unwrap();
+            }
+        }
+    });
+    (Bridge::connect(ours).await.unwrap(), writer)
+}
+
+const ECHO: &str = r#"{"name":"echo","inputSchema":{"type":"object","title":"1.10 and 1e400","default":{"n":1.10}}}"#;
+
+#[tokio::test]
+async fn numbers_cross_as_they_are() {
+    let (bridge, _) = by_hand(|asked| match asked.method.as_str() {
+        "tools/list" => vec![asked.answer(&format!(r#"{{"tools":[{ECHO}]}}"#))],
+        _ => {
+            let got = asked.arguments();
+            let result =
+                format!(r#"{{"content":[],"structuredContent":{{"got":{got}}},"later":1.50}}"#);
+            vec![asked.answer(&result)]
+        }
+    })
+    .await;
+    let (core, _agent) = behind(bridge).await;
+    let schema = core.tools()[0].input_schema.as_str().to_owned();
+    assert!(schema.contains(r#""n":1.10"#), "{schema}");
+    let numbers =
+        r#"{"big":123456789012345678901234567890,"exact":1.10,"tiny":1e-400,"huge":1E+400}"#;
+    let input = RawObject::new(RawBuf::parse(numbers).unwrap()).unwrap();
+    let request = CallRequest::new(format!("{AGENT}/echo"), input);
+    let outcome = core.call(request).await.unwrap().result().await;
+    let output = outcome.into_result().unwrap();
+    assert_eq!(
+        output.as_str(),
+        format!(r#"{{"content":[],"structuredContent":{{"got":{numbers}}},"later":1.50}}"#)
+    );
+}
+
+#[tokio::test]
+async fn tools_that_run_only_as_tasks_are_left_out() {
+    let (bridge, _) = by_hand(|asked| {
+        let with = |name: &str, support: &str| {
+            format!(r#"{{"name":"{name}","inputSchema":{{}},"execution":{{"taskSupport":"{support}"}}}}"#)
+        };
+        let tools = [with("a", "required"), with("b", "optional"), with("c", "forbidden")];
+        vec![asked.answer(&format!(r#"{{"tools":[{}]}}"#, tools.join(",")))]
+    })
+    .await;
+    let why = "it runs only as a task";
+    let tool = "a".to_owned();
+    assert_eq!(bridge.not_carried(), [NotCarried::LeftOut { tool, why }]);
+    let (core, _agent) = behind(bridge).await;
+    let names: Vec<_> = core.tools().iter().map(|tool| tool.name.clone()).collect();
+    assert_eq!(names, ["b", "c"]);
+}
+
+#[tokio::test]
+async fn a_list_that_never_comes_stops_no_later_one() {
+    let lists = std::sync::atomic::AtomicUsize::new(0);
+    let (bridge, writer) = by_hand(move |asked| {
+        let tools = match lists.fetch_add(1, Ordering::SeqCst) {
+            0 => ECHO.to_owned(),
+            1 => return Vec::new(),
+            _ => format!("{ECHO},{}", ECHO.replace("echo", "late")),
+        };
+        vec![asked.answer(&format!(r#"{{"tools":[{tools}]}}"#))]
+    })
+    .await;
+    let bridge = bridge.with_list_timeout(Duration::from_millis(50));
+    let (mut core, _agent) = behind(bridge).await;
+    let changed = "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\"}\n";
+    let changing = async {
+        loop {
+            writer
+                .lock()
+                .await
+                .write_all(changed.as_bytes())
+                .await
+                .unwrap();
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let following = async {
+        while core.tools().len() < 2 {
+            assert!(core.tools_changed().await);
+        }
+    };
+    tokio::select! {
+        () = changing => {}
+        () = following => {}
+    }
+}
+
+#[tokio::test]
+async fn what_a_server_logs_is_passed_over_and_what_cannot_be_read_ends_its_call() {
+    let (bridge, _) = by_hand(|asked| match asked.method.as_str() {
+        "tools/list" => vec![
+            "starting up".into(),
+            r#"{"level":"info"}"#.into(),
+            asked.answer(&format!(r#"{{"tools":[{ECHO}]}}"#)),
+        ],
+        _ => vec![asked.answer("7")],
+    })
+    .await;
+    let (core, _agent) = behind(bridge).await;
+    let request = CallRequest::new(format!("{AGENT}/echo"), RawObject::empty());
+    let outcome = core.call(request).await.unwrap().result().await;
+    assert_eq!(outcome.status, Status::Failed, "{outcome}");
 }

@@ -3,11 +3,13 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use opensentience_wire::AuditEvent;
-use opensentience_wire::message::{Health, Status};
+use opensentience_wire::message::{ActorType, Caller, Health, Status};
 use opensentience_wire::role::core::{CallRequest, Config as CoreConfig, Outcome};
-use opensentience_wire::role::router::{Config, Quota, Refused, RestartPolicy};
-use opensentience_wire::transport::tokio::{AuditSink, Launcher, ToolRouter, ToolRouterBuilder};
+use opensentience_wire::role::router::{AgentPolicy, Config, Quota, Refused, RestartPolicy};
+use opensentience_wire::transport::tokio::{
+    AddError, AgentSource, AuditSink, LaunchError, Launcher, ToolRouter, ToolRouterBuilder,
+};
+use opensentience_wire::{AuditEvent, Manifest};
 use serde_json::json;
 
 use crate::kit::object;
@@ -297,4 +299,153 @@ async fn calls_that_cannot_be_sent_end_by_cancel_or_timeout() {
         .await
         .unwrap();
     drop((frozen, sent));
+}
+
+fn source(agent: &'static str) -> AgentSource {
+    AgentSource::new(agent, move || launcher(agent))
+}
+
+/// An agent whose program is not there.
+fn broken(agent: &'static str) -> AgentSource {
+    AgentSource::new(agent, move || Launcher::new(agent, "/nowhere/agent"))
+}
+
+async fn pid(router: &ToolRouter, agent: &str) -> u64 {
+    let environment = format!("{agent}/environment");
+    let seen: serde_json::Value = router.ask(request(&environment, json!({}))).await.unwrap();
+    seen["pid"].as_u64().unwrap()
+}
+
+async fn until_gone(pid: u64) {
+    let path = format!("/proc/{pid}");
+    while std::path::Path::new(&path).exists() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+#[tokio::test]
+async fn an_agent_is_added_to_a_router_that_runs() {
+    let config = Config::default().with_max_agents(2);
+    let router = builder(config, &["com.example.a"]).start().unwrap();
+    router.ready().await;
+    let failed = router.add(broken("com.example.b")).await.unwrap_err();
+    assert!(
+        matches!(failed, AddError::Launch(LaunchError::Spawn(_))),
+        "{failed}"
+    );
+    assert_eq!(router.view().agents.len(), 1);
+    let unknown = router.replace(source("com.example.b")).await.unwrap_err();
+    assert_eq!(unknown.to_string(), "the router has no agent com.example.b");
+    let (added, again) = tokio::join!(
+        router.add(source("com.example.b")),
+        router.add(source("com.example.b"))
+    );
+    added.unwrap();
+    let again = again.unwrap_err();
+    assert!(matches!(again, AddError::InProgress { .. }), "{again}");
+    let exists = router.add(source("com.example.b")).await.unwrap_err();
+    assert!(matches!(exists, AddError::Exists { .. }), "{exists}");
+    pid(&router, "com.example.b").await;
+    let full = router.add(source("com.example.c")).await.unwrap_err();
+    assert_eq!(
+        full.to_string(),
+        "the router has 2 agents, and takes no more"
+    );
+    let timeless = AgentPolicy::default().with_call_timeout(Duration::ZERO);
+    let timeless = source("com.example.b").with_policy(timeless);
+    let refused = router.replace(timeless).await.unwrap_err();
+    assert!(matches!(refused, AddError::Policy(_)), "{refused}");
+    // What was stopped leaves its place.
+    router.stop("com.example.b").await;
+    router.add(source("com.example.c")).await.unwrap();
+    router.shutdown().await;
+}
+
+#[tokio::test]
+async fn an_agent_that_is_replaced_goes_on_with_its_calls() {
+    let router = builder(Config::default(), &["com.example.a"]);
+    let router = router.start().unwrap();
+    router.ready().await;
+    let old = pid(&router, "com.example.a").await;
+    let mut running = router
+        .call(request("com.example.a/block", json!({})))
+        .await
+        .unwrap();
+    assert!(running.next_chunk().await.is_some());
+    let failed = router.replace(broken("com.example.a")).await.unwrap_err();
+    assert!(matches!(failed, AddError::Launch(_)), "{failed}");
+    assert_eq!(pid(&router, "com.example.a").await, old);
+
+    router.replace(source("com.example.a")).await.unwrap();
+    let new = pid(&router, "com.example.a").await;
+    assert_ne!(new, old);
+    assert!(std::path::Path::new(&format!("/proc/{old}")).exists());
+    running.cancel();
+    assert_eq!(running.result().await.status, Status::Canceled);
+    until_gone(old).await;
+    assert_eq!(pid(&router, "com.example.a").await, new);
+
+    // One whose calls do not end in time is ended with them.
+    let mut running = router
+        .call(request("com.example.a/block", json!({})))
+        .await
+        .unwrap();
+    assert!(running.next_chunk().await.is_some());
+    let hasty = source("com.example.a").with_drain_time(Duration::from_millis(10));
+    router.replace(hasty).await.unwrap();
+    assert_ne!(running.result().await.status, Status::Succeeded);
+    until_gone(new).await;
+    router.shutdown().await;
+}
+
+// spec: OSW-4.1-9
+#[tokio::test]
+async fn a_manifest_binds() {
+    let manifest = br#"{"id": "com.example.a", "entrypoint": {"type": "command", "value": "a"},
+        "permissions": ["tool:invoke:com.example.a/echo"],
+        "execution_limits": {"max_tool_call_duration": "300ms", "max_concurrent_calls": 2}}"#;
+    let manifest = Manifest::decode(manifest).unwrap();
+    let hash = "0".repeat(64);
+    let bound = {
+        let (manifest, hash) = (manifest.clone(), hash.clone());
+        move |agent: &str| launcher(agent).with_manifest(&manifest, hash.as_str())
+    };
+    let other = bound("com.example.b").launch().await.unwrap_err();
+    assert_eq!(
+        other.to_string(),
+        "the manifest is that of com.example.a, the agent is com.example.b"
+    );
+    // Alone, and behind a router.
+    let handle = bound("com.example.a").launch().await.unwrap();
+    let block = || request("com.example.a/block", json!({}));
+    let late = handle.call(block()).await.unwrap().result().await;
+    assert_eq!(code(late), "tool.timeout");
+    handle.shutdown().await;
+
+    let agent = AgentSource::of(&manifest, move || bound("com.example.a"));
+    let router = ToolRouter::builder(Config::default()).with_agent(agent);
+    let router = router.start().unwrap();
+    router.ready().await;
+    let calls = [
+        router.call(block()).await.unwrap(),
+        router.call(block()).await.unwrap(),
+    ];
+    let third = router.call(block()).await.unwrap_err();
+    assert_eq!(third, Refused::ConcurrencyExceeded { limit: 2 });
+    for call in calls {
+        assert_eq!(code(call.result().await), "tool.timeout");
+    }
+    let by_agent = |tool: &str| {
+        let mut request = request(tool, json!({}));
+        request.caller = Some(Caller::new(ActorType::Agent, "com.example.a".into()));
+        request
+    };
+    let echo = router.call(by_agent("com.example.a/echo")).await.unwrap();
+    assert_eq!(echo.result().await.status, Status::Succeeded);
+    let denied = router
+        .call(by_agent("com.example.a/count"))
+        .await
+        .unwrap_err();
+    assert!(matches!(denied, Refused::PermissionDenied { .. }));
+    router.shutdown().await;
 }

@@ -8,10 +8,12 @@ use opensentience_wire::message::{Channel, SemVer, Status};
 use opensentience_wire::role::CloseReason;
 use opensentience_wire::role::agent::{self, Chunk};
 use opensentience_wire::role::core::{CallRequest, Config, Outcome};
+#[cfg(feature = "schemars")]
+use opensentience_wire::transport::tokio::CallError;
 use opensentience_wire::transport::tokio::{
     Agent, AttachError, AuditSink, CoreHandle, LaunchError, Launcher, ServeError, ToolError, attach,
 };
-use opensentience_wire::{AuditEvent, CommandError, Limits};
+use opensentience_wire::{AuditEvent, CommandError, ErrorCode, ErrorObject, Limits};
 use opensentience_wire::{Grant, SessionToken};
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
@@ -26,8 +28,21 @@ struct Numbers {
     numbers: Vec<u32>,
 }
 
+#[cfg(feature = "schemars")]
+#[derive(Debug, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
+struct Pair {
+    dividend: u32,
+    divisor: u32,
+}
+
+#[cfg(feature = "schemars")]
+#[derive(Debug, PartialEq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
+struct Quotient {
+    quotient: u32,
+}
+
 fn tools() -> Agent {
-    Agent::new("1.0.0".parse::<SemVer>().unwrap())
+    let agent = Agent::new("1.0.0".parse::<SemVer>().unwrap())
         .tool(spec("echo"), async |_, input| Ok(input))
         .tool(spec("count"), async |context, input| {
             let wanted: serde_json::Value = input.deserialize().unwrap();
@@ -70,7 +85,14 @@ fn tools() -> Agent {
             Ok(object(
                 &json!({"names": names, "args": args, "pid": std::process::id()}),
             ))
-        })
+        });
+    #[cfg(feature = "schemars")]
+    let agent = agent.declared_tool("divide", "divides", async |_, pair: Pair| {
+        let quotient = pair.dividend.checked_div(pair.divisor);
+        let quotient = quotient.ok_or_else(|| std::io::Error::other("division by zero"))?;
+        Ok(Quotient { quotient })
+    });
+    agent
 }
 
 /// No test of its own: what the launched process runs.
@@ -172,7 +194,7 @@ async fn a_launched_agent_has_a_clean_environment_and_arguments() {
     want.push("PATH".into());
     assert_eq!(names_seen, want);
     assert_eq!(seen["args"].as_array().unwrap().len(), 4);
-    assert_eq!(handle.tools().len(), 10);
+    assert_eq!(handle.tools().len(), 11);
     assert_eq!(handle.shutdown().await, CloseReason::Goodbye);
     assert!(output.text().contains("modes 700 600"));
     let seen = names(audit).await;
@@ -308,13 +330,17 @@ async fn connect(limits: Limits, token_seen: SessionToken) -> Result<CoreHandle,
 
 /// A core, and the other end of its stream when an agent with the tool `echo` was taken in there.
 async fn raw_agent() -> (CoreHandle, DuplexStream) {
+    raw_agent_within(Limits::default()).await
+}
+
+async fn raw_agent_within(limits: Limits) -> (CoreHandle, DuplexStream) {
     let (near, mut far) = tokio::io::duplex(4_096);
     let register = message("agent.tools.register", json!({"tools": [tool("echo")]}));
     far.write_all(&frame(&hello())).await.unwrap();
     let clock = Clock::start();
     let grant = Grant::new(clock.now().mono, token(), AGENT);
     let ids = IdSource::seeded(1);
-    let config = Config::default();
+    let config = Config::default().with_limits(limits);
     let attached = attach(near, clock, config, ids, grant, AuditSink::default());
     let mut handle = attached.await.unwrap();
     far.write_all(&frame(&register)).await.unwrap();
@@ -469,6 +495,78 @@ async fn large_calls_and_large_results_pass_each_other() {
     );
 }
 
+/// The next frame of a core, parsed.
+async fn next_frame(far: &mut DuplexStream) -> serde_json::Value {
+    let head = far.read_u32().await.unwrap();
+    let mut body = vec![0; usize::try_from(head).unwrap()];
+    far.read_exact(&mut body).await.unwrap();
+    serde_json::from_slice(&body).unwrap()
+}
+
+/// The ids of the next calls that a core sends.
+async fn next_calls(far: &mut DuplexStream, count: usize) -> Vec<String> {
+    let mut ids = Vec::new();
+    while ids.len() < count {
+        let frame = next_frame(far).await;
+        if let Some(id) = frame["payload"]["call_id"].as_str() {
+            ids.push(id.to_owned());
+        }
+    }
+    ids
+}
+
+// An agent that answers before it reads must not wait for ever: what results let go is the core's to send.
+// spec: OSW-2-6
+#[tokio::test]
+async fn results_are_read_while_the_calls_behind_them_wait_to_be_sent() {
+    let limits = Limits::default().with_max_inflight_requests(4);
+    let (handle, mut far) = raw_agent_within(limits).await;
+    let mut calls = Vec::new();
+    for n in 0..12 {
+        let size = if n < 4 { 10 } else { 500_000 };
+        let input = json!({"text": "x".repeat(size)});
+        calls.push(handle.call(request("echo", input)).await.unwrap());
+    }
+    let answered = async {
+        for id in next_calls(&mut far, 4).await {
+            let output = json!({"text": "y".repeat(500_000)});
+            let result = json!({"call_id": id, "status": "succeeded", "output": output});
+            let result = message("agent.tool.result", result);
+            far.write_all(&frame(&result)).await.unwrap();
+        }
+        next_calls(&mut far, 4).await
+    };
+    let patience = Duration::from_secs(30);
+    let next = tokio::time::timeout(patience, answered).await.unwrap();
+    assert_eq!(next.len(), 4);
+    for call in calls.drain(..4) {
+        assert_eq!(call.result().await.status, Status::Succeeded);
+    }
+}
+
+// Output is bounded in bytes, too: few pieces may be many bytes.
+// spec: OSW-4.3-11
+#[tokio::test]
+async fn long_output_that_nobody_takes_is_not_read_on() {
+    let (handle, mut far) = raw_agent().await;
+    let mut call = handle.call(request("echo", json!({}))).await.unwrap();
+    let id = next_calls(&mut far, 1).await.remove(0);
+    let mut written = 0;
+    let flood = async {
+        for seq in 1..=60 {
+            let data = json!({"text": "x".repeat(500_000)});
+            let piece = json!({"call_id": id, "seq": seq, "channel": "stdout", "data": data});
+            let piece = message("agent.tool.stream", piece);
+            far.write_all(&frame(&piece)).await.unwrap();
+            written = seq;
+        }
+    };
+    let quiet = tokio::time::timeout(Duration::from_secs(2), flood);
+    assert!(quiet.await.is_err());
+    assert!(written <= 4, "{written}");
+    assert_eq!(call.next_chunk().await.unwrap().seq, 1);
+}
+
 // spec: OSW-2-9
 #[tokio::test]
 async fn an_agent_that_provokes_answers_and_reads_none_is_not_read_on() {
@@ -594,6 +692,48 @@ async fn a_typed_tool_has_its_types_its_log_and_its_time() {
     assert_eq!(output.as_str(), r#"{"sum":3,"timed":true}"#);
     let outcome = core.call(request("no_object", input)).await.unwrap();
     assert_eq!(code(&outcome.result().await), "tool.internal");
+}
+
+#[cfg(feature = "schemars")]
+#[tokio::test]
+async fn both_sides_of_a_call_may_have_types() {
+    let mut handle = connect(Limits::default(), token()).await.unwrap();
+    assert!(handle.tools_changed().await);
+    let divide = format!("{AGENT}/divide");
+    let of = |dividend, divisor| {
+        CallRequest::typed(divide.as_str(), &Pair { dividend, divisor }).unwrap()
+    };
+    let quotient: Quotient = handle.ask(of(42, 6)).await.unwrap();
+    assert_eq!(quotient, Quotient { quotient: 7 });
+    let failed = handle.ask::<Quotient>(of(42, 0)).await.unwrap_err();
+    assert_eq!(failed.to_string(), "tool.failed: division by zero");
+    let unread = handle.ask::<Pair>(of(42, 6)).await.unwrap_err();
+    assert!(matches!(unread, CallError::Output(_)), "{unread}");
+    // The schema is that of the type, so what does not fit it is refused before the tool.
+    let wrong = CallRequest::typed(divide.as_str(), &json!({"dividend": 1})).unwrap();
+    let refused = handle.ask::<Quotient>(wrong).await.unwrap_err();
+    assert!(
+        refused.to_string().starts_with("tool.invalid_input"),
+        "{refused}"
+    );
+    let tools = handle.tools();
+    let declared = tools.iter().find(|tool| tool.name == "divide").unwrap();
+    let output = declared.output_schema.as_ref().unwrap().as_str();
+    assert!(output.contains("quotient"), "{output}");
+}
+
+#[test]
+fn errors_of_a_tool_keep_what_they_are() {
+    let object = ErrorObject::of(ErrorCode::ToolBusy, "full");
+    let text = |error: ToolError| error.to_string();
+    assert_eq!(text(object.clone().into()), "tool.busy: full");
+    assert_eq!(text(Box::new(object).into()), "tool.busy: full");
+    assert_eq!(
+        text(CommandError::Closing.into()),
+        "tool.canceled: canceled"
+    );
+    let io = std::io::Error::other("no disk");
+    assert_eq!(text(io.into()), "tool.failed: no disk");
 }
 
 #[tokio::test]

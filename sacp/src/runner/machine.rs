@@ -325,4 +325,4 @@ impl Runner {
     }
 }
 
-crate::machine::forwarded! { [] Runner: Input => Output, RunnerError }
+ubos_common::forward_machine! { [] Runner: Input => Output, RunnerError }

@@ -4,6 +4,7 @@
 //! rules      the policy of rules: words, predicates, citations, pressure, constraints
 //! predicate  what an output must be like
 //! what_if    which stored outcomes another context would judge otherwise
+//! table      the same over a whole transcript
 //! ```
 
 mod constraints;
@@ -12,6 +13,7 @@ mod predicate;
 mod reading;
 mod rules;
 mod severity;
+mod table;
 mod texts;
 mod what_if;
 
@@ -29,7 +31,8 @@ use crate::number::Number;
 pub use predicate::{Predicate, PredicateError};
 pub use rules::Rules;
 pub use severity::Severity;
-pub use what_if::{WhatIf, judged, what_if};
+pub use table::{Flips, WhatIfRow, WhatIfTable};
+pub use what_if::{WhatIf, what_if};
 
 /// What is judged.
 #[derive(Clone, Copy, Debug)]

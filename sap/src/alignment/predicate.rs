@@ -437,6 +437,7 @@ mod tests {
             ("/o length = 2", true),
             ("/n length = 1", false),
             ("/o/a~1b is null", true),
+            (". is boolean", false),
             ("/o/x~0 = true", true),
             ("/l/* exists", true),
             ("/l/* is number", false),

@@ -1,18 +1,11 @@
 //! What if: which stored outcomes another context would judge otherwise.
 
-use std::collections::BTreeMap;
-
-use ubos_common::json::Read;
-
 use super::{Assessment, Policy, Subject};
 use crate::context::ConstitutionalContext;
 use crate::evidence::Alignment;
-use crate::ident::TaskId;
-use crate::limits::unbounded;
+use crate::ident::Capability;
 use crate::result::TaskResult;
-use crate::status::Status;
 use crate::task::Task;
-use crate::transcript::{Entry, EntryKind};
 
 /// What another context makes of a stored outcome.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,8 +26,8 @@ pub enum WhatIf {
 
 /// Judges stored outcomes in another context; nothing is run, and nothing changes.
 ///
-/// An outcome is a task and its result, as [`judged`] reads them from a transcript; `other` makes the context to
-/// try out of the one in which the task was judged.
+/// An outcome is a task and its result; `other` makes the context to try out of the one in which the task was judged.
+/// [`WhatIfTable`](super::WhatIfTable) does so with a whole transcript.
 ///
 /// ```
 /// # use sap::*;
@@ -63,69 +56,46 @@ pub fn what_if<'a>(
     other: impl Fn(&ConstitutionalContext) -> ConstitutionalContext,
 ) -> impl Iterator<Item = WhatIf> {
     outcomes.into_iter().map(move |(task, result)| {
-        let Some(output) = &result.output else {
-            return WhatIf::Unknown;
-        };
-        let evidence = &result.constitutional_evidence;
-        let citations = evidence.citations.as_deref().unwrap_or_default();
         let context = other(&task.constitutional_context);
-        let subject = Subject::admission(&task.target.capability, &context)
-            .proposing(Some(output.as_raw()), citations);
-        let assessment = policy.assess(&subject);
-        if assessment.alignment == evidence.alignment {
-            return WhatIf::Same;
-        }
-        WhatIf::Flips {
-            from: evidence.alignment.clone(),
-            to: Box::new(assessment),
-        }
+        let capability = &task.target.capability;
+        let subject = subject(capability, &context, result);
+        subject.map_or(WhatIf::Unknown, |subject| {
+            compare(policy.assess(&subject), result)
+        })
     })
 }
 
-/// The tasks of a stretch of a transcript, each with its last result that has a verdict on an output: one that
-/// succeeded, escalated, is partial, or failed as not constitutional.
-///
-/// Tasks whose result lies outside the stretch are left out, and so are entries that this version cannot read.
-#[must_use]
-pub fn judged(entries: &[Entry]) -> Vec<(Task, TaskResult)> {
-    let mut tasks: BTreeMap<TaskId, (Task, Option<TaskResult>)> = BTreeMap::new();
-    let mut order = Vec::new();
-    for entry in entries {
-        match entry.kind {
-            EntryKind::Task => {
-                if let Some(task) = read::<Task>(entry) {
-                    order.push(task.task_id);
-                    tasks.insert(task.task_id, (task, None));
-                }
-            }
-            EntryKind::Result => {
-                let result = read::<TaskResult>(entry).filter(has_verdict);
-                let slot =
-                    result.and_then(|result| Some((tasks.get_mut(&result.task_id)?, result)));
-                if let Some((slot, result)) = slot {
-                    slot.1 = Some(result);
-                }
-            }
-            _ => {}
-        }
-    }
-    let pairs = order.into_iter().filter_map(|id| tasks.remove(&id));
-    pairs
-        .filter_map(|(task, result)| Some((task, result?)))
-        .collect()
-}
-
-fn has_verdict(result: &TaskResult) -> bool {
-    match result.status {
-        Status::Succeeded | Status::Partial | Status::Escalated => true,
-        Status::Failed => result.constitutional_evidence.alignment != Alignment::Valid,
-        _ => false,
+/// What a context makes of a stored outcome, with yields where the output is long.
+pub(super) async fn judge(
+    policy: &dyn Policy,
+    capability: &Capability,
+    context: &ConstitutionalContext,
+    result: &TaskResult,
+) -> WhatIf {
+    match subject(capability, context, result) {
+        Some(subject) => compare(policy.assess_by_steps(subject).await, result),
+        None => WhatIf::Unknown,
     }
 }
 
-fn read<T: for<'a> Read<'a>>(entry: &Entry) -> Option<T> {
-    // Whatever was taken is judged, what the lenient profile took too.
-    let profile = ubos_common::violation::Profile::Lenient;
-    let outcome = ubos_common::json::read_raw(entry.body.as_raw(), &unbounded(), profile);
-    outcome.ok().map(|(message, _)| message)
+fn subject<'a>(
+    capability: &'a Capability,
+    context: &'a ConstitutionalContext,
+    result: &'a TaskResult,
+) -> Option<Subject<'a>> {
+    let output = result.output.as_ref()?.as_raw();
+    let citations = result.constitutional_evidence.citations.as_deref();
+    let subject = Subject::admission(capability, context);
+    Some(subject.proposing(Some(output), citations.unwrap_or_default()))
+}
+
+fn compare(assessment: Assessment, result: &TaskResult) -> WhatIf {
+    let evidence = &result.constitutional_evidence;
+    if assessment.alignment == evidence.alignment {
+        return WhatIf::Same;
+    }
+    WhatIf::Flips {
+        from: evidence.alignment.clone(),
+        to: Box::new(assessment),
+    }
 }

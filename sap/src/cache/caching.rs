@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::Essence;
+use crate::learning::Trial;
 
 /// That the outcomes of a capability may answer later tasks: for what they depend on, and for whom.
 ///
@@ -10,8 +11,9 @@ use super::Essence;
 /// effects, for example.
 #[derive(Clone, Debug)]
 pub struct Caching {
-    pub(crate) essence: Arc<dyn Essence>,
+    essence: Arc<dyn Essence>,
     pub(crate) is_issuers_own: bool,
+    trial: Option<Arc<Trial>>,
 }
 
 impl Caching {
@@ -21,6 +23,7 @@ impl Caching {
         Self {
             essence: Arc::new(essence),
             is_issuers_own: false,
+            trial: None,
         }
     }
 
@@ -31,5 +34,28 @@ impl Caching {
             is_issuers_own: true,
             ..Self::shared(essence)
         }
+    }
+
+    /// Tries another essence beside this one, which it follows once it is proven and adopted. What leads to that are
+    /// the signals of the processor, so they must come to the trial, too.
+    #[must_use]
+    pub fn with_trial(mut self, trial: Arc<Trial>) -> Self {
+        self.trial = Some(trial);
+        self
+    }
+
+    /// The essence that counts now.
+    pub(crate) fn essence(&self) -> &dyn Essence {
+        let trial = self.trial.as_ref();
+        match trial.and_then(|trial| trial.adopted()) {
+            Some(adopted) => adopted,
+            None => self.essence.as_ref(),
+        }
+    }
+
+    /// Whether a task that the cache could answer is computed nevertheless, to see whether the answer would be right.
+    pub(crate) fn doubts(&self) -> bool {
+        let trial = self.trial.as_ref();
+        trial.is_some_and(|trial| trial.adopted().is_some() && trial.draws())
     }
 }

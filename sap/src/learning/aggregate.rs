@@ -81,13 +81,23 @@ impl Aggregate {
     /// [`StoreError::Full`]; it is counted as refused, and nothing else changes.
     // impl: SAP-7-1, SAP-7-5
     pub fn insert(&mut self, signal: &Signal) -> Result<bool, StoreError> {
+        self.insert_beside(signal, Held::default())
+    }
+
+    /// The same, where others hold some of what its bounds allow.
+    pub(super) fn insert_beside(
+        &mut self,
+        signal: &Signal,
+        others: Held,
+    ) -> Result<bool, StoreError> {
         if self.seen.contains(&signal.id) {
             return Ok(false);
         }
-        if self.seen.len() >= self.bounds.max_signals {
+        let held = self.held().plus(others);
+        if held.signals >= self.bounds.max_signals {
             return Err(self.refuse("signals", self.bounds.max_signals));
         }
-        if self.bytes >= self.bounds.max_bytes {
+        if held.bytes >= self.bounds.max_bytes {
             return Err(self.refuse("bytes", self.bounds.max_bytes));
         }
         let key = SignalKey::from(signal);
@@ -98,7 +108,7 @@ impl Aggregate {
             if is_long {
                 return Err(self.refuse("bytes of a key", self.bounds.max_text_bytes));
             }
-            if self.tallies.len() >= self.bounds.max_keys {
+            if held.keys >= self.bounds.max_keys {
                 return Err(self.refuse("keys", self.bounds.max_keys));
             }
         }
@@ -108,6 +118,30 @@ impl Aggregate {
         tally.take(signal, &self.bounds);
         self.bytes += tally.ledger.bytes - before;
         Ok(true)
+    }
+
+    pub(super) const fn having_refused(mut self, signals: u64) -> Self {
+        self.refused = signals;
+        self
+    }
+
+    /// How much it holds.
+    pub(super) fn held(&self) -> Held {
+        Held {
+            keys: self.tallies.len(),
+            signals: self.seen.len(),
+            bytes: self.bytes,
+        }
+    }
+
+    /// Adds what another one holds, of whose weight so many thousandths are left.
+    pub(super) fn absorb(&mut self, other: &Self, thousandths: u64) {
+        for (key, tally) in &other.tallies {
+            let own = self.tallies.entry(key.clone()).or_default();
+            own.absorb(tally, thousandths);
+        }
+        self.seen.extend(&other.seen);
+        self.bytes += other.bytes;
     }
 
     /// What is known under a key.
@@ -125,6 +159,23 @@ impl Aggregate {
     const fn refuse(&mut self, what: &'static str, limit: usize) -> StoreError {
         self.refused += 1;
         StoreError::Full { what, limit }
+    }
+}
+
+/// How much is held.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Held {
+    keys: usize,
+    signals: usize,
+    bytes: usize,
+}
+
+impl Held {
+    pub(super) const fn plus(mut self, other: Self) -> Self {
+        self.keys += other.keys;
+        self.signals += other.signals;
+        self.bytes += other.bytes;
+        self
     }
 }
 

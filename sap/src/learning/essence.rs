@@ -7,12 +7,12 @@ use ubos_common::json::{MemberWriter, Write};
 use super::aggregate::Aggregate;
 use super::evidence::{Count, Evidence};
 use super::signal::SignalId;
-use crate::cache::DropMembers;
 use crate::evidence::BodyDigest;
 use crate::ident::Capability;
 use crate::transcript::Proof;
 
-/// Members of a capability's payload on which no outcome that was seen depended.
+/// Members of a capability's payload on which no outcome that was seen depended. One that was not seen may: see
+/// [`Trial`](super::Trial).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EssenceSuggestion {
@@ -22,14 +22,6 @@ pub struct EssenceSuggestion {
     pub drop: Vec<String>,
     /// What speaks for it: outcomes that stayed the same while one of the members differed.
     pub evidence: Evidence,
-}
-
-/// The extractor that leaves those members out. Its version is another one than that of the whole payload, so that
-/// nothing written before is found under its keys.
-impl From<&EssenceSuggestion> for DropMembers {
-    fn from(suggestion: &EssenceSuggestion) -> Self {
-        suggestion.drop.iter().map(String::as_str).collect()
-    }
 }
 
 impl Write for EssenceSuggestion {
@@ -48,6 +40,7 @@ struct Sample<'a> {
     members: &'a BTreeMap<String, BodyDigest>,
     output: BodyDigest,
     id: SignalId,
+    weight: u64,
 }
 
 type Seen<'a> = (
@@ -62,7 +55,7 @@ pub(super) fn suggest(
     learned_from: Option<&Proof>,
 ) -> Vec<EssenceSuggestion> {
     // The same thing may be known under two keys, where the extractor has changed: it is one sample.
-    let mut seen: BTreeMap<&Capability, BTreeMap<Seen<'_>, SignalId>> = BTreeMap::new();
+    let mut seen: BTreeMap<&Capability, BTreeMap<Seen<'_>, (SignalId, u64)>> = BTreeMap::new();
     for (key, tally) in aggregate {
         let of_capability = seen.entry(&key.capability).or_default();
         for ((members, output), count) in &tally.observed {
@@ -70,18 +63,20 @@ pub(super) fn suggest(
                 continue;
             };
             let slot = of_capability.entry((key.territory.as_deref(), members, *output));
-            let least = slot.or_insert(*id);
-            *least = (*least).min(*id);
+            let weight = count.weight.min(Count::WHOLE);
+            let least = slot.or_insert((*id, weight));
+            *least = (least.0.min(*id), least.1.max(weight));
         }
     }
     let suggestions = seen.into_iter().filter_map(|(capability, seen)| {
         let samples = seen
             .into_iter()
-            .map(|((territory, members, output), id)| Sample {
+            .map(|((territory, members, output), (id, weight))| Sample {
                 territory,
                 members,
                 output,
                 id,
+                weight,
             });
         let (drop, count) = droppable(&samples.collect::<Vec<_>>(), min_support)?;
         Some(EssenceSuggestion {
@@ -101,10 +96,12 @@ fn droppable(samples: &[Sample<'_>], min_support: u64) -> Option<(Vec<String>, C
         .into_iter()
         .filter_map(|name| {
             let count = support(samples, &[name])?;
-            (count.signals >= min_support).then_some((name.as_str(), count))
+            count
+                .supports(min_support)
+                .then_some((name.as_str(), count))
         })
         .collect();
-    candidates.sort_by(|(a, left), (b, right)| right.signals.cmp(&left.signals).then(a.cmp(b)));
+    candidates.sort_by(|(a, left), (b, right)| right.weight.cmp(&left.weight).then(a.cmp(b)));
     let mut drop = Vec::new();
     let mut count = Count::default();
     for (name, own) in candidates {
@@ -122,7 +119,7 @@ fn droppable(samples: &[Sample<'_>], min_support: u64) -> Option<(Vec<String>, C
 /// Samples whose output stayed the same though members of these names differed; `None` where one changed.
 fn support(samples: &[Sample<'_>], drop: &[&str]) -> Option<Count> {
     type Rest<'a> = (Option<&'a str>, Vec<(&'a str, BodyDigest)>);
-    let mut groups: BTreeMap<Rest<'_>, (BodyDigest, Vec<SignalId>)> = BTreeMap::new();
+    let mut groups: BTreeMap<Rest<'_>, (BodyDigest, Vec<&Sample<'_>>)> = BTreeMap::new();
     for sample in samples {
         let rest = sample.members.iter();
         let rest = rest.filter(|(name, _)| !drop.contains(&name.as_str()));
@@ -130,15 +127,17 @@ fn support(samples: &[Sample<'_>], drop: &[&str]) -> Option<Count> {
             .map(|(name, digest)| (name.as_str(), *digest))
             .collect();
         let group = groups.entry((sample.territory, rest));
-        let (output, ids) = group.or_insert_with(|| (sample.output, Vec::new()));
+        let (output, same) = group.or_insert_with(|| (sample.output, Vec::new()));
         if *output != sample.output {
             return None;
         }
-        ids.push(sample.id);
+        same.push(sample);
     }
     let mut count = Count::default();
-    for (_, ids) in groups.into_values().filter(|(_, ids)| ids.len() > 1) {
-        ids.into_iter().for_each(|id| count.add(id));
+    for (_, same) in groups.into_values().filter(|(_, same)| same.len() > 1) {
+        for sample in same {
+            count.add_faded(sample.id, sample.weight);
+        }
     }
     Some(count)
 }

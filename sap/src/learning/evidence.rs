@@ -13,6 +13,8 @@ use crate::transcript::Proof;
 pub struct Count {
     /// How many signals say it.
     pub signals: u64,
+    /// How much they weigh together, in thousandths of a signal: less than their number where they are old.
+    pub weight: u64,
     /// The least of their ids, at most 8, whatever the order in which they came.
     pub samples: BTreeSet<SignalId>,
 }
@@ -20,15 +22,33 @@ pub struct Count {
 impl Count {
     /// Ids that are kept as samples.
     pub(crate) const MAX_SAMPLES: usize = 8;
+    /// The weight of a signal that has not faded.
+    pub(super) const WHOLE: u64 = 1_000;
 
     pub(super) fn add(&mut self, id: SignalId) {
+        self.add_faded(id, Self::WHOLE);
+    }
+
+    pub(super) fn add_faded(&mut self, id: SignalId, weight: u64) {
         self.signals += 1;
+        self.weight += weight;
         self.sample(id);
     }
 
     pub(super) fn merge(&mut self, other: &Self) {
+        self.merge_faded(other, Self::WHOLE);
+    }
+
+    /// Adds those of another count, of whose weight so many thousandths are left.
+    pub(super) fn merge_faded(&mut self, other: &Self, thousandths: u64) {
         self.signals += other.signals;
+        self.weight += other.weight * thousandths / Self::WHOLE;
         other.samples.iter().for_each(|id| self.sample(*id));
+    }
+
+    /// Whether they weigh as much as so many new signals.
+    pub(super) const fn supports(&self, min_support: u64) -> bool {
+        self.weight >= min_support.saturating_mul(Self::WHOLE)
     }
 
     fn sample(&mut self, id: SignalId) {
@@ -66,6 +86,7 @@ impl Write for Evidence {
         let samples: Vec<SignalId> = self.count.samples.iter().copied().collect();
         let mut object = MemberWriter::begin(out);
         object.member("signals", &self.count.signals);
+        object.member("weight", &self.count.weight);
         object.member("against", &self.against);
         object.member("samples", &samples);
         let position = self.learned_from.as_ref().map(LogPosition);

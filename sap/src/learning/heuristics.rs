@@ -171,43 +171,28 @@ fn merge(into: &mut BTreeMap<u8, Count>, from: &BTreeMap<u8, Count>) {
 /// The pressure that parts good outcomes from bad ones with the fewest on the wrong side; the lower of two that
 /// are as good. `None` where too few outcomes are bad, or as many speak against it as for it.
 fn split(readings: &Readings, min_support: u64) -> Option<(f64, Count, u64)> {
-    let total = |side: &BTreeMap<u8, Count>| side.values().map(|count| count.signals).sum::<u64>();
-    if total(&readings.bad) < min_support {
+    let mut bad = Count::default();
+    readings.bad.values().for_each(|part| bad.merge(part));
+    if !bad.supports(min_support) {
         return None;
     }
-    let wrong_at = |bound: i16| {
-        let good_above = readings
-            .good
-            .iter()
-            .filter(|(psi, _)| i16::from(**psi) > bound);
-        let bad_below = readings
-            .bad
-            .iter()
-            .filter(|(psi, _)| i16::from(**psi) <= bound);
-        good_above
-            .chain(bad_below)
-            .map(|(_, count)| count.signals)
-            .sum::<u64>()
+    let side = |is_right: bool, bound: i16| {
+        let of = move |parts: &BTreeMap<u8, Count>, is_below: bool| {
+            let here = parts.iter();
+            let here = here.filter(|(psi, _)| (i16::from(**psi) <= bound) == is_below);
+            here.fold(Count::default(), |mut sum, (_, part)| {
+                sum.merge(part);
+                sum
+            })
+        };
+        let mut count = of(&readings.good, is_right);
+        count.merge(&of(&readings.bad, !is_right));
+        count
     };
-    let bound = (-1..=100).min_by_key(|bound| wrong_at(*bound))?;
-    let against = wrong_at(bound);
-    let mut count = Count::default();
-    let good_below = readings
-        .good
-        .iter()
-        .filter(|(psi, _)| i16::from(**psi) <= bound);
-    let bad_above = readings
-        .bad
-        .iter()
-        .filter(|(psi, _)| i16::from(**psi) > bound);
-    good_below
-        .chain(bad_above)
-        .for_each(|(_, part)| count.merge(part));
-    (count.signals >= min_support && count.signals > against).then_some((
-        f64::from(bound),
-        count,
-        against,
-    ))
+    let bound = (-1..=100).min_by_key(|bound| side(false, *bound).weight)?;
+    let (count, against) = (side(true, bound), side(false, bound));
+    let is_clear = count.supports(min_support) && count.weight > against.weight;
+    is_clear.then_some((f64::from(bound), count, against.signals))
 }
 
 #[derive(Default)]
@@ -239,7 +224,7 @@ fn catalogue(
     let learned = gathered
         .into_iter()
         .filter(|((_, principle), named)| {
-            !principle.is_empty() && named.count.signals >= min_support
+            !principle.is_empty() && named.count.supports(min_support)
         })
         .map(
             |(((capability, territory), principle), named)| CatalogueEntry {

@@ -1,5 +1,6 @@
 //! What is learned, written down for others: playbooks and punch-cards, filed with a librarian.
 
+use core::fmt;
 use std::collections::{BTreeMap, BTreeSet};
 
 use ubos_common::json::{self, MemberWriter, RawObject, Write};
@@ -13,6 +14,7 @@ use super::signal::SignalId;
 use super::tally::Tally;
 use crate::error::StoreError;
 use crate::evidence::{BodyDigest, Fingerprint};
+use crate::future::BoxFuture;
 use crate::ident::Capability;
 use crate::lifecycle::body_digest;
 use crate::limits::unbounded;
@@ -77,6 +79,27 @@ impl Artifact {
     }
 }
 
+/// What an artifact is about: a playbook has no fingerprint.
+impl From<&Artifact> for SignalKey {
+    fn from(artifact: &Artifact) -> Self {
+        Self {
+            capability: artifact.capability.clone(),
+            territory: artifact.territory.clone(),
+            fingerprint: artifact.fingerprint,
+        }
+    }
+}
+
+/// Takes knowledge, and keeps it for those who ask. `store::Library` (feature `log`) is one.
+pub trait Librarian: fmt::Debug + Send + Sync {
+    /// Files an artifact; ready once it is kept.
+    ///
+    /// # Errors
+    ///
+    /// It is not kept, and will be offered again.
+    fn file<'a>(&'a self, artifact: &'a Artifact) -> BoxFuture<'a, Result<(), StoreError>>;
+}
+
 /// Files knowledge with a librarian, each piece once.
 ///
 /// It remembers the digests of 100,000 pieces; past that the least digest is forgotten, and
@@ -95,15 +118,15 @@ impl Publisher {
     ///
     /// # Errors
     ///
-    /// `file` did not file one: that one will be offered again; those before it are filed.
+    /// The librarian did not file one: that one will be offered again; those before it are filed.
     // impl: SAP-7-3
-    pub fn publish(
+    pub async fn publish(
         &mut self,
         now: Timestamp,
         aggregate: &Aggregate,
         heuristics: &Heuristics,
         min_support: u64,
-        mut file: impl FnMut(&Artifact) -> Result<(), StoreError>,
+        librarian: &dyn Librarian,
     ) -> Result<Vec<Artifact>, StoreError> {
         let playbooks = scopes(aggregate)
             .into_iter()
@@ -133,7 +156,7 @@ impl Publisher {
             if self.filed.contains(&artifact.digest) {
                 continue;
             }
-            file(&artifact)?;
+            librarian.file(&artifact).await?;
             self.filed.insert(artifact.digest);
             if self.filed.len() > Self::MAX_FILED {
                 self.filed.pop_first();
@@ -141,6 +164,14 @@ impl Publisher {
             filed.push(artifact);
         }
         Ok(filed)
+    }
+}
+
+/// One that has filed these before.
+impl FromIterator<BodyDigest> for Publisher {
+    fn from_iter<I: IntoIterator<Item = BodyDigest>>(digests: I) -> Self {
+        let filed = digests.into_iter().take(Self::MAX_FILED).collect();
+        Self { filed }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use core::fmt;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use ubos_common::canon::{self, Domain};
 use ubos_common::json::{self, Fault, MemberWriter, Raw, RawBuf, RawObject, Read, Reader, Write};
@@ -9,7 +10,7 @@ use ubos_common::time::{Timestamp, WholeSecond};
 use ubos_common::violation::Profile;
 
 use crate::context::PressureLevel;
-use crate::error::StoreError;
+use crate::error::{ErrorCode, StoreError};
 use crate::evidence::{
     Alignment, BodyDigest, Fingerprint, PolicyCheck, PolicyViolation, digest_text,
 };
@@ -86,7 +87,7 @@ ubos_common::wire! {
     pub struct Observed {
         /// Digest by top-level member of the payload.
         required members: BTreeMap<String, BodyDigest> = "members", "SAP-7-2";
-        /// Digest of the output.
+        /// Digest of the output; where it was not given out as a success, of how the task ended instead.
         required output: BodyDigest = "output", "SAP-7-2";
     }
 }
@@ -202,8 +203,8 @@ impl Signal {
         signal.metrics.clone_from(&result.metrics);
         signal.next_actions.clone_from(&result.next_actions);
         // A hit repeats what was observed when it was computed.
-        if hit != Some(true) && result.status == Status::Succeeded {
-            signal.observed = Observed::of(&task.payload, result.output.as_ref());
+        if hit != Some(true) {
+            signal.observed = end_of(result).and_then(|end| Observed::of(&task.payload, end));
         }
         Some(signal)
     }
@@ -259,26 +260,49 @@ impl Signal {
 
 impl Observed {
     /// The digests; `None` where a value has no exact canonical form, or there are too many members.
-    fn of(payload: &RawObject, output: Option<&RawBuf>) -> Option<Self> {
+    fn of(payload: &RawObject, end: BodyDigest) -> Option<Self> {
         let limits = unbounded();
         let read = json::read_raw::<BTreeMap<String, Raw<'_>>>;
         let (members, _) = read(payload.as_raw(), &limits, Profile::Strict).ok()?;
         if members.len() > Signal::MAX_OBSERVED {
             return None;
         }
-        let digest = |text: &str| {
-            let digest = canon::digest_slice(&Domain::plain(), text.as_bytes());
-            digest.ok().map(BodyDigest)
-        };
         let digests = members
             .into_iter()
-            .map(|(name, value)| Some((name, digest(value.as_str())?)));
-        let output = output.map_or(Raw::NULL, RawBuf::as_raw);
-        Some(Self::new(
-            digests.collect::<Option<_>>()?,
-            digest(output.as_str())?,
-        ))
+            .map(|(name, value)| Some((name, exact(value)?)));
+        Some(Self::new(digests.collect::<Option<_>>()?, end))
     }
+}
+
+/// The digest of what the payload came to: the output of a success, or else that the task had none for what it is.
+/// `None` where its end says nothing of the payload, such as one for its time.
+fn end_of(result: &TaskResult) -> Option<BodyDigest> {
+    let violations = result.constitutional_evidence.violations.as_deref();
+    let violations = violations.unwrap_or_default();
+    match (&result.status, result.error_code()) {
+        (Status::Succeeded, _) => exact(result.output.as_ref().map_or(Raw::NULL, RawBuf::as_raw)),
+        // The pressure of the task has stopped it, whatever its payload.
+        (Status::Failed | Status::Escalated, _)
+            if !violations.is_empty()
+                && violations.iter().all(PolicyViolation::is_by_threshold) =>
+        {
+            None
+        }
+        (Status::Escalated, _)
+        | (Status::Failed, Some(ErrorCode::NonConstitutional | ErrorCode::Unprocessable)) => {
+            let code = result.error_code().map_or("", ErrorCode::as_str);
+            let end = format!("{} {code}", result.status);
+            // In a domain of its own, so that it equals no output.
+            let domain = Domain::new("sap 2026 end of a task without output");
+            Some(BodyDigest(canon::Digest::of(&domain, end.as_bytes())))
+        }
+        _ => None,
+    }
+}
+
+fn exact(value: Raw<'_>) -> Option<BodyDigest> {
+    let digest = canon::digest_slice(&Domain::plain(), value.as_str().as_bytes());
+    digest.ok().map(BodyDigest)
 }
 
 /// Takes signals as they are made: a learner, a log, a queue to one of them.
@@ -291,4 +315,12 @@ pub trait SignalSink: fmt::Debug + Send + Sync {
     ///
     /// It is not kept; the result is delivered all the same, with a warning.
     fn emit(&self, signal: Signal) -> Result<(), StoreError>;
+}
+
+/// All of them take it, such as a learner and the trials; the first that does not keep it says why.
+impl SignalSink for Vec<Arc<dyn SignalSink>> {
+    fn emit(&self, signal: Signal) -> Result<(), StoreError> {
+        let taken = self.iter().map(|sink| sink.emit(signal.clone()));
+        taken.fold(Ok(()), Result::and)
+    }
 }

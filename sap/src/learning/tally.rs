@@ -106,6 +106,19 @@ impl Metric {
         self.sum_millionths += (value * 1e6).round() as i128;
         self.mean = self.sum_millionths as f64 / 1e6 / self.count as f64;
     }
+
+    #[expect(clippy::cast_precision_loss, reason = "a mean is a rounded number")]
+    fn merge(&mut self, other: &Self) {
+        if self.count == 0 {
+            *self = *other;
+            return;
+        }
+        self.count += other.count;
+        self.min = self.min.min(other.min);
+        self.max = self.max.max(other.max);
+        self.sum_millionths += other.sum_millionths;
+        self.mean = self.sum_millionths as f64 / 1e6 / self.count as f64;
+    }
 }
 
 impl Tally {
@@ -134,6 +147,35 @@ impl Tally {
             }
         }
         self.left_out = self.ledger.left_out;
+    }
+
+    /// Adds what another one has, of whose weight so many thousandths are left.
+    pub(super) fn absorb(&mut self, other: &Self, thousandths: u64) {
+        let fade = |own: &mut Count, count: &Count| own.merge_faded(count, thousandths);
+        self.ids.extend(&other.ids);
+        self.hits += other.hits;
+        merge(&mut self.statuses, &other.statuses, |own, n| *own += n);
+        merge(&mut self.alignments, &other.alignments, |own, n| *own += n);
+        merge(&mut self.checks, &other.checks, fade);
+        merge(&mut self.violations, &other.violations, fade);
+        merge(&mut self.readings, &other.readings, |own, readings| {
+            merge(&mut own.good, &readings.good, fade);
+            merge(&mut own.bad, &readings.bad, fade);
+        });
+        merge(&mut self.metrics, &other.metrics, Metric::merge);
+        for (digest, (action, count)) in &other.actions {
+            take_action(self.actions.entry(*digest).or_default(), action);
+            if let Some((_, own)) = self.actions.get_mut(digest) {
+                fade(own, count);
+            }
+        }
+        merge(&mut self.notes, &other.notes, fade);
+        fade(&mut self.praise, &other.praise);
+        fade(&mut self.blame, &other.blame);
+        merge(&mut self.observed, &other.observed, fade);
+        self.left_out += other.left_out;
+        self.ledger.bytes += other.ledger.bytes;
+        self.ledger.left_out += other.ledger.left_out;
     }
 
     fn take_feedback(&mut self, id: SignalId, feedback: &Feedback, bounds: &Bounds) {
@@ -211,12 +253,9 @@ impl Tally {
             let bytes = action.as_str().len();
             let digest = BodyDigest(body_digest(action.as_str().as_bytes()));
             let slot = self.ledger.slot(&mut self.actions, digest, bytes, bounds);
-            if let Some((text, count)) = slot {
-                // Of two spellings the lesser, so that the order does not matter.
-                if count.signals == 0 || action.as_str() < text.as_str() {
-                    text.clone_from(action);
-                }
-                count.add(signal.id);
+            if let Some(slot) = slot {
+                take_action(slot, action);
+                slot.1.add(signal.id);
             }
         }
     }
@@ -256,6 +295,23 @@ impl Ledger {
             self.bytes += bytes + Self::ENTRY;
         }
         Some(map.entry(key).or_default())
+    }
+}
+
+/// Of two spellings of an action the lesser, so that the order does not matter.
+fn take_action((text, count): &mut (RawObject, Count), action: &RawObject) {
+    if count.signals == 0 || action.as_str() < text.as_str() {
+        text.clone_from(action);
+    }
+}
+
+fn merge<K: Ord + Clone, V: Default>(
+    own: &mut BTreeMap<K, V>,
+    other: &BTreeMap<K, V>,
+    mut add: impl FnMut(&mut V, &V),
+) {
+    for (key, value) in other {
+        add(own.entry(key.clone()).or_default(), value);
     }
 }
 

@@ -4,13 +4,14 @@ use core::future::poll_fn;
 use core::panic::AssertUnwindSafe;
 use core::pin::{Pin, pin};
 use core::task::{Context as Waking, Poll};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures::FutureExt as _;
 use futures::StreamExt as _;
 use futures::channel::mpsc;
 use futures::future::{BoxFuture, Fuse, FusedFuture};
 use ubos_common::driver::Sleep;
+use ubos_common::json::RawBuf;
 use ubos_common::time::Mono;
 
 use super::answer::{Answer, Delivery, ProcessError};
@@ -27,6 +28,7 @@ use crate::role::consumer::{
 };
 use crate::task::Task;
 use crate::transcript::TranscriptError;
+use crate::work;
 
 /// Who is told on the way.
 pub(super) type Sink<'a> = &'a mut (dyn FnMut(Delivery<'_>) + Send);
@@ -35,7 +37,8 @@ pub(super) type Sink<'a> = &'a mut (dyn FnMut(Delivery<'_>) + Send);
 pub(super) struct Driver<'p, S: Sleep + Sync + ?Sized> {
     clock: &'p S,
     effects: &'p Effects<'p>,
-    machine: ReceivedTask,
+    /// It may be at work on another thread.
+    machine: Arc<Mutex<ReceivedTask>>,
     stop: Option<Stop>,
     /// Until somebody has stopped the task.
     stopped: Option<BoxFuture<'static, StopReason>>,
@@ -49,6 +52,8 @@ pub(super) struct Driver<'p, S: Sleep + Sync + ?Sized> {
     abandoned: Option<Arc<Written>>,
     /// Whether each step takes its time, so that others run between two.
     is_large: bool,
+    /// Bytes of the longest thing that the machine works on.
+    bytes: usize,
     /// Why a record failed first.
     lost: Option<TranscriptError>,
 }
@@ -69,7 +74,7 @@ impl<'p, S: Sleep + Sync + ?Sized> Driver<'p, S> {
         Self {
             clock,
             effects,
-            machine: ReceivedTask::new(clock.now(), task, config),
+            machine: Arc::new(Mutex::new(ReceivedTask::new(clock.now(), task, config))),
             stop: None,
             stopped: None,
             cancelled: None,
@@ -78,6 +83,7 @@ impl<'p, S: Sleep + Sync + ?Sized> Driver<'p, S> {
             timer: None,
             abandoned: None,
             is_large: effects.is_large(),
+            bytes: effects.bytes(),
             lost: None,
         }
     }
@@ -94,7 +100,8 @@ impl<'p, S: Sleep + Sync + ?Sized> Driver<'p, S> {
         let mut effect = pin!(Fuse::terminated());
         let effects = self.effects;
         for wakes in 1_u32.. {
-            while let Some(output) = self.machine.poll_output() {
+            let mut recorded = None;
+            while let Some(output) = self.next_output() {
                 match output {
                     Output::Close(end) => return self.answer(end),
                     Output::Request {
@@ -113,27 +120,68 @@ impl<'p, S: Sleep + Sync + ?Sized> Driver<'p, S> {
                     }
                     Output::Request { id, request } => {
                         under_way = id;
+                        let is_record = matches!(request, Request::Record(_));
                         effect.set(effects.perform(self.clock.now(), request).fuse());
+                        if is_record {
+                            // Handed over before others run: who drops the task then finds it in the transcript.
+                            recorded =
+                                poll_fn(|cx| Poll::Ready(ready(effect.as_mut().poll(cx)))).await;
+                        }
                     }
                     Output::Cancel(id) if id == under_way => effect.set(Fuse::terminated()),
+                    Output::Remember(written) => {
+                        self.remember(&written);
+                        if let Some(warning) = effects.signal(&written).await {
+                            sink(Delivery::Warning(warning));
+                        }
+                    }
                     other => self.apply(other, sink),
                 }
             }
             if self.is_large || wakes.is_multiple_of(YIELD_AFTER) {
                 yield_once().await;
             }
-            match poll_fn(|cx| self.poll_wake(effect.as_mut(), cx)).await {
-                Wake::Done(done) => self.done(under_way, done, sink),
-                Wake::Report(progress) => self.input(Input::Report(progress)),
-                Wake::Ran(id, ended) => {
-                    self.is_large |= ended.is_large();
-                    self.reply(id, Reply::Ran(ended));
-                }
-                Wake::Cancel => self.input(Input::Cancel),
-                Wake::Timeout => self.machine.handle_timeout(self.clock.now()),
-            }
+            let wake = match recorded {
+                Some(done) => Wake::Done(done),
+                None => poll_fn(|cx| self.poll_wake(effect.as_mut(), cx)).await,
+            };
+            self.woken(wake, under_way, sink).await;
         }
         Err(self.why_lost())
+    }
+
+    async fn woken(&mut self, wake: Wake, under_way: u64, sink: Sink<'_>) {
+        match wake {
+            Wake::Done(done) => self.done(under_way, done, sink).await,
+            Wake::Report(progress) => {
+                self.grows(progress.output.as_ref());
+                self.work(Input::Report(progress)).await;
+            }
+            Wake::Ran(id, ended) => {
+                if let Ended::Outcome(outcome) = &ended {
+                    self.grows(outcome.output.as_ref());
+                }
+                self.reply(id, Reply::Ran(ended));
+            }
+            Wake::Cancel => self.input(Input::Cancel),
+            Wake::Timeout => self.machine().handle_timeout(self.clock.now()),
+        }
+    }
+
+    fn machine(&self) -> MutexGuard<'_, ReceivedTask> {
+        // What a panic in it left is what it was, and the task ends by its time.
+        self.machine.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn next_output(&self) -> Option<Output> {
+        self.machine().poll_output()
+    }
+
+    /// Notes how long a thing is that the machine will work on.
+    fn grows(&mut self, output: Option<&RawBuf>) {
+        let bytes = output.map_or(0, |output| output.as_str().len());
+        self.bytes = self.bytes.max(bytes);
+        self.is_large |= bytes > LARGE;
     }
 
     fn poll_wake<E>(&mut self, effect: Pin<&mut E>, cx: &mut Waking<'_>) -> Poll<Wake>
@@ -157,8 +205,9 @@ impl<'p, S: Sleep + Sync + ?Sized> Driver<'p, S> {
         if let Poll::Ready(done) = effect.poll(cx) {
             return Poll::Ready(Wake::Done(done));
         }
+        let is_heard = self.machine().accepts_report();
         if let Some(handler) = &mut self.handler
-            && let Poll::Ready(wake) = handler.poll_wake(self.machine.accepts_report(), cx)
+            && let Poll::Ready(wake) = handler.poll_wake(is_heard, cx)
         {
             return Poll::Ready(wake);
         }
@@ -166,7 +215,8 @@ impl<'p, S: Sleep + Sync + ?Sized> Driver<'p, S> {
     }
 
     fn poll_timer(&mut self, cx: &mut Waking<'_>) -> Poll<()> {
-        let Some(at) = self.machine.poll_timeout() else {
+        let due = self.machine().poll_timeout();
+        let Some(at) = due else {
             self.timer = None;
             return Poll::Pending;
         };
@@ -184,7 +234,7 @@ impl<'p, S: Sleep + Sync + ?Sized> Driver<'p, S> {
         Poll::Ready(())
     }
 
-    fn done(&mut self, id: u64, done: Done, sink: Sink<'_>) {
+    async fn done(&mut self, id: u64, done: Done, sink: Sink<'_>) {
         let Done {
             reply,
             gain,
@@ -208,7 +258,15 @@ impl<'p, S: Sleep + Sync + ?Sized> Driver<'p, S> {
             reply,
             Reply::Recorded | Reply::Admission(Admission::Interrupted(_))
         );
-        self.reply(id, reply);
+        match reply {
+            // What they lead to may be made of a whole output.
+            Reply::Assessed(_) | Reply::Kept => self.work(Input::Reply { id, reply }).await,
+            Reply::Found { ref record, .. } => {
+                self.grows(record.as_ref().map(|record| &record.output));
+                self.work(Input::Reply { id, reply }).await;
+            }
+            reply => self.reply(id, reply),
+        }
         if has_place && self.effects.abandons {
             self.input(Input::Shutdown);
         }
@@ -220,7 +278,17 @@ impl<'p, S: Sleep + Sync + ?Sized> Driver<'p, S> {
 
     fn input(&mut self, input: Input) {
         // What the machine refuses comes too late: it has decided otherwise, and says so in its outputs.
-        drop(self.machine.handle_input(self.clock.now(), input));
+        drop(self.machine().handle_input(self.clock.now(), input));
+    }
+
+    /// The same, on another thread where it takes its time. A panic comes back here.
+    async fn work(&mut self, input: Input) {
+        let (machine, now) = (Arc::clone(&self.machine), self.clock.now());
+        work::done(self.bytes, move || {
+            let mut machine = machine.lock().unwrap_or_else(PoisonError::into_inner);
+            drop(machine.handle_input(now, input));
+        })
+        .await;
     }
 
     fn start(&mut self, id: u64) {
@@ -253,16 +321,22 @@ impl<'p, S: Sleep + Sync + ?Sized> Driver<'p, S> {
                 }
             }
             Output::Remember(written) => {
-                if self.effects.abandons {
-                    self.abandoned = Some(Arc::clone(&written));
-                }
-                if let Some(warning) = self.effects.remember(&written) {
+                self.remember(&written);
+                // What is not told yet was handed over.
+                if let Some(Some(warning)) = self.effects.signal(&written).now_or_never() {
                     sink(Delivery::Warning(warning));
                 }
             }
             Output::Forget => self.effects.forget(),
             Output::Request { .. } | Output::Close(_) => {}
         }
+    }
+
+    fn remember(&mut self, written: &Arc<Written>) {
+        if self.effects.abandons {
+            self.abandoned = Some(Arc::clone(written));
+        }
+        self.effects.remember(written);
     }
 
     fn answer(&mut self, end: End) -> Result<Answer, ProcessError> {
@@ -288,13 +362,11 @@ impl<'p, S: Sleep + Sync + ?Sized> Driver<'p, S> {
 }
 
 impl<S: Sleep + Sync + ?Sized> Drop for Driver<'_, S> {
-    /// A task whose processing was given up ends: the transcript is handed its end, and nobody waits for it.
+    /// A task whose processing was given up ends: the transcript is handed its end, and nobody waits for it, except for
+    /// the end of what the machine is at work on. What it has not begun comes too late.
     fn drop(&mut self) {
-        if self.machine.is_closed() {
-            return;
-        }
         self.input(Input::Shutdown);
-        while let Some(output) = self.machine.poll_output() {
+        while let Some(output) = self.next_output() {
             match output {
                 Output::Request {
                     id,
@@ -313,14 +385,10 @@ impl<S: Sleep + Sync + ?Sized> Drop for Driver<'_, S> {
     }
 }
 
-impl Ended {
-    /// Whether what is made of it takes its time.
-    fn is_large(&self) -> bool {
-        let Self::Outcome(outcome) = self else {
-            return false;
-        };
-        let output = outcome.output.as_ref();
-        output.is_some_and(|output| output.as_str().len() > LARGE)
+fn ready<T>(polled: Poll<T>) -> Option<T> {
+    match polled {
+        Poll::Ready(there) => Some(there),
+        Poll::Pending => None,
     }
 }
 

@@ -1,8 +1,6 @@
 //! What the machine of a task asks for, done.
 
-use core::panic::AssertUnwindSafe;
 use std::borrow::Cow;
-use std::panic::catch_unwind;
 use std::sync::{Arc, OnceLock};
 
 use ubos_common::canon::Digest;
@@ -17,12 +15,12 @@ use super::peer::Peer;
 use super::state::{Processor, Route};
 use super::stop::Stop;
 use crate::cache::{CacheKey, CacheRecord, Caching, Keys, WholePayload};
+use crate::context::CacheMode;
 use crate::error::StoreError;
 use crate::evidence::BodyDigest;
 use crate::future::LARGE;
 use crate::learning::Signal;
 use crate::lifecycle::body_digest;
-use crate::result::TaskResult;
 use crate::role::consumer::{
     Access, Admission, ContractFinding, Outcome, Proposed, Record, Reply, Request, Written,
 };
@@ -30,6 +28,7 @@ use crate::status::Status;
 use crate::task::Task;
 use crate::transcript::{Entry, EntryKind, TranscriptError};
 use crate::validate::{Options, decode_result};
+use crate::work;
 
 /// The world of one task.
 pub(super) struct Effects<'p> {
@@ -40,7 +39,7 @@ pub(super) struct Effects<'p> {
     key: Key,
     /// The task as it is written here.
     encoded: Cow<'p, [u8]>,
-    keys: OnceLock<Option<Keys>>,
+    keys: Arc<OnceLock<Option<Keys>>>,
     /// The task ends before its handler begins.
     pub(super) abandons: bool,
 }
@@ -87,7 +86,7 @@ impl<'p> Effects<'p> {
             processor,
             task: Arc::new(task),
             encoded,
-            keys: OnceLock::new(),
+            keys: Arc::default(),
             abandons: false,
         }
     }
@@ -103,6 +102,11 @@ impl<'p> Effects<'p> {
             abandons: true,
             ..Self::new(processor, task, encoded, peer)
         }
+    }
+
+    /// Bytes of the task.
+    pub(super) fn bytes(&self) -> usize {
+        self.encoded.len()
     }
 
     /// Whether each step takes its time.
@@ -164,7 +168,7 @@ impl<'p> Effects<'p> {
             Entered::Interrupted(stop, status) => {
                 (Admission::Interrupted(status), Gain::Place(stop))
             }
-            Entered::Known(latest) => (known(latest.as_deref()), Gain::Nothing),
+            Entered::Known(latest) => (known(latest).await, Gain::Nothing),
             Entered::Other(_) => (Admission::Other, Gain::Nothing),
             Entered::Full => (Admission::Full, Gain::Nothing),
         };
@@ -178,19 +182,28 @@ impl<'p> Effects<'p> {
     async fn is_equal(&self, before: &Before) -> bool {
         let entry = match before {
             Before::Unwritten(task) => {
-                return body_digest(&task.encode()) == body_digest(&self.encoded);
+                let (task, encoded) = (Arc::clone(task), self.encoded.clone().into_owned());
+                return work::done(encoded.len(), move || {
+                    body_digest(&task.encode()) == body_digest(&encoded)
+                })
+                .await;
             }
             Before::Written(entry) => *entry,
         };
         let transcript = &self.processor.transcript;
         let entries = guarded(async { transcript.read(entry, 1).await }).await;
         let entries = entries.ok().and_then(Result::ok);
-        let there = entries.as_deref().and_then(<[Entry]>::first);
-        there.is_some_and(|entry| {
+        let Some(entry) = entries.and_then(|entries| entries.into_iter().next()) else {
+            return false;
+        };
+        let encoded = self.encoded.clone().into_owned();
+        let bytes = encoded.len().max(entry.body.as_str().len());
+        work::done(bytes, move || {
             let redacted = entry.digest.map(|BodyDigest(digest)| digest);
             let before = redacted.unwrap_or_else(|| body_digest(entry.body.as_str().as_bytes()));
-            before == body_digest(&self.encoded)
+            before == body_digest(&encoded)
         })
+        .await
     }
 
     async fn record(&self, now: Now, record: &Record) -> Done {
@@ -217,18 +230,18 @@ impl<'p> Effects<'p> {
         }
     }
 
-    fn keys(&self) -> Option<Keys> {
-        self.route?;
-        *self.keys.get_or_init(|| {
-            let keys = match self.caching() {
-                Some(Caching {
-                    essence,
-                    is_issuers_own,
-                }) => Keys::within(&self.task, essence.as_ref(), *is_issuers_own),
-                None => Keys::of(&self.task, &WholePayload),
+    /// Makes the task's keys, once.
+    fn keys(&self) -> impl FnOnce() -> Option<Keys> + Send + 'static {
+        let has_route = self.route.is_some();
+        let (keys, task) = (Arc::clone(&self.keys), Arc::clone(&self.task));
+        let caching = self.caching().cloned();
+        move || {
+            let make = || match &caching {
+                Some(caching) => Keys::within(&task, caching.essence(), caching.is_issuers_own),
+                None => Keys::of(&task, &WholePayload),
             };
-            keys.ok()
-        })
+            *keys.get_or_init(|| has_route.then(make).and_then(Result::ok))
+        }
     }
 
     /// Whether outcomes of the task's capability may answer others.
@@ -238,7 +251,10 @@ impl<'p> Effects<'p> {
     }
 
     async fn look_up(&self) -> Done {
-        let keys = self.caching().and_then(|_| self.keys());
+        let keys = match self.caching() {
+            Some(_) => work::done(self.encoded.len(), self.keys()).await,
+            None => None,
+        };
         let cache = self.processor.cache.as_ref();
         let mut warning = None;
         let mut record = None;
@@ -247,7 +263,7 @@ impl<'p> Effects<'p> {
                 Ok(lookup) => {
                     let records = lookup.damaged;
                     warning = (records > 0).then_some(Warning::CacheDamaged { records });
-                    record = lookup.record.map(Arc::new);
+                    record = lookup.record.filter(|_| !self.doubts()).map(Arc::new);
                 }
                 Err(error) => warning = Some(Warning::Cache(error)),
             }
@@ -262,6 +278,13 @@ impl<'p> Effects<'p> {
             }
             .into()
         }
+    }
+
+    /// Whether the task is computed although there is a record; never where only the cache may answer.
+    fn doubts(&self) -> bool {
+        let policy = &self.task.constitutional_context.cache_policy;
+        let mode = policy.as_ref().and_then(|policy| policy.mode.as_ref());
+        mode != Some(&CacheMode::Only) && self.caching().is_some_and(Caching::doubts)
     }
 
     async fn join(&self, key: CacheKey) -> Done {
@@ -304,30 +327,33 @@ impl<'p> Effects<'p> {
         }
     }
 
-    /// Keeps a result, to answer the same task again, and tells those who learn of it.
-    // impl: SAP-7-6
-    pub(super) fn remember(&self, written: &Written) -> Option<Warning> {
+    /// Keeps a result, to answer the same task again.
+    pub(super) fn remember(&self, written: &Written) {
         let result = &written.result;
         let max_bytes = self.processor.config.max_remembered_bytes;
         let encoded = Arc::clone(&written.encoded);
         let ledger = &self.processor.ledger;
         ledger.update(&self.key, result, encoded, max_bytes);
-        self.signal(result).err().map(Warning::Signal)
     }
 
-    fn signal(&self, result: &TaskResult) -> Result<(), StoreError> {
-        let Some(signals) = &self.processor.signals else {
-            return Ok(());
-        };
-        if !result.status.is_terminal() && result.status != Status::Partial {
-            return Ok(());
+    /// Tells those who learn of a result. The first poll hands it over.
+    // impl: SAP-7-6
+    pub(super) async fn signal(&self, written: &Arc<Written>) -> Option<Warning> {
+        let status = &written.result.status;
+        let signals = self.processor.signals.clone()?;
+        if !status.is_terminal() && *status != Status::Partial {
+            return None;
         }
-        let kept = catch_unwind(AssertUnwindSafe(|| {
-            let fingerprint = self.keys().map(|keys| keys.fingerprint);
-            let signal = Signal::of_result(&self.task, fingerprint, result);
+        let (keys, task, written) = (self.keys(), Arc::clone(&self.task), Arc::clone(written));
+        let bytes = self.encoded.len().max(written.encoded.len());
+        let told = guarded(work::done(bytes, move || {
+            let fingerprint = keys().map(|keys| keys.fingerprint);
+            let signal = Signal::of_result(&task, fingerprint, &written.result);
             signal.map_or(Ok(()), |signal| signals.emit(signal))
         }));
-        kept.unwrap_or_else(|_| Err(StoreError::Failed(Box::new(Panicked))))
+        let told = told.await;
+        let told = told.unwrap_or_else(|panicked| Err(StoreError::Failed(Box::new(panicked))));
+        told.err().map(Warning::Signal)
     }
 
     pub(super) fn forget(&self) {
@@ -335,7 +361,10 @@ impl<'p> Effects<'p> {
     }
 }
 
-fn known(latest: Option<&[u8]>) -> Admission {
-    let latest = latest.and_then(|bytes| decode_result(bytes, &Options::default()).ok());
-    Admission::Known(latest.map(|(result, _)| Box::new(result)))
+async fn known(latest: Option<Arc<[u8]>>) -> Admission {
+    let bytes = latest.as_ref().map_or(0, |latest| latest.len());
+    let latest = work::done(bytes, move || {
+        decode_result(&latest?, &Options::default()).ok()
+    });
+    Admission::Known(latest.await.map(|(result, _)| Box::new(result)))
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::guard::guarded;
-use super::ledger::{Before, Key, Sight};
+use super::ledger::{Before, Key, MAX_FOLLOWERS, Sight};
 use super::peer::Peer;
 use super::state::Processor;
 use crate::ident::{AgentId, TaskId};
@@ -29,6 +29,8 @@ pub(crate) enum Standing {
     Taken(Ack),
     /// Its latest result.
     Result(Box<TaskResult>),
+    /// As many as may follow it already.
+    TooManyFollow(usize),
 }
 
 impl KnownTask {
@@ -75,7 +77,7 @@ impl KnownTask {
     }
 
     /// How far it is, at once and then whenever that has changed; `None` after its end. One who asks seldom is
-    /// told the latest, and misses what was between.
+    /// told the latest, and misses what was between. Where as many as may follow it already, that is the last.
     pub(crate) async fn next(&mut self) -> Option<Standing> {
         while !self.has_ended {
             match self.processor.ledger.look(&self.key, self.seen) {
@@ -87,7 +89,11 @@ impl KnownTask {
                 }
                 // It is woken by being dropped.
                 Sight::Wait(changed) => drop(changed.await),
-                Sight::Full | Sight::Unknown => self.has_ended = true,
+                Sight::Full => {
+                    self.has_ended = true;
+                    return Some(Standing::TooManyFollow(MAX_FOLLOWERS));
+                }
+                Sight::Unknown => self.has_ended = true,
             }
         }
         None
@@ -105,7 +111,7 @@ impl KnownTask {
 impl Standing {
     fn is_end(&self) -> bool {
         match self {
-            Self::Taken(_) => false,
+            Self::Taken(_) | Self::TooManyFollow(_) => false,
             Self::Result(result) => result.status.is_terminal(),
         }
     }

@@ -290,7 +290,7 @@ impl Ledger {
 }
 
 /// Those who wait for the next result of one task.
-const MAX_FOLLOWERS: usize = 1_024;
+pub(super) const MAX_FOLLOWERS: usize = 1_024;
 
 impl Held {
     fn cancel(&self) -> bool {

@@ -48,6 +48,8 @@ mod handler;
 mod hooks;
 mod known;
 mod ledger;
+#[cfg(feature = "log")]
+mod library;
 mod peer;
 mod refusals;
 mod resume;
@@ -111,6 +113,7 @@ use crate::task::Task;
 use crate::trace;
 use crate::transcript::{Entry, Transcript, TranscriptError};
 use crate::validate::{Options, decode_task_alone, findings, ids_of};
+use crate::work::{self, HEAVY};
 
 impl Processor {
     /// A processor without handlers: everything is aligned, no contract is checked, and there is no cache. Who may
@@ -294,7 +297,7 @@ impl Processor {
         task: &[u8],
         sink: Sink<'_>,
     ) -> Result<Answer, ProcessError> {
-        match self.read(task) {
+        match self.read(task).await {
             Ok(read) => {
                 let given = Given::Wire(task);
                 if task.len() > LARGE {
@@ -343,16 +346,13 @@ impl Processor {
     }
 
     /// Reads a task, or says why it is turned away.
-    pub(crate) fn read(&self, bytes: &[u8]) -> Result<Task, Box<Nack>> {
-        let decoded = decode_task_alone(bytes, &self.config.options);
-        match decoded {
-            Ok((task, _)) => Ok(task),
-            Err(_) => Err(Box::new(invalid(
-                &findings(&decoded),
-                bytes,
-                &self.config.options,
-            ))),
+    pub(crate) async fn read(&self, bytes: &[u8]) -> Result<Task, Box<Nack>> {
+        let options = self.config.options;
+        if bytes.len() <= HEAVY {
+            return read(bytes, &options);
         }
+        let bytes = bytes.to_vec();
+        work::done(bytes.len(), move || read(&bytes, &options)).await
     }
 
     // impl: SAP-4.1-16
@@ -382,7 +382,7 @@ impl Processor {
         clock: &S,
         task: &[u8],
     ) -> Result<Answer, ProcessError> {
-        match self.read(task) {
+        match self.read(task).await {
             Ok(read) => {
                 let encoded = read.encode();
                 self.end_unrun(clock, read, &encoded).await
@@ -429,6 +429,14 @@ impl<'a> Given<'a> {
             Self::Wire(_) => Cow::Owned(task.encode()),
             Self::Encoded(bytes) => Cow::Borrowed(bytes),
         }
+    }
+}
+
+fn read(bytes: &[u8], options: &Options) -> Result<Task, Box<Nack>> {
+    let decoded = decode_task_alone(bytes, options);
+    match decoded {
+        Ok((task, _)) => Ok(task),
+        Err(_) => Err(Box::new(invalid(&findings(&decoded), bytes, options))),
     }
 }
 

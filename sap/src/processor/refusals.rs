@@ -7,8 +7,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use ubos_common::time::{Mono, Now};
 
 use super::guard::guarded;
+use crate::evidence::BodyDigest;
+use crate::lifecycle::body_digest;
 use crate::receipt::Nack;
 use crate::transcript::{Entry, Transcript};
+use crate::work;
 
 /// Notes Nacks in a log of their own.
 ///
@@ -71,7 +74,9 @@ impl Refusals {
         if !self.is_within(now) {
             return false;
         }
-        let Ok(entry) = Entry::nack(now.wall, nack, refused) else {
+        let bytes = refused.to_vec();
+        let digest = work::done(bytes.len(), move || body_digest(&bytes)).await;
+        let Ok(entry) = Entry::nack(now.wall, nack, BodyDigest(digest)) else {
             return false;
         };
         let noted = guarded(async { self.log.record(&entry).await }).await;

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use super::hooks::Authorize;
 use super::peer::Peer;
-use crate::future::{BoxFuture, ready};
+use crate::future::BoxFuture;
 use crate::role::consumer::Access;
 use crate::sign::{Keys, SignatureError};
 use crate::task::Task;
+use crate::work;
 
 /// Lets those tasks through that their issuer has signed, before another hook decides what it may have done. One
 /// that is signed with the key of another agent is refused; the issuer of any other is unknown.
@@ -28,14 +29,18 @@ impl Signed {
 impl Authorize for Signed {
     // impl: SAP-11-2
     fn authorize<'a>(&'a self, peer: &'a Peer, task: &'a Task) -> BoxFuture<'a, Access> {
-        let signature = peer.signature.as_ref();
-        let checked = signature
-            .ok_or(SignatureError::Missing)
-            .and_then(|signature| self.keys.check_task(task, signature));
-        match checked {
-            Ok(()) => self.then.authorize(peer, task),
-            Err(SignatureError::OtherAgent) => ready(Access::Forbidden),
-            Err(_) => ready(Access::Unknown),
-        }
+        Box::pin(async move {
+            let Some(signature) = peer.signature.clone() else {
+                return Access::Unknown;
+            };
+            let (keys, signed) = (Arc::clone(&self.keys), task.clone());
+            let bytes = task.payload.as_str().len();
+            let checked = work::done(bytes, move || keys.check_task(&signed, &signature));
+            match checked.await {
+                Ok(()) => self.then.authorize(peer, task).await,
+                Err(SignatureError::OtherAgent) => Access::Forbidden,
+                Err(_) => Access::Unknown,
+            }
+        })
     }
 }

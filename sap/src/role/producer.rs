@@ -4,7 +4,7 @@ use core::fmt;
 use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
 
-use ubos_common::machine::{Machine, Outbox, Timers};
+use ubos_common::machine::{Outbox, Timers};
 use ubos_common::time::{Mono, Now, Timestamp};
 use ubos_common::violation::Profile;
 
@@ -602,32 +602,4 @@ fn stage_of(status: &Status) -> Stage {
     }
 }
 
-impl Machine for SentTasks {
-    type Input<'a> = Input<'a>;
-    type Output = Output;
-    type Error = Error;
-
-    fn handle_input(&mut self, now: Now, input: Input<'_>) -> Result<(), Error> {
-        self.handle_input(now, input)
-    }
-
-    fn handle_timeout(&mut self, now: Now) {
-        self.handle_timeout(now);
-    }
-
-    fn poll_output(&mut self) -> Option<Output> {
-        self.poll_output()
-    }
-
-    fn poll_timeout(&self) -> Option<Mono> {
-        self.poll_timeout()
-    }
-
-    fn accepts_input(&self) -> bool {
-        self.accepts_input()
-    }
-
-    fn is_closed(&self) -> bool {
-        self.is_closed()
-    }
-}
+ubos_common::forward_machine! { [] SentTasks: Input<'a> => Output, Error }

@@ -267,3 +267,41 @@ fn key_of(bytes: &[u8]) -> Option<CacheKey> {
     let key = json::decode::<Key>(bytes, &unbounded(), Profile::Strict);
     key.ok().map(|(key, _)| key.0)
 }
+
+#[cfg(test)]
+mod tests {
+    use futures::executor::block_on;
+    use ubos_common::json::RawBuf;
+    use ubos_common::log::LogId;
+    use ubos_common::time::Timestamp;
+
+    use super::*;
+    use crate::evidence::{Alignment, Fingerprint};
+
+    // spec: SAP-6-8
+    #[test]
+    fn at_the_bound_no_more_is_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let config = Config::default().with_log_id(LogId::from_bytes([7; 16]));
+        let mut cache = FileCache::open(folder.path(), config).unwrap();
+        cache.max_records = 2;
+        let digest = ubos_common::canon::Digest::of_bytes(b"");
+        let record = CacheRecord::new(
+            CacheKey(digest),
+            Timestamp::EPOCH.into(),
+            "a".parse().unwrap(),
+            Alignment::Valid,
+            RawBuf::parse("1").unwrap(),
+            Vec::new(),
+            Fingerprint(digest),
+            SAP_VERSION.into(),
+        );
+        let put = || block_on(cache.put(&record));
+        assert!(put().is_ok() && put().is_ok());
+        let full = put().unwrap_err();
+        assert_eq!(full.to_string(), "records of a cache at their limit of 2");
+        // What is not written counts no more.
+        drop(Counted::new(&cache.index, 3).unwrap());
+        assert_eq!(locked(&cache.index).records, 2);
+    }
+}

@@ -4,11 +4,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use ubos_common::json;
-use ubos_common::log::{Config, FsDir, Log, OpenError, ReadError, Verify};
+use ubos_common::log::{Config, FsDir, Log, OpenError, ReadError};
 
+use super::proof::prove;
 use super::thread::StoreThread;
 use crate::future::BoxFuture;
-use crate::transcript::{Entry, Head, Proof, Transcript, TranscriptError, Verdict};
+use crate::transcript::{Entry, Head, Proof, Transcript, TranscriptError};
 
 /// A transcript in the files of a folder. One process writes it; anybody can verify it.
 ///
@@ -52,32 +53,10 @@ impl FileTranscript {
     /// The log beneath: for what opening found, for syncing, and for archiving.
     ///
     /// [`Log::archive`] moves whole segments into another folder. The chain holds over both folders: the head of
-    /// what was moved is where this one goes on, which [`Verify::after`] proves.
+    /// what was moved is where this one goes on, which [`Verify::after`](ubos_common::log::Verify::after) proves.
     #[must_use]
     pub fn log(&self) -> &Log {
         self.store.log()
-    }
-
-    fn prove(&self, verify: &Verify) -> Result<Proof, TranscriptError> {
-        match verify.run(&self.dir) {
-            Ok(proven) => Ok(Proof {
-                records: proven.records,
-                head: Head::from(proven.head.to_string()),
-                verdict: Verdict::Intact,
-            }),
-            Err(ReadError::Damaged(damage)) => {
-                let head = self.log().head();
-                Ok(Proof {
-                    records: head.next_sequence,
-                    head: Head::from(head.to_string()),
-                    verdict: Verdict::Broken {
-                        record: damage.fault.sequence(),
-                        what: damage.to_string(),
-                    },
-                })
-            }
-            Err(other) => Err(store(other)),
-        }
     }
 }
 
@@ -93,11 +72,7 @@ impl Transcript for FileTranscript {
     }
 
     fn verify(&self, kept: Option<&Head>) -> Result<Proof, TranscriptError> {
-        let mut verify = Verify::default();
-        if let Some(kept) = kept {
-            verify = verify.kept(kept.as_ref().parse().map_err(|_| TranscriptError::Head)?);
-        }
-        self.prove(&verify)
+        prove(&self.dir, self.log(), kept)
     }
 }
 

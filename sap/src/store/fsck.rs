@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ubos_common::log::{FsDir, LogDir, ReadError, Reader, Verify, format::Limits};
 
-use super::file_cache;
+use super::{file_cache, file_signals, library};
 use crate::transcript::{Entry, Head, TranscriptError};
 
 /// What a folder is meant to hold.
@@ -16,6 +16,10 @@ pub enum StoreKind {
     Cache,
     /// Entries of a transcript.
     Transcript,
+    /// Signals for learning.
+    Signals,
+    /// Playbooks and punch-cards.
+    Knowledge,
 }
 
 /// What was found in a store.
@@ -138,6 +142,8 @@ fn is_one(kind: StoreKind, bytes: &[u8]) -> bool {
     match kind {
         StoreKind::Cache => file_cache::decode(bytes).is_some(),
         StoreKind::Transcript => Entry::decode(bytes).is_ok(),
+        StoreKind::Signals => file_signals::decode(bytes).is_some(),
+        StoreKind::Knowledge => library::decode(bytes).is_some(),
     }
 }
 

@@ -1,12 +1,19 @@
-//! Where cache records and transcripts are kept: in memory, and (feature `log`) in files that show tampering.
+//! Where cache records and transcripts are kept: in memory, and (feature `log`) in files that show tampering. Signals and
+//! what is learned of them are kept in files, too.
 
 #[cfg(feature = "log")]
 mod file_cache;
 #[cfg(feature = "log")]
+mod file_signals;
+#[cfg(feature = "log")]
 mod file_transcript;
 #[cfg(feature = "log")]
 mod fsck;
+#[cfg(feature = "log")]
+mod library;
 mod memory;
+#[cfg(feature = "log")]
+mod proof;
 mod redacting;
 #[cfg(feature = "log")]
 mod thread;
@@ -14,8 +21,12 @@ mod thread;
 #[cfg(feature = "log")]
 pub use file_cache::{FileCache, FileCacheError};
 #[cfg(feature = "log")]
+pub use file_signals::{FileSignals, ReadBack, ReadBackError};
+#[cfg(feature = "log")]
 pub use file_transcript::FileTranscript;
 #[cfg(feature = "log")]
 pub use fsck::{StoreFinding, StoreKind, StoreReport, fsck};
+#[cfg(feature = "log")]
+pub use library::Library;
 pub use memory::{MemoryCache, MemoryTranscript};
 pub use redacting::Redacting;

@@ -54,8 +54,10 @@ impl About {
     /// How far the task is.
     #[must_use]
     pub fn latest(&self) -> Message {
-        let latest = self.task.latest().map(Message::from);
-        latest.unwrap_or_else(|| Message::Nack(unknown(&self.task_id)))
+        match self.task.latest() {
+            Some(standing) => self.message(standing),
+            None => Message::Nack(unknown(&self.task_id)),
+        }
     }
 
     /// Has the task stopped where it runs, and tells how far it is. Its end comes as soon as its handler has
@@ -67,18 +69,19 @@ impl About {
         self.latest()
     }
 
-    /// How far the task is, at once and then whenever that has changed; `None` after its end, and where as many
-    /// follow it as may: 1,024. One who asks seldom is told the latest, and misses what was between.
+    /// How far the task is, at once and then whenever that has changed; `None` after its end. One who asks seldom
+    /// is told the latest, and misses what was between. Where 1,024 follow the task already, a Nack `RATE_LIMIT`
+    /// says so, and is the last.
     pub async fn next(&mut self) -> Option<Message> {
-        self.task.next().await.map(Message::from)
+        let standing = self.task.next().await?;
+        Some(self.message(standing))
     }
-}
 
-impl From<Standing> for Message {
-    fn from(standing: Standing) -> Self {
+    fn message(&self, standing: Standing) -> Message {
         match standing {
-            Standing::Taken(ack) => Self::Ack(ack),
-            Standing::Result(result) => Self::Result(result),
+            Standing::Taken(ack) => Message::Ack(ack),
+            Standing::Result(result) => Message::Result(result),
+            Standing::TooManyFollow(limit) => Message::Nack(too_many_follow(&self.task_id, limit)),
         }
     }
 }
@@ -91,11 +94,20 @@ impl fmt::Debug for About {
     }
 }
 
-#[expect(clippy::expect_used, reason = "the reason is a text of this function")]
 pub(super) fn unknown(task_id: &TaskId) -> Nack {
     let why = "no task of this issuer and id is known here";
+    nack(task_id, ErrorCode::NotFound, why)
+}
+
+fn too_many_follow(task_id: &TaskId, limit: usize) -> Nack {
+    let why = format!("{limit} follow this task already; ask for its status");
+    nack(task_id, ErrorCode::RateLimit, &why)
+}
+
+#[expect(clippy::expect_used, reason = "the reasons are texts of this file")]
+fn nack(task_id: &TaskId, code: ErrorCode, why: &str) -> Nack {
     let reason = why.parse().expect("the reason is not blank");
-    let mut nack = Nack::new(ReceiptStatus::Nack, ErrorCode::NotFound, reason);
+    let mut nack = Nack::new(ReceiptStatus::Nack, code, reason);
     nack.message_id = Some(*task_id);
     nack
 }

@@ -19,6 +19,11 @@ use crate::processor::{
 use crate::receipt::Nack;
 use crate::result::TaskResult;
 use crate::task::Task;
+#[cfg(all(
+    feature = "sign",
+    any(feature = "http", feature = "mcp", feature = "nats")
+))]
+use crate::work;
 
 /// Sends results to the endpoints that tasks name.
 pub trait Replies: fmt::Debug + Send + Sync {
@@ -111,10 +116,7 @@ impl Service {
     }
 
     /// The signature of a result, where this service signs and the result has a canonical form.
-    #[cfg(all(
-        feature = "sign",
-        any(feature = "http", feature = "mcp", feature = "nats")
-    ))]
+    #[cfg(all(feature = "sign", feature = "http"))]
     pub(super) fn signature(&self, message: &Message) -> Option<String> {
         let (Some(key), Message::Result(result)) = (&self.key, message) else {
             return None;
@@ -122,12 +124,38 @@ impl Service {
         Some(key.sign_result(result).ok()?.to_string())
     }
 
+    /// The same, made apart where the result is long.
+    #[cfg(all(
+        feature = "sign",
+        any(feature = "http", feature = "mcp", feature = "nats")
+    ))]
+    pub(super) async fn signature_apart(&self, message: &Message) -> Option<String> {
+        let (Some(key), Message::Result(result)) = (&self.key, message) else {
+            return None;
+        };
+        let (key, result) = (Arc::clone(key), result.clone());
+        let output = result.output.as_ref();
+        let bytes = output.map_or(0, |output| output.as_str().len());
+        let signed = work::done(bytes, move || key.sign_result(&result));
+        Some(signed.await.ok()?.to_string())
+    }
+
+    #[cfg(all(not(feature = "sign"), feature = "http"))]
+    #[expect(clippy::unused_self, reason = "the feature does it")]
+    pub(super) const fn signature(&self, _: &Message) -> Option<String> {
+        None
+    }
+
     #[cfg(all(
         not(feature = "sign"),
         any(feature = "http", feature = "mcp", feature = "nats")
     ))]
-    #[expect(clippy::unused_self, reason = "the feature does it")]
-    pub(super) const fn signature(&self, _: &Message) -> Option<String> {
+    #[expect(
+        clippy::unused_self,
+        clippy::unused_async,
+        reason = "the feature does it"
+    )]
+    pub(super) async fn signature_apart(&self, _: &Message) -> Option<String> {
         None
     }
 
@@ -149,7 +177,7 @@ impl Service {
 
     /// Reads a task, or says why it is turned away. Others have their turn after one that takes its time.
     pub(super) async fn read(&self, bytes: &[u8]) -> Result<Task, Box<Nack>> {
-        let read = self.processor.read(bytes);
+        let read = self.processor.read(bytes).await;
         if bytes.len() > LARGE {
             yield_once().await;
         }

@@ -1,13 +1,12 @@
 //! The policy of rules.
 
 use sap::Psi;
-use sap::alignment::{Assessment, Policy as _, Rules, Severity, Subject, WhatIf, judged, what_if};
-use sap::transcript::{Entry, EntryKind};
+use sap::alignment::{Assessment, Policy as _, Rules, Severity, Subject, WhatIf, what_if};
+use sap::validate::Options;
 use sap::{Alignment, ConstitutionalContext, PressureLevel, RiskTolerance};
-use ubos_common::json::{RawBuf, RawObject};
-use ubos_common::time::Timestamp;
+use ubos_common::json::RawBuf;
 
-use crate::samples::{result, task, with};
+use crate::samples::{read_result, read_task, result, task, with};
 
 fn context(principles: &[&str], risk: RiskTolerance) -> ConstitutionalContext {
     let mut context = ConstitutionalContext::new(PressureLevel::Consulted);
@@ -229,25 +228,10 @@ fn escalation_says_what_to_do_next() {
 
 #[test]
 fn another_context_flips_stored_outcomes_and_runs_nothing() {
-    let entry = |value: serde_json::Value, kind: &str| {
-        let body = RawObject::from_serialize(&value).unwrap().unwrap();
-        Entry::new(EntryKind::from(kind), Timestamp::EPOCH.into(), body)
-    };
-    let other_task = with(
-        task(),
-        "/taskId",
-        Some("00000000-0000-0000-0000-000000000001".into()),
-    );
-    let other_result = with(result(), "/taskId", Some(other_task["taskId"].clone()));
-    let entries = [
-        entry(task(), "task"),
-        entry(with(result(), "/status", Some("RUNNING".into())), "result"),
-        entry(other_task, "task"),
-        entry(result(), "result"),
-        entry(with(other_result, "/output", None), "result"),
-    ];
-    let stored = judged(&entries);
-    assert_eq!(stored.len(), 2);
+    let task = read_task(&task(), &Options::default()).unwrap().0;
+    let read = |result| read_result(&result, &Options::default()).unwrap().0;
+    let outputless = with(result(), "/output", None);
+    let stored = [(task.clone(), read(result())), (task, read(outputless))];
     let rules = Rules::default().forbid("strategic_pause", "learning");
     let flips = |principles: &[&str]| {
         let other = |context: &ConstitutionalContext| {
@@ -375,4 +359,21 @@ fn predicates_over_a_long_output_give_way_between_their_steps() {
             .count()
     };
     assert!(said("PASS") > 1 && said("UNCHECKED") > 1, "{assessment:?}");
+}
+
+#[test]
+fn an_array_is_read_once_for_all_constraints() {
+    let elements = vec!["7"; 90_000].join(",");
+    let output = RawBuf::parse(&format!(r#"{{"l":[{elements}]}}"#)).unwrap();
+    let mut context = context(&[], RiskTolerance::Medium);
+    context.pressure_level = PressureLevel::Consulted;
+    let constraints = (0..64).map(|bound| format!("output /l length > {bound}"));
+    context.constraints = Some(constraints.collect());
+    let capability = "a.b".parse().unwrap();
+    let mut subject = Subject::admission(&capability, &context);
+    subject.output = Some(output.as_raw());
+    let assessment = Rules::default().assess(&subject);
+    let checks = assessment.checks.iter();
+    let kept = checks.filter(|check| check.status.as_deref() == Some("PASS"));
+    assert_eq!(kept.count(), 64);
 }

@@ -250,6 +250,10 @@ fn fsck_names_all_that_is_wrong_with_a_store() {
         "{found:?}"
     );
     assert!(!found.findings[0].what.contains("SUCCEEDED"));
+    // Damage and strangers come in the order of the store.
+    let both = fsck(folder.path(), StoreKind::Cache, &[]).unwrap().findings;
+    let both: Vec<u64> = both.iter().map(|finding| finding.record).collect();
+    assert_eq!(both, [0, 1]);
     // A tail that is gone is found by a head that was kept.
     let other = tempfile::tempdir().unwrap();
     let long = FileTranscript::open(other.path(), config()).unwrap();

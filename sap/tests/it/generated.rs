@@ -25,3 +25,37 @@ proptest! {
 fn there_are_seeds_and_words_to_begin_with() {
     assert!(sap::arbitrary::seeds().count() > 100);
 }
+
+/// Bytes of a generator: the same each time.
+fn bytes(seed: u64) -> Vec<u8> {
+    let step = |state: &u64| {
+        Some(
+            state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(seed | 1),
+        )
+    };
+    let states = std::iter::successors(Some(seed), step);
+    states
+        .skip(1)
+        .take(4_000)
+        .map(|state| state.to_be_bytes()[1])
+        .collect()
+}
+
+// spec: SAP-2-3
+#[test]
+fn some_generated_messages_have_members_that_nobody_knows() {
+    let has_any = |seed: u64| {
+        let task = Task::arbitrary(&mut Unstructured::new(&bytes(seed)));
+        task.is_ok_and(|task| String::from_utf8(task.encode()).unwrap().contains("\"x-"))
+    };
+    assert!((0..100).any(has_any));
+}
+
+#[test]
+fn texts_that_no_name_may_have_still_make_a_task() {
+    let spaces = b" .".repeat(4_000);
+    let task = Task::arbitrary(&mut Unstructured::new(&spaces)).unwrap();
+    assert_eq!(task.target.capability.as_str().matches('.').count(), 1);
+}

@@ -11,8 +11,8 @@ use futures::executor::block_on;
 use sap::alignment::{Assessment, Subject};
 use sap::cache::{CacheKey, CacheRecord, CacheStore, Lookup};
 use sap::processor::{
-    Access, Authorize, Context, ContractCheck, ContractFinding, Delivery, Judge, Outcome, Peer,
-    ProcessError, Processor,
+    Access, AllowAll, Authorize, Context, ContractCheck, ContractFinding, Delivery, Judge, Outcome,
+    Peer, ProcessError, Processor,
 };
 use sap::store::MemoryTranscript;
 use sap::transcript::{Entry, Head, Proof, Transcript, TranscriptError};
@@ -249,7 +249,7 @@ fn a_run_that_is_dropped_while_it_is_written_down_ends_once() {
         let (inner, has_run) = (Arc::clone(&log), AtomicBool::new(false));
         let processor = Processor::new(
             producer,
-            Arc::new(sap::processor::AllowAll),
+            Arc::new(AllowAll),
             log.clone(),
             sap::processor::Config::default().with_max_running(1),
         )
@@ -345,4 +345,56 @@ fn a_typed_handler_takes_and_gives_types() {
     assert_eq!(why, "invalid digit found in string");
     let other = ended(3, json!({"text": 12}));
     assert_eq!(other.error_code(), Some(&ErrorCode::Unprocessable));
+}
+
+/// Does not answer its first record.
+#[derive(Debug, Default)]
+struct Hesitant {
+    log: MemoryTranscript,
+    is_asked: AtomicBool,
+}
+
+impl Transcript for Hesitant {
+    fn record(&self, entry: &Entry) -> BoxFuture<'_, Result<u64, TranscriptError>> {
+        if !self.is_asked.swap(true, Ordering::SeqCst) {
+            return Box::pin(pending());
+        }
+        self.log.record(entry)
+    }
+
+    fn read(&self, from: u64, max: usize) -> BoxFuture<'_, Result<Vec<Entry>, TranscriptError>> {
+        self.log.read(from, max)
+    }
+
+    fn verify(&self, kept: Option<&Head>) -> Result<Proof, TranscriptError> {
+        self.log.verify(kept)
+    }
+}
+
+// spec: SAP-5-10
+#[test]
+fn a_task_that_comes_again_before_it_is_written_is_the_same_in_any_spelling() {
+    let transcript = Arc::new(Hesitant::default());
+    let producer = Producer::new("A-ml-001".parse().unwrap(), ProducerKind::Agent);
+    let config = sap::processor::Config::default();
+    let all = Arc::new(AllowAll);
+    let processor = Processor::new(producer, all, transcript, config)
+        .unwrap()
+        .handle(consult(), |_: Context| pending());
+    let clock = Jumping::new();
+    let task = no_cache().to_string();
+    let (one, two) = ("\"depth\":\"detailed\"", "\"topic\":\"UBOS SAP V2\"");
+    let turned = task.replace(&format!("{one},{two}"), &format!("{two}, {one}"));
+    assert_ne!(turned, task);
+    let mut sink = |_: Delivery<'_>| {};
+    let mut first = pin!(processor.process(&clock, task.as_bytes(), &mut sink));
+    let mut waking = Waking::from_waker(Waker::noop());
+    assert!(first.as_mut().poll(&mut waking).is_pending());
+    let mut sink = |_: Delivery<'_>| {};
+    let again = block_on(processor.process(&clock, turned.as_bytes(), &mut sink));
+    assert_eq!(result(again.unwrap()).status, Status::Queued);
+    let other = with(no_cache(), "/tags", Some(json!(["other"]))).to_string();
+    let mut sink = |_: Delivery<'_>| {};
+    let other = block_on(processor.process(&clock, other.as_bytes(), &mut sink));
+    assert_eq!(nack(other.unwrap()).code, ErrorCode::InvalidTask);
 }

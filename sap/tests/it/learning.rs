@@ -1,6 +1,5 @@
 //! Signals, what they teach, and what they leave alone.
 
-#[cfg(feature = "log")]
 use futures::executor::block_on;
 use std::sync::{Arc, Mutex};
 
@@ -9,14 +8,14 @@ use sap::Psi;
 use sap::alignment::{Policy as _, Rules, Subject};
 use sap::cache::{DropMembers, Keys, WholePayload};
 use sap::learning::{
-    Aggregate, Artifact, ArtifactKind, Bounds, Feedback, Heuristics, Publisher, Rating, Signal,
-    SignalKey, SignalSink as _,
+    Aggregate, Artifact, ArtifactKind, Bounds, Feedback, Heuristics, Librarian, Publisher, Rating,
+    Signal, SignalKey, SignalSink as _,
 };
 use sap::transcript::{Head, Proof, Verdict};
 use sap::validate::Options;
-use sap::{Alignment, PressureLevel, Status, StoreError, Task, TaskResult};
+use sap::{Alignment, BoxFuture, PressureLevel, Status, StoreError, Task, TaskResult};
 use serde_json::{Value, json};
-use ubos_common::json::{Limits, RawBuf};
+use ubos_common::json::{Limits, RawBuf, RawObject};
 use ubos_common::time::Timestamp;
 use ubos_common::violation::Profile;
 
@@ -52,7 +51,7 @@ fn signal(n: u64, on_task: &[(&str, Value)], on_result: &[(&str, Value)]) -> Sig
 const PRESSURE: &str = "/constitutionalEvidence/pressureReadings/strategic_pause";
 
 /// A decision under pressure that went well or broke the principle.
-fn decision(n: u64, psi: f64, is_good: bool) -> Signal {
+pub(crate) fn decision(n: u64, psi: f64, is_good: bool) -> Signal {
     let mut changes = vec![(PRESSURE, json!(psi))];
     if !is_good {
         let violation =
@@ -182,7 +181,7 @@ proptest! {
     }
 }
 
-fn learned(signals: impl IntoIterator<Item = Signal>) -> (Aggregate, Heuristics) {
+pub(crate) fn learned(signals: impl IntoIterator<Item = Signal>) -> (Aggregate, Heuristics) {
     let learner = Mutex::<Aggregate>::default();
     signals
         .into_iter()
@@ -305,7 +304,7 @@ fn the_catalogue_counts_what_checks_found() {
     assert!(checked.severities.is_empty());
 }
 
-fn computed(n: u64, payload: Value, output: Value) -> Signal {
+pub(crate) fn computed(n: u64, payload: Value, output: Value) -> Signal {
     signal(n, &[("/payload", payload)], &[("/output", output)])
 }
 
@@ -345,7 +344,8 @@ fn members_that_outcomes_do_not_depend_on_are_suggested() {
         )
         .0
     };
-    let keys = |n| Keys::of(&task(n), &DropMembers::from(suggestion)).unwrap();
+    let extractor: DropMembers = suggestion.drop.iter().map(String::as_str).collect();
+    let keys = |n| Keys::of(&task(n), &extractor).unwrap();
     assert_eq!(keys(1), keys(2));
     assert_ne!(keys(1), Keys::of(&task(1), &WholePayload).unwrap());
     // One outcome that differs is enough against it.
@@ -361,13 +361,15 @@ fn members_that_outcomes_do_not_depend_on_are_suggested() {
 #[derive(Debug, Default)]
 struct Shelf(Mutex<Vec<Artifact>>, bool);
 
-impl Shelf {
-    fn file(&self, artifact: &Artifact) -> Result<(), StoreError> {
-        if self.1 {
-            return Err(Box::<dyn std::error::Error + Send + Sync>::from("closed").into());
-        }
-        self.0.lock().unwrap().push(artifact.clone());
-        Ok(())
+impl Librarian for Shelf {
+    fn file<'a>(&'a self, artifact: &'a Artifact) -> BoxFuture<'a, Result<(), StoreError>> {
+        Box::pin(async {
+            if self.1 {
+                return Err(Box::<dyn std::error::Error + Send + Sync>::from("closed").into());
+            }
+            self.0.lock().unwrap().push(artifact.clone());
+            Ok(())
+        })
     }
 }
 
@@ -377,9 +379,7 @@ fn new_knowledge_is_filed_once_with_digest_and_sources() {
     let (aggregate, heuristics) = learned(decisions());
     let (shelf, mut publisher) = (Shelf::default(), Publisher::default());
     let mut publish = |aggregate: &Aggregate, heuristics: &Heuristics, shelf: &Shelf| {
-        publisher.publish(Timestamp::EPOCH, aggregate, heuristics, 5, |artifact| {
-            shelf.file(artifact)
-        })
+        block_on(publisher.publish(Timestamp::EPOCH, aggregate, heuristics, 5, shelf))
     };
     assert!(publish(&aggregate, &heuristics, &Shelf(Mutex::default(), true)).is_err());
     let filed = publish(&aggregate, &heuristics, &shelf).unwrap();
@@ -470,7 +470,8 @@ fn learning_leaves_the_cache_file_a_prefix_of_itself() {
     );
     assert_eq!(bytes(), before);
     // Later writes go behind what is there, under other keys; the earlier records answer as before.
-    let extractor = DropMembers::from(&heuristics.essences[0]);
+    let names = heuristics.essences[0].drop.iter();
+    let extractor: DropMembers = names.map(String::as_str).collect();
     let (task, _) = pair(
         99,
         &[("/payload", json!({"q": 1, "askedAt": 99, "trace": 0}))],
@@ -522,4 +523,93 @@ fn a_threshold_does_not_learn_of_what_it_has_stopped_itself() {
         signal
     });
     assert_eq!(learned(other).1.thresholds[0].psi, 49.0);
+}
+
+// spec: SAP-7-1, SAP-7-5
+#[test]
+fn of_numbers_the_mean_is_known_and_of_two_spellings_the_lesser() {
+    let latency = |n: u64, ms: u64| signal(n, &[], &[("/metrics", json!({"latencyMs": ms}))]);
+    let mut aggregate = Aggregate::default();
+    for said in [latency(1, 842), latency(2, 158)] {
+        aggregate.insert(&said).unwrap();
+    }
+    let metric = |aggregate: &Aggregate| {
+        let (_, tally) = aggregate.into_iter().next().unwrap();
+        let metric = tally.metrics["latencyMs"];
+        [metric.min, metric.max, metric.mean]
+    };
+    assert_eq!(metric(&aggregate), [158.0, 842.0, 500.0]);
+    let spelled = |n: u64, text: &str| {
+        let mut said = signal(n, &[], &[]);
+        let action = RawObject::new(RawBuf::parse(text).unwrap());
+        said.next_actions = Some(vec![action.unwrap()]);
+        said
+    };
+    let spellings = [r#"{"a":1,"b":2}"#, r#"{"b":2,"a":1}"#];
+    for (first, second) in [(0, 1), (1, 0)] {
+        let mut aggregate = Aggregate::default();
+        aggregate.insert(&spelled(1, spellings[first])).unwrap();
+        aggregate.insert(&spelled(2, spellings[second])).unwrap();
+        let (_, tally) = (&aggregate).into_iter().next().unwrap();
+        let actions: Vec<_> = tally.actions.values().collect();
+        let [(action, count)] = &actions[..] else {
+            panic!("{actions:?}")
+        };
+        assert_eq!((action.as_str(), count.signals), (spellings[0], 2));
+    }
+}
+
+// spec: SAP-7-3
+#[test]
+fn an_artifact_says_what_is_known_of_its_own_subject() {
+    let of = |territory: &'static str, n: u64| {
+        let place = "/constitutionalContext/territory";
+        signal(n, &[(place, json!(territory))], &[])
+    };
+    let mut signals: Vec<Signal> = (0..6).map(|n| of("here", n)).collect();
+    signals.extend((10..16).map(|n| of("there", n)));
+    let mut other = of("here", 20);
+    other.capability = "consult.other".parse().unwrap();
+    signals.push(other);
+    let feedback = |approved: bool| {
+        let mut feedback = Feedback::new("ada".parse().unwrap());
+        feedback.approved = Some(approved);
+        Signal::of_operator(&signals[0], Timestamp::EPOCH, feedback)
+    };
+    let spoken = [feedback(true), feedback(false)];
+    let mut hit = of("here", 30);
+    hit.cache_hit = Some(true);
+    let all = signals.iter().chain(&spoken).chain([&hit]).cloned();
+    let (aggregate, heuristics) = learned(all);
+    let (shelf, mut publisher) = (Shelf::default(), Publisher::default());
+    let filed = publisher.publish(Timestamp::EPOCH, &aggregate, &heuristics, 5, &shelf);
+    let filed = block_on(filed).unwrap();
+    let about = |kind: ArtifactKind, territory: &str| {
+        let of = |artifact: &&Artifact| {
+            artifact.kind == kind && artifact.territory.as_deref() == Some(territory)
+        };
+        filed.iter().find(of).unwrap()
+    };
+    assert_eq!(filed.len(), 4);
+    // What another capability or territory says is no source.
+    assert_eq!(
+        about(ArtifactKind::Playbook, "here").sources.len(),
+        6 + 2 + 1
+    );
+    assert_eq!(about(ArtifactKind::Playbook, "there").sources.len(), 6);
+    let card: Value = about(ArtifactKind::PunchCard, "here")
+        .body
+        .deserialize()
+        .unwrap();
+    let wanted = json!({
+        "signals": 9,
+        "cacheHits": 1,
+        "statuses": {"SUCCEEDED": 7},
+        "alignments": {"VALID": 7},
+        "violations": {},
+        "metrics": {"latencyMs": 842.0, "tokensIn": 2100.0, "tokensOut": 600.0},
+        "praise": 1,
+        "blame": 1,
+    });
+    assert_eq!(card, wanted);
 }

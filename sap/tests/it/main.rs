@@ -9,6 +9,8 @@
 )]
 
 mod alignment;
+#[cfg(feature = "driver")]
+mod apart;
 mod cache;
 mod checklist;
 mod consumer;
@@ -20,8 +22,11 @@ mod generated;
 mod hooks;
 #[cfg(feature = "driver")]
 mod judged;
+#[cfg(feature = "log")]
+mod kept;
 
 mod lab;
+mod learned;
 mod learning;
 mod lifecycle;
 mod message;
@@ -39,3 +44,4 @@ mod sign;
 #[cfg(feature = "driver")]
 mod transport;
 mod vectors;
+mod what_if;

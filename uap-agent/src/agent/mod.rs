@@ -9,6 +9,8 @@ mod record;
 mod runtime;
 mod scope;
 mod session;
+#[cfg(feature = "tracing")]
+mod spans;
 mod stream;
 #[cfg(feature = "os")]
 mod timer;
@@ -64,10 +66,15 @@ use world::RunWorld;
 /// # Errors
 ///
 /// The model does not support an option; no runtime is set, and there is none without the feature `os`; the checkpoint
-/// store refuses the name of the session.
+/// store refuses the name of the session; the term of a lease is under a millisecond.
 ///
 /// Spec: UAP-1.1 4.1
 pub fn agent(options: AgentOptions) -> Result<Agent, UppError> {
+    #[cfg(feature = "canon")]
+    if let Err(error) = options.ownership.check() {
+        let code = ErrorCode::InvalidRequest;
+        return Err(UppError::new(code, "uap", error.to_string()));
+    }
     let layers = options.middleware.iter().cloned().map(model_layer);
     let llm = llm(options.llm.with_middleware(layers))?;
     let runtime = match options.runtime {
@@ -87,6 +94,7 @@ pub fn agent(options: AgentOptions) -> Result<Agent, UppError> {
     }
     Ok(Agent {
         id: ids.uuid().to_string().into(),
+        name: options.name,
         llm,
         execution: options.execution,
         retries: options
@@ -141,6 +149,11 @@ fn built_in() -> Result<Runtime, UppError> {
 /// Spec: UAP-1.1 4.3
 pub struct Agent {
     id: Arc<str>,
+    #[cfg_attr(
+        not(feature = "tracing"),
+        expect(dead_code, reason = "only spans have it")
+    )]
+    name: Option<Arc<str>>,
     llm: LlmInstance,
     execution: Arc<dyn ExecutionStrategy>,
     middleware: Arc<[Arc<dyn Middleware>]>,
@@ -261,8 +274,10 @@ impl Agent {
         let now = self.clock.now();
         let input = input.into_message(now, &mut ids);
         let mut start = RunStart::new(Arc::clone(&self.id), state.clone(), input);
-        start.session_id = session_id;
         let mut parts = self.parts(Arc::clone(&self.id), self.approvals.clone());
+        #[cfg(feature = "tracing")]
+        parts.session_id.clone_from(&session_id);
+        start.session_id = session_id;
         parts.store = store.or(parts.store);
         let config = self.engine_config().with_saves(parts.store.is_some());
         let engine = Engine::new(now, config, ids, start);
@@ -288,6 +303,10 @@ impl Agent {
         let options = self.llm.options();
         AgentParts {
             agent_id,
+            #[cfg(feature = "tracing")]
+            name: self.name.clone(),
+            #[cfg(feature = "tracing")]
+            session_id: self.session_id.clone(),
             model: Arc::clone(options.model()),
             tools: options.tools().clone(),
             middleware: Arc::clone(&self.middleware),

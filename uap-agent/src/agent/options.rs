@@ -30,6 +30,7 @@ pub(super) type OnSaveFailed = Arc<dyn Fn(&CheckpointError) + Send + Sync>;
 /// | `strategy` | no hooks |
 /// | `checkpoints` | none |
 /// | `session_id` | a new UUIDv4, where there are checkpoints |
+/// | `name` | none |
 /// | `runtime` | the operating system's, with feature `os`; required without it |
 /// | `repair` | none: wrong calls and outputs are left as they are |
 /// | `plan_events` | off |
@@ -46,6 +47,7 @@ pub struct AgentOptions {
     pub(super) strategy: Option<Arc<dyn AgentStrategy>>,
     pub(super) checkpoints: Option<Arc<dyn CheckpointStore>>,
     pub(super) session_id: Option<Arc<str>>,
+    pub(super) name: Option<Arc<str>>,
     pub(super) runtime: Option<Runtime>,
     pub(super) on_save_failed: Option<OnSaveFailed>,
     pub(super) repair: Option<Arc<dyn RepairPolicy>>,
@@ -68,6 +70,7 @@ impl AgentOptions {
             strategy: None,
             checkpoints: None,
             session_id: None,
+            name: None,
             runtime: None,
             on_save_failed: None,
             repair: None,
@@ -163,6 +166,13 @@ impl AgentOptions {
     #[must_use]
     pub fn with_session_id(mut self, session: impl Into<Arc<str>>) -> Self {
         self.session_id = Some(session.into());
+        self
+    }
+
+    /// Sets the name of the agent in the spans of its runs (feature `tracing`): what it is for, the same for all its runs.
+    #[must_use]
+    pub fn with_name(mut self, name: impl Into<Arc<str>>) -> Self {
+        self.name = Some(name.into());
         self
     }
 

@@ -20,6 +20,10 @@ use crate::state::AgentState;
 #[derive(Clone)]
 pub(super) struct AgentParts {
     pub(super) agent_id: Arc<str>,
+    #[cfg(feature = "tracing")]
+    pub(super) name: Option<Arc<str>>,
+    #[cfg(feature = "tracing")]
+    pub(super) session_id: Option<Arc<str>>,
     pub(super) model: ModelReference,
     pub(super) tools: ToolSet,
     pub(super) middleware: Arc<[Arc<dyn Middleware>]>,

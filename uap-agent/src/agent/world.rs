@@ -44,6 +44,8 @@ pub(super) struct RunWorld {
     is_expired: bool,
     /// The seed of a recorded run.
     run: Option<u64>,
+    #[cfg(feature = "tracing")]
+    span: super::spans::RunSpan,
 }
 
 impl RunWorld {
@@ -64,6 +66,8 @@ impl RunWorld {
             expires,
             is_expired: false,
             run: None,
+            #[cfg(feature = "tracing")]
+            span: super::spans::RunSpan::default(),
         }
     }
 
@@ -189,7 +193,7 @@ impl RunWorld {
             Ok(None) => return Step::start(id, ready(Completed::Stop(id))),
             Ok(Some(end)) => {
                 spent = end.map(|at| (at, Cut::Spent));
-                catch_unwind(AssertUnwindSafe(|| response(parts, request)))
+                catch_unwind(AssertUnwindSafe(|| sent(parts, request)))
                     .unwrap_or_else(|_| failed("the model"))
             }
             Err(_) => failed("a layer"),
@@ -331,6 +335,52 @@ impl RunWorld {
     }
 }
 
+impl RunWorld {
+    fn perform_now(&mut self, effect: Output) -> Step<Completed> {
+        match effect {
+            // The abort ends these effects, so they are not started.
+            Output::Infer(..) | Output::More(_) | Output::Tool(..) | Output::Sleep(..)
+                if self.is_aborting() =>
+            {
+                Step::Done
+            }
+            Output::Infer(id, request) => self.infer(id, request),
+            Output::More(id) => self.read(id),
+            Output::Tool(id, call, scope) => self.tool(id, call, scope),
+            Output::Hook(id, HookCall::Attempt(attempt, failure, random)) => {
+                self.attempt(id, attempt, failure.as_deref(), random)
+            }
+            Output::Hook(id, call) => self.hook(id, call),
+            Output::Sleep(id, span) => self.sleep(id, span),
+            Output::Save(id, metadata, state) => self.save(id, metadata, state),
+            Output::Cancel(id) => {
+                self.responses.remove(&id);
+                Step::Cancel(id)
+            }
+            Output::Event(event) => {
+                self.shared.push(event);
+                Step::Done
+            }
+            Output::SaveFailed(error) => {
+                self.save_failed(&error);
+                Step::Done
+            }
+            Output::Finished(result) => {
+                self.shared.set_result(result);
+                Step::Done
+            }
+        }
+    }
+}
+
+/// Sends a request.
+fn sent(parts: &AgentParts, request: LlmRequest) -> ModelStream {
+    #[cfg(feature = "tracing")]
+    return super::spans::in_plan(parts, request, |request| response(parts, request));
+    #[cfg(not(feature = "tracing"))]
+    response(parts, request)
+}
+
 /// The events of a response. One that is not streamed has its events when it is there.
 fn response(parts: &AgentParts, request: LlmRequest) -> ModelStream {
     if parts.streams {
@@ -385,40 +435,24 @@ pub(super) enum Completed {
 impl driver::World<Engine> for RunWorld {
     type Answer = Completed;
 
+    #[cfg(feature = "tracing")]
     fn perform(&mut self, effect: Output) -> Step<Completed> {
-        match effect {
-            // The abort ends these effects, so they are not started.
-            Output::Infer(..) | Output::More(_) | Output::Tool(..) | Output::Sleep(..)
-                if self.is_aborting() =>
-            {
-                Step::Done
-            }
-            Output::Infer(id, request) => self.infer(id, request),
-            Output::More(id) => self.read(id),
-            Output::Tool(id, call, scope) => self.tool(id, call, scope),
-            Output::Hook(id, HookCall::Attempt(attempt, failure, random)) => {
-                self.attempt(id, attempt, failure.as_deref(), random)
-            }
-            Output::Hook(id, call) => self.hook(id, call),
-            Output::Sleep(id, span) => self.sleep(id, span),
-            Output::Save(id, metadata, state) => self.save(id, metadata, state),
-            Output::Cancel(id) => {
-                self.responses.remove(&id);
-                Step::Cancel(id)
-            }
-            Output::Event(event) => {
-                self.shared.push(event);
-                Step::Done
-            }
-            Output::SaveFailed(error) => {
-                self.save_failed(&error);
-                Step::Done
-            }
-            Output::Finished(result) => {
-                self.shared.set_result(result);
-                Step::Done
+        match &effect {
+            Output::Finished(result) => self.span.end(result),
+            Output::Event(_) | Output::SaveFailed(_) | Output::Cancel(_) => {}
+            _ => {
+                let (mut span, parts) = (core::mem::take(&mut self.span), Arc::clone(&self.parts));
+                let step = span.around(&parts, || self.perform_now(effect));
+                self.span = span;
+                return step;
             }
         }
+        self.perform_now(effect)
+    }
+
+    #[cfg(not(feature = "tracing"))]
+    fn perform(&mut self, effect: Output) -> Step<Completed> {
+        self.perform_now(effect)
     }
 
     fn input(&mut self, answer: Completed) -> Input {

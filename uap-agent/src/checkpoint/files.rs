@@ -16,10 +16,11 @@ use super::held::{OpenSessions, SessionLock};
 use super::name;
 use super::seal::Seal;
 use super::seal::sealing::{Place, Sealing};
-use super::worker::Worker;
+use super::trailer::{checked, signed};
 use super::writers::WriterHistory;
 use super::{CheckpointError, CheckpointMetadata, CheckpointStore, StoreFuture, at_least_one};
 use crate::state::AgentState;
+use crate::work_thread::WorkThread;
 
 const STATE: &str = "checkpoint.json";
 const METADATA: &str = "metadata.json";
@@ -48,6 +49,9 @@ pub struct CorruptFile {
 /// is refused by [`agent`](crate::agent()). On a file system that ignores case, the second of two sessions whose names
 /// differ in case only is refused, and the files of the first are unchanged.
 ///
+/// Each file carries a digest of its JSON, as white space behind it, so that a changed file is noticed; one without, which
+/// another implementation wrote, is read as it is.
+///
 /// A file that is not a checkpoint is renamed and reported to [`FileCheckpoints::with_on_corrupt`]; the session then has no
 /// checkpoint. A file that the [seal](FileCheckpoints::with_seal) cannot open is left in place, and is an error.
 ///
@@ -74,7 +78,7 @@ pub struct CorruptFile {
 ///
 /// Spec: UAP-1.1 12.3
 pub struct FileCheckpoints {
-    worker: Worker<FileStore>,
+    worker: WorkThread<FileStore>,
 }
 
 impl FileCheckpoints {
@@ -95,7 +99,7 @@ impl FileCheckpoints {
             held: OpenSessions::new(),
         };
         create_folders(&folder.path)?;
-        let worker = Worker::start(folder)?;
+        let worker = WorkThread::start("checkpoints", || Ok::<_, CheckpointError>(folder))?;
         Ok(Self { worker })
     }
 
@@ -134,7 +138,7 @@ impl FileCheckpoints {
     fn set(self, change: impl FnOnce(&mut FileStore) + Send + 'static) -> Self {
         drop(self.worker.ask(|folder| {
             change(folder);
-            Ok(())
+            Ok::<_, CheckpointError>(())
         }));
         self
     }
@@ -221,7 +225,8 @@ impl FileStore {
             return Err(CheckpointError::Unreadable(why.into()));
         }
         let (sealing, known) = (self.sealing.clone(), json::to_vec(metadata));
-        let sealed_state = sealing.seal(&place(session, STATE), json.as_bytes())?;
+        let (json, known) = (signed(json.as_bytes()), signed(&known));
+        let sealed_state = sealing.seal(&place(session, STATE), &json)?;
         let sealed_metadata = sealing.seal(&place(session, METADATA), &known)?;
         let new = |hold| OpenSession {
             hold,
@@ -261,7 +266,7 @@ impl FileStore {
     fn load(&mut self, session: &str) -> Result<Option<AgentState>, CheckpointError> {
         // Before the state: a save in between makes this store's next one a conflict, not a loss.
         let known = self.read(session, METADATA)?;
-        let known = known.and_then(|bytes| read_metadata(&bytes).ok());
+        let known = known.and_then(|bytes| read_metadata(checked(&bytes)?).ok());
         let known = known.map(|known| of_session(session, known)).transpose()?;
         let limits = limits(self.max_bytes);
         let state = self.load_file(session, STATE, |bytes| {
@@ -290,7 +295,9 @@ impl FileStore {
         let Some(bytes) = self.read(session, file)? else {
             return Ok(None);
         };
-        match read(&bytes) {
+        let text =
+            checked(&bytes).ok_or_else(|| "it was changed: its digest is another".to_owned());
+        match text.and_then(read) {
             Ok(value) => Ok(Some(value)),
             Err(why) => {
                 self.put_aside(&self.of(session)?, file, why)?;
@@ -306,7 +313,8 @@ impl FileStore {
             return Ok(None);
         };
         let opened = self.sealing.open(&place(session, file), &bytes)?;
-        let (bytes, limit) = (opened.len(), self.max_bytes);
+        let bytes = checked(&opened).unwrap_or(&opened).len();
+        let limit = self.max_bytes;
         if bytes > limit {
             return Err(CheckpointError::TooLarge { bytes, limit });
         }
@@ -334,7 +342,7 @@ impl FileStore {
         let folder = self.of(session)?;
         // What cannot be read is removed with the rest.
         let known = self.read(session, METADATA).ok().flatten();
-        if let Some(known) = known.and_then(|bytes| read_metadata(&bytes).ok()) {
+        if let Some(known) = known.and_then(|bytes| read_metadata(checked(&bytes)?).ok()) {
             of_session(session, known)?;
         }
         self.held.saw(session, None);

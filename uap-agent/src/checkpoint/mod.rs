@@ -7,6 +7,7 @@
 //! MemoryCheckpoints    both, until the process ends
 //! FileCheckpoints      the last state, in the standard layout
 //! LogCheckpoints       both, in files that only grow: a step costs what the step added    feature `log`
+//! sql::SqlCheckpoints  both, in SQLite or PostgreSQL                                      features `sqlite`, `postgres`
 //! Seal                 encryption of the files of a store
 //! ```
 //!
@@ -19,6 +20,8 @@
 mod disk;
 #[cfg(all(feature = "driver", feature = "os"))]
 mod files;
+#[cfg(all(feature = "driver", feature = "os", feature = "log"))]
+mod head;
 #[cfg(all(feature = "driver", feature = "os"))]
 mod held;
 mod history;
@@ -28,8 +31,10 @@ mod memory;
 #[cfg(all(feature = "driver", feature = "os"))]
 mod name;
 mod seal;
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+mod sql;
 #[cfg(all(feature = "driver", feature = "os"))]
-mod worker;
+mod trailer;
 mod writers;
 
 use futures_core::future::BoxFuture;
@@ -45,6 +50,8 @@ pub use history::CheckpointHistory;
 pub use log::{CutTail, LogCheckpoints};
 pub use memory::MemoryCheckpoints;
 pub use seal::{Seal, SealError};
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+pub use sql::SqlCheckpoints;
 
 ubos_common::wire! {
     /// The metadata of a checkpoint.
@@ -126,6 +133,9 @@ pub enum CheckpointError {
     /// The storage failed.
     #[error("the store failed: {0}")]
     Failed(Box<str>),
+    /// A save had failed when the run was recorded that is resumed or replayed now.
+    #[error("{0}")]
+    Recorded(Box<str>),
 }
 
 /// The value of a setting that must not be 0.

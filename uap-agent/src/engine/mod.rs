@@ -25,7 +25,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use ubos_common::id::IdSource;
-use ubos_common::machine::{Machine, Outbox};
+use ubos_common::machine::Outbox;
 use ubos_common::time::{Mono, Now};
 use upp::{ErrorCode, Stamp, UppError};
 
@@ -211,6 +211,8 @@ impl Engine {
             self.phase = Phase::Idle;
             if let Err(error) = result {
                 debug!(step = self.step, "save failed");
+                let why = EventData::SaveFailed(error.to_string().into());
+                self.event(UapEventType::SaveFailed, why);
                 self.out.push(Output::SaveFailed(error));
             }
         }
@@ -318,7 +320,7 @@ fn plan_event(event_type: &UapEventType, data: &EventData) -> Option<(UapEventTy
         UapEventType::StepStart => Some((UapEventType::PlanStepStart, step?)),
         UapEventType::StepEnd => match (plan, step) {
             (Some(plan), _) => {
-                let data = EventData::Plan(Arc::clone(plan));
+                let data = EventData::Plan(plan.clone());
                 Some((UapEventType::PlanCreated, data))
             }
             (None, step) => Some((UapEventType::PlanStepEnd, step?)),
@@ -327,35 +329,7 @@ fn plan_event(event_type: &UapEventType, data: &EventData) -> Option<(UapEventTy
     }
 }
 
-impl Machine for Engine {
-    type Input<'a> = Input;
-    type Output = Output;
-    type Error = Closed;
-
-    fn handle_input(&mut self, now: Now, input: Input) -> Result<(), Closed> {
-        self.handle_input(now, input)
-    }
-
-    fn handle_timeout(&mut self, now: Now) {
-        self.handle_timeout(now);
-    }
-
-    fn poll_output(&mut self) -> Option<Output> {
-        self.poll_output()
-    }
-
-    fn poll_timeout(&self) -> Option<Mono> {
-        self.poll_timeout()
-    }
-
-    fn accepts_input(&self) -> bool {
-        self.accepts_input()
-    }
-
-    fn is_closed(&self) -> bool {
-        self.is_closed()
-    }
-}
+ubos_common::forward_machine! { [] Engine: Input => Output, Closed }
 
 impl fmt::Debug for Engine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

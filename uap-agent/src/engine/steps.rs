@@ -4,7 +4,7 @@ use core::time::Duration;
 use std::sync::Arc;
 
 use ubos_common::time::Now;
-use upp::{ErrorCode, Message};
+use upp::{ErrorCode, Message, UppError};
 
 use super::effects::Output;
 use super::guard::guarded;
@@ -13,6 +13,7 @@ use crate::checkpoint::CheckpointMetadata;
 use crate::event::{EventData, UapEventType};
 use crate::hooks::HookCall;
 use crate::result::GenerateResult;
+use crate::state::PlanStep;
 use crate::strategy::{Command, ExecutionContext, Outcome};
 
 /// The number of commands without an effect after which the engine requests a pause, so that a strategy which
@@ -54,6 +55,23 @@ impl Engine {
         self.phase = Phase::Pausing(id);
     }
 
+    /// Replaces a step of the plan.
+    fn change_plan(&mut self, place: usize, step: PlanStep) {
+        let plan = self.state.plan().and_then(|plan| plan.with(place, step));
+        let next = match plan {
+            Some(plan) => {
+                self.state = self.state.with_plan(&mut self.ids, plan);
+                AgendaItem::Next(Box::new(Outcome::Applied))
+            }
+            None => {
+                let what = "the plan does not have the step that the strategy changes";
+                let error = UppError::new(ErrorCode::InvalidRequest, "uap", what);
+                AgendaItem::Fail(Box::new(error))
+            }
+        };
+        self.plan_ops([next]);
+    }
+
     fn ask_strategy(&mut self, now: Now, outcome: Outcome) {
         let mut context = ExecutionContext {
             agent_id: &self.agent_id,
@@ -88,6 +106,7 @@ impl Engine {
                 self.state = self.state.with_plan(&mut self.ids, steps);
                 self.plan_ops([AgendaItem::Next(Box::new(Outcome::Applied))]);
             }
+            Command::PlanStep(place, step) => self.change_plan(place, step),
             // The order of ruling 20: hook, event, save, stop condition.
             Command::EndStep(data) => {
                 let event = AgendaItem::Event(UapEventType::StepEnd, data);

@@ -52,7 +52,8 @@ impl Engine {
             }
         };
         let message = Arc::clone(&response.message);
-        let hook = HookCall::Act(self.step, Arc::clone(&message));
+        let calls = EventData::ToolCalls(message.calls().into());
+        let hook = HookCall::Act(self.step, message);
         self.pending = Some(Box::new(PendingRound {
             messages,
             response,
@@ -60,7 +61,7 @@ impl Engine {
         }));
         self.plan_ops([
             AgendaItem::Hook(hook),
-            AgendaItem::Event(UapEventType::Action, EventData::ToolCalls(message)),
+            AgendaItem::Event(UapEventType::Action, calls),
             AgendaItem::Tools,
         ]);
     }

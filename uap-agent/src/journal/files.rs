@@ -10,9 +10,10 @@ use ubos_common::log::{AppendError, Config, Log, LogId, OpenError};
 use ubos_common::os::fill_random;
 use ubos_common::violation::Profile;
 
+use super::failed;
 use super::recording::limits;
-use super::thread::{JobThread, failed};
 use super::{Journal, JournalError, JournalFuture};
+use crate::work_thread::WorkThread;
 
 /// The maximum size of all entries, in bytes.
 const MAX_BYTES: usize = 256 << 20;
@@ -84,6 +85,14 @@ impl JournalLog {
     }
 }
 
+ubos_common::config! {
+    /// How a journal in files is kept.
+    FileJournalConfig {
+        /// Sets the maximum size of all entries, in bytes: at most and by default 256 MiB.
+        with_max_bytes: max_bytes: usize = MAX_BYTES,
+    }
+}
+
 /// A journal in a folder: a hash-chained log with one record per entry.
 ///
 /// A finished write is on the disk. A write that was interrupted by a crash is cut off when the folder is opened again;
@@ -118,7 +127,7 @@ impl JournalLog {
 /// # std::fs::remove_dir_all(&folder).unwrap();
 /// ```
 pub struct FileJournal {
-    thread: JobThread<JournalLog>,
+    thread: WorkThread<JournalLog>,
     max_bytes: usize,
 }
 
@@ -146,29 +155,35 @@ impl FileJournal {
         Self::over(opened.map_err(failed)?)
     }
 
+    /// As [`FileJournal::open`], with a configuration.
+    ///
+    /// # Errors
+    ///
+    /// As [`FileJournal::open`], and [`JournalError::Setting`].
+    pub fn open_with(
+        folder: impl Into<PathBuf>,
+        config: &FileJournalConfig,
+    ) -> Result<Self, JournalError> {
+        let max_bytes = config.max_bytes;
+        ConfigError::at_least("max_bytes", max_bytes as u64, 1)?;
+        let wanted = "at most 268435456, which is what is read back";
+        ConfigError::require(max_bytes <= MAX_BYTES, "max_bytes", max_bytes, wanted)?;
+        let mut journal = Self::open(folder)?;
+        journal.max_bytes = max_bytes;
+        Ok(journal)
+    }
+
     /// A journal in an open log, such as one with other settings.
     ///
     /// # Errors
     ///
     /// The thread could not be started.
     pub fn over(log: Log) -> Result<Self, JournalError> {
+        let start = || Ok::<_, JournalError>(JournalLog { log, bytes: None });
         Ok(Self {
-            thread: JobThread::start(JournalLog { log, bytes: None })?,
+            thread: WorkThread::start("journal", start)?,
             max_bytes: MAX_BYTES,
         })
-    }
-
-    /// Sets the maximum size of all entries, in bytes: at most and by default 256 MiB.
-    ///
-    /// # Errors
-    ///
-    /// The limit is 0 or exceeds 256 MiB.
-    pub fn with_max_bytes(mut self, max_bytes: usize) -> Result<Self, ConfigError> {
-        ConfigError::at_least("max_bytes", max_bytes as u64, 1)?;
-        let wanted = "at most 268435456, which is what is read back";
-        ConfigError::require(max_bytes <= MAX_BYTES, "max_bytes", max_bytes, wanted)?;
-        self.max_bytes = max_bytes;
-        Ok(self)
     }
 }
 

@@ -196,8 +196,7 @@ impl FingerprintBuilder {
     fn state(&mut self, state: &AgentState) -> &mut Self {
         self.rest.push(to_vec(&state.id()));
         self.value(&state.messages().len()).value(&state.step());
-        self.content
-            .push(("plan", to_vec(&state.plan().map(<[_]>::to_vec))));
+        self.content.push(("plan", to_vec(&state.plan())));
         self
     }
 

@@ -77,12 +77,22 @@ impl Ownership {
         }
     }
 
-    /// Sets how long nobody else takes the run over after an entry was written. At least a millisecond. The run writes an
-    /// entry after each third of it in which it has written nothing else.
+    /// Sets how long nobody else takes the run over after an entry was written; [`agent`](crate::agent()) refuses less than
+    /// a millisecond. The run writes an entry after each third of it in which it has written nothing else.
     #[must_use]
-    pub fn with_term(mut self, term: Duration) -> Self {
-        self.term = Some(term.max(Duration::from_millis(1)));
+    pub const fn with_term(mut self, term: Duration) -> Self {
+        self.term = Some(term);
         self
+    }
+
+    #[cfg(feature = "driver")]
+    pub(crate) fn check(&self) -> Result<(), ubos_common::ConfigError> {
+        match self.term {
+            Some(term) => {
+                ubos_common::ConfigError::at_least("term", term, Duration::from_millis(1))
+            }
+            None => Ok(()),
+        }
     }
 
     /// Sets what is done with tool calls whose outcome is unknown.

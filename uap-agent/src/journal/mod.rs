@@ -69,10 +69,8 @@ mod program;
 mod question;
 pub mod recorder;
 mod recording;
-#[cfg(feature = "sqlite")]
-mod sqlite;
-#[cfg(all(feature = "driver", feature = "os", feature = "log"))]
-mod thread;
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+mod sql;
 
 use std::sync::{Mutex, PoisonError};
 
@@ -82,13 +80,13 @@ use ubos_common::json::{DecodeError, RawObject};
 
 pub use diff::{Diff, Difference};
 #[cfg(all(feature = "driver", feature = "os", feature = "log"))]
-pub use files::FileJournal;
+pub use files::{FileJournal, FileJournalConfig};
 pub use lease::{Lease, Ownership, UnknownOutcome};
 pub use question::{Decision, DecisionError, Paused, Question, QuestionKind, Verdict};
 pub use recorder::Recorder;
 pub use recording::{RecordedEffect, Recording, Replay};
-#[cfg(feature = "sqlite")]
-pub use sqlite::{SqliteJournal, SqliteJournals};
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+pub use sql::SqlJournal;
 
 use crate::engine::EffectId;
 
@@ -115,6 +113,9 @@ pub enum JournalError {
         /// The number of entries.
         seen: u64,
     },
+    /// A setting is out of its range. The journal was not opened.
+    #[error(transparent)]
+    Setting(#[from] ConfigError),
     /// The storage failed.
     #[error("the journal failed: {0}")]
     Failed(Box<str>),
@@ -126,6 +127,12 @@ pub enum JournalError {
         /// The error, with its pointer.
         #[source]
         error: DecodeError,
+    },
+    /// An entry was changed or is damaged.
+    #[error("entry {entry} is damaged, or was changed")]
+    Damaged {
+        /// The place of the entry, from 0.
+        entry: u64,
     },
     /// An entry is out of order.
     #[error("entry {entry}: {what}")]
@@ -181,6 +188,13 @@ fn other(kind: &str, seen: Option<&'static str>) -> String {
 fn ends(lease: &Lease) -> String {
     let end = lease.until.map(|until| until.to_string());
     end.unwrap_or_else(|| "it is taken over".to_owned())
+}
+
+/// The text of an error and its cause.
+#[cfg(all(feature = "driver", feature = "os", feature = "log"))]
+fn failed(error: impl core::error::Error) -> JournalError {
+    let cause = error.source().map(|cause| format!(": {cause}"));
+    JournalError::Failed(format!("{error}{}", cause.unwrap_or_default()).into())
 }
 
 /// The future of a journal operation.

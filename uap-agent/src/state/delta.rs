@@ -6,7 +6,7 @@ use ubos_common::json::{Limits, Members, RawBuf, RawObject, to_string, to_vec};
 use upp::{List, Message};
 
 use super::json::members;
-use super::{AgentState, PlanStep, StateId, SubagentExecutionTrace};
+use super::{AgentState, PlanStep, PlanSteps, StateId, SubagentExecutionTrace};
 
 ubos_common::wire! {
     /// What makes one state of another. A member is absent where nothing changed.
@@ -88,15 +88,14 @@ impl Delta {
     fn set_plan(&mut self, base: &AgentState, next: &AgentState) {
         match (&base.plan, &next.plan) {
             (None, None) => {}
-            (Some(before), Some(after)) if Arc::ptr_eq(before, after) => {}
             (Some(before), Some(after)) if before.len() == after.len() => {
-                let pairs = before.iter().zip(after.iter()).enumerate();
-                let steps = pairs
-                    .filter(|(_, (before, after))| before != after)
-                    .map(|(n, (_, after))| PlanChange::new(n, after.clone()));
+                let places = before.changed_places(after).into_iter();
+                let steps = places.filter_map(|n| Some(PlanChange::new(n, after.get(n)?.clone())));
                 self.plan_steps = Some(steps.collect()).filter(|steps: &Vec<_>| !steps.is_empty());
             }
-            (_, after) => self.plan = Some(after.as_deref().map(<[PlanStep]>::to_vec)),
+            (_, after) => {
+                self.plan = Some(after.as_ref().map(|plan| plan.iter().cloned().collect()))
+            }
         }
     }
 
@@ -119,14 +118,15 @@ impl Delta {
         grow(&mut state.reasoning, self.reasoning_kept, self.reasoning)?;
         grow(&mut state.subagent_traces, self.traces_kept, self.traces)?;
         if let Some(plan) = self.plan {
-            state.plan = plan.map(Arc::from);
+            state.plan = plan.map(PlanSteps::from);
         }
         if let Some(changes) = self.plan_steps {
-            let mut plan = state.plan.as_deref().unwrap_or_default().to_vec();
+            let mut plan = state.plan.take().unwrap_or_default();
             for change in changes {
-                *plan.get_mut(change.n).ok_or(DeltaError::Longer)? = change.step;
+                let changed = plan.with(change.n, change.step);
+                plan = changed.ok_or(DeltaError::Longer)?;
             }
-            state.plan = Some(plan.into());
+            state.plan = Some(plan);
         }
         let read = |object| members(&object, limits).map_err(|_| DeltaError::Metadata);
         if let Some(all) = self.all_metadata.map(read).transpose()? {

@@ -15,6 +15,7 @@ use upp::{
 };
 
 use super::parts::{PlanStep, SubagentExecutionTrace};
+use super::plan::PlanSteps;
 use super::{AgentState, StateId};
 
 /// The version that is written.
@@ -109,8 +110,8 @@ impl AgentState {
             Err(error) => return Err(error.into()),
         };
         let metadata = members(&state.metadata, limits)?;
-        let plan = state.plan.map(Arc::<[PlanStep]>::from);
-        check(&mut report, state.id, &messages, plan.as_deref());
+        let plan = state.plan.map(PlanSteps::from);
+        check(&mut report, state.id, &messages, plan.as_ref());
         if !report.is_valid() {
             return Err(DecodeError::Invalid(report).into());
         }
@@ -132,7 +133,7 @@ impl AgentState {
     /// Why the state could not be read back, if so: a caller may have added a message twice.
     pub(crate) fn breach(&self) -> Option<String> {
         let mut report = Report::default();
-        check(&mut report, self.id, &self.messages, self.plan.as_deref());
+        check(&mut report, self.id, &self.messages, self.plan.as_ref());
         let found = report.iter().next();
         found.map(|found| format!("{}: {}", found.pointer, found.message))
     }
@@ -147,7 +148,7 @@ impl Write for AgentState {
         object.member("step", &self.step);
         object.member("metadata", &Object(&self.metadata));
         object.member("reasoning", &self.reasoning);
-        object.optional("plan", self.plan.as_deref());
+        object.optional("plan", self.plan.as_ref());
         let traces = Some(&self.subagent_traces).filter(|traces| !traces.is_empty());
         object.optional("subagentTraces", traces);
         self.extra.write_into(&mut object);
@@ -211,7 +212,7 @@ fn check_version(version: &str) -> Result<bool, StateError> {
 }
 
 /// Checks what the types cannot express.
-fn check(report: &mut Report, id: StateId, messages: &List<Message>, plan: Option<&[PlanStep]>) {
+fn check(report: &mut Report, id: StateId, messages: &List<Message>, plan: Option<&PlanSteps>) {
     let mut refuse = |pointer: String, code: &'static str, message: &'static str| {
         report.push(Violation::new(
             pointer,
@@ -235,7 +236,7 @@ fn check(report: &mut Report, id: StateId, messages: &List<Message>, plan: Optio
         }
     }
     let mut seen = BTreeSet::new();
-    for (n, step) in plan.unwrap_or_default().iter().enumerate() {
+    for (n, step) in plan.into_iter().flat_map(PlanSteps::iter).enumerate() {
         if !seen.insert(&step.id) {
             refuse(
                 format!("/plan/{n}/id"),

@@ -4,6 +4,7 @@
 pub(crate) mod delta;
 mod json;
 mod parts;
+mod plan;
 
 use std::sync::Arc;
 
@@ -13,6 +14,7 @@ use upp::{List, Message, Messages};
 
 pub use json::{AgentStateJson, StateError};
 pub use parts::{PlanStep, PlanStepStatus, SubagentExecutionTrace, ToolExecutionTrace};
+pub use plan::PlanSteps;
 
 ubos_common::id_type! {
     /// The id of a snapshot.
@@ -44,7 +46,7 @@ pub struct AgentState {
     step: u64,
     metadata: Arc<Members<'static>>,
     reasoning: List<Arc<str>>,
-    plan: Option<Arc<[PlanStep]>>,
+    plan: Option<PlanSteps>,
     subagent_traces: List<SubagentExecutionTrace>,
     extra: Arc<Members<'static>>,
 }
@@ -97,8 +99,8 @@ impl AgentState {
 
     /// The plan, if the strategy makes one.
     #[must_use]
-    pub fn plan(&self) -> Option<&[PlanStep]> {
-        self.plan.as_deref()
+    pub const fn plan(&self) -> Option<&PlanSteps> {
+        self.plan.as_ref()
     }
 
     /// The traces of sub-agents.
@@ -152,7 +154,7 @@ impl AgentState {
 
     /// Sets the plan.
     #[must_use]
-    pub fn with_plan(&self, ids: &mut IdSource, plan: impl Into<Arc<[PlanStep]>>) -> Self {
+    pub fn with_plan(&self, ids: &mut IdSource, plan: impl Into<PlanSteps>) -> Self {
         self.changed(ids, |state| state.plan = Some(plan.into()))
     }
 

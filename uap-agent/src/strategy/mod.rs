@@ -21,7 +21,7 @@ pub(crate) use tool_loop::ToolLoop;
 pub use tool_loop::{LoopOptions, tool_loop};
 
 use crate::event::EventData;
-use crate::state::{AgentState, PlanStep};
+use crate::state::{AgentState, PlanStep, PlanSteps};
 
 /// An execution strategy of agents.
 ///
@@ -100,7 +100,9 @@ pub enum Command {
     /// Add reasoning to the state.
     Reason(Arc<str>),
     /// Set the plan of the state.
-    Plan(Vec<PlanStep>),
+    Plan(PlanSteps),
+    /// Replace the step in a place of the plan, from 0. A place that the plan does not have fails the run.
+    PlanStep(usize, PlanStep),
     /// End the step. The data becomes part of its event.
     EndStep(EventData),
     /// End the run with its result.

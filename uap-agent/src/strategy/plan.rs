@@ -87,6 +87,7 @@ impl ExecutionStrategy for Plan {
         Box::new(PlanRun {
             options: self.0.clone(),
             steps: Vec::new(),
+            order: PlanOrder::default(),
             stage: PlanStage::Planning,
             error: None,
             replanned: false,
@@ -97,6 +98,7 @@ impl ExecutionStrategy for Plan {
 struct PlanRun {
     options: PlanOptions,
     steps: Vec<PlanStep>,
+    order: PlanOrder,
     stage: PlanStage,
     /// What the next plan must answer.
     error: Option<UppError>,
@@ -133,8 +135,8 @@ impl StrategyRun for PlanRun {
             }
             (PlanStage::Planning, Outcome::Failed(error)) => Command::Fail(error),
             (PlanStage::Planned, Outcome::Applied) => Command::EndStep(EventData::Phase {
-                phase: "planning",
-                plan: context.state.plan().map(Into::into),
+                phase: "planning".into(),
+                plan: context.state.plan().cloned(),
                 plan_step: None,
             }),
             (PlanStage::Planning, Outcome::StepEnded) => {
@@ -218,7 +220,8 @@ impl PlanRun {
             Ok(new) => {
                 self.steps = old.into_iter().chain(new).collect();
                 (self.stage, self.error, self.replanned) = (PlanStage::Planned, None, false);
-                Command::Plan(self.steps.clone())
+                self.order = PlanOrder::of(&self.steps);
+                Command::Plan(self.steps.iter().cloned().collect())
             }
             Err(fault) => {
                 let error = UppError::new(ErrorCode::InvalidResponse, "uap", fault);
@@ -240,17 +243,12 @@ impl PlanRun {
             self.stage = PlanStage::Planning;
             return Command::StartStep(EventData::phase("planning"));
         }
-        let done: BTreeSet<&str> = self.ids_of(PlanStepStatus::Completed).into_iter().collect();
-        let is_pending = |step: &PlanStep| step.status == PlanStepStatus::Pending;
-        let next = self.steps.iter().position(|step| {
-            is_pending(step) && step.depends_on.iter().all(|id| done.contains(&**id))
-        });
-        match next {
+        match self.order.ready.pop_first() {
             Some(n) => {
                 self.stage = PlanStage::Chosen(n);
                 self.set(n, PlanStepStatus::InProgress)
             }
-            None if self.steps.iter().any(is_pending) => Command::Fail(UppError::new(
+            None if self.order.waiting > 0 => Command::Fail(UppError::new(
                 ErrorCode::InvalidResponse,
                 "uap",
                 "no step of the plan can be done",
@@ -261,19 +259,28 @@ impl PlanRun {
 
     fn mark(&mut self, n: usize, status: PlanStepStatus) -> Command {
         self.stage = PlanStage::Done(n);
+        if let Some(step) = self.steps.get(n)
+            && status == PlanStepStatus::Completed
+        {
+            self.order.completed(&step.id);
+        }
         self.set(n, status)
     }
 
     fn set(&mut self, n: usize, status: PlanStepStatus) -> Command {
-        if let Some(step) = self.steps.get_mut(n) {
-            step.status = status;
+        match self.steps.get_mut(n) {
+            Some(step) => {
+                step.status = status;
+                Command::PlanStep(n, step.clone())
+            }
+            // Every place comes from the plan itself.
+            None => Command::Finish,
         }
-        Command::Plan(self.steps.clone())
     }
 
     fn phase(&self, n: usize) -> EventData {
         EventData::Phase {
-            phase: "execution",
+            phase: "execution".into(),
             plan: None,
             plan_step: self.steps.get(n).cloned(),
         }
@@ -292,6 +299,61 @@ impl PlanRun {
             "Do step {} of the plan now: {}.{tool}",
             step.id, step.description
         )
+    }
+}
+
+/// Which steps can be done, without looking at all of them after each.
+#[derive(Default)]
+struct PlanOrder {
+    /// Pending steps all of whose dependencies are completed.
+    ready: BTreeSet<usize>,
+    /// The number of the other pending steps.
+    waiting: usize,
+    /// How many steps each of them waits for.
+    open: BTreeMap<usize, usize>,
+    /// Those that wait for a step.
+    dependents: BTreeMap<Arc<str>, Vec<usize>>,
+}
+
+impl PlanOrder {
+    fn of(steps: &[PlanStep]) -> Self {
+        let completed = |step: &&PlanStep| step.status == PlanStepStatus::Completed;
+        let done: BTreeSet<&str> = steps
+            .iter()
+            .filter(completed)
+            .map(|step| &*step.id)
+            .collect();
+        let mut order = Self::default();
+        for (n, step) in steps.iter().enumerate() {
+            if step.status != PlanStepStatus::Pending {
+                continue;
+            }
+            let ids = step.depends_on.iter().filter(|id| !done.contains(&***id));
+            let ids: BTreeSet<_> = ids.cloned().collect();
+            if ids.is_empty() {
+                order.ready.insert(n);
+                continue;
+            }
+            order.waiting += 1;
+            order.open.insert(n, ids.len());
+            for id in ids {
+                order.dependents.entry(id).or_default().push(n);
+            }
+        }
+        order
+    }
+
+    fn completed(&mut self, id: &str) {
+        for n in self.dependents.remove(id).unwrap_or_default() {
+            if let Some(open) = self.open.get_mut(&n) {
+                *open = open.saturating_sub(1);
+                if *open == 0 {
+                    self.open.remove(&n);
+                    self.waiting = self.waiting.saturating_sub(1);
+                    self.ready.insert(n);
+                }
+            }
+        }
     }
 }
 

@@ -14,7 +14,7 @@
 //! # futures::executor::block_on(async {
 //! let agent = agent(AgentOptions::new(Arc::new(ScriptedModel::new([Reply::text("hello")]))))?;
 //! let now = || Now::new(Mono::ZERO, Timestamp::EPOCH); // the clock of your program
-//! let mut trace = Trace::new(TraceLimits::default());
+//! let mut trace = Trace::default();
 //! let mut run = agent.stream("hi", &agent.initial_state());
 //! while let Some(event) = run.next().await {
 //!     trace.push(now(), &event);
@@ -63,36 +63,35 @@ pub struct TraceLimits {
 
 impl TraceLimits {
     /// Sets the number of events that are kept, ends of runs included.
-    ///
-    /// # Errors
-    ///
-    /// The limit is 0: nothing would be kept.
-    pub fn with_max_events(mut self, events: usize) -> Result<Self, ConfigError> {
-        ConfigError::at_least("max_events", events, 1)?;
+    #[must_use]
+    pub const fn with_max_events(mut self, events: usize) -> Self {
         self.max_events = events;
-        Ok(self)
+        self
     }
 
     /// Sets the bytes of all lines.
-    ///
-    /// # Errors
-    ///
-    /// The limit is 0: nothing would be kept.
-    pub fn with_max_bytes(mut self, bytes: usize) -> Result<Self, ConfigError> {
-        ConfigError::at_least("max_bytes", bytes, 1)?;
+    #[must_use]
+    pub const fn with_max_bytes(mut self, bytes: usize) -> Self {
         self.max_bytes = bytes;
-        Ok(self)
+        self
     }
 
     /// Sets the bytes of one line.
-    ///
-    /// # Errors
-    ///
-    /// The limit is 0: nothing would be kept.
-    pub fn with_max_event_bytes(mut self, bytes: usize) -> Result<Self, ConfigError> {
-        ConfigError::at_least("max_event_bytes", bytes, 1)?;
+    #[must_use]
+    pub const fn with_max_event_bytes(mut self, bytes: usize) -> Self {
         self.max_event_bytes = bytes;
-        Ok(self)
+        self
+    }
+
+    fn check(&self) -> Result<(), ConfigError> {
+        for (setting, seen) in [
+            ("max_events", self.max_events),
+            ("max_bytes", self.max_bytes),
+            ("max_event_bytes", self.max_event_bytes),
+        ] {
+            ConfigError::at_least(setting, seen, 1)?;
+        }
+        Ok(())
     }
 
     /// The limits of one line. Events of nested sub-agents are deeper than other documents.
@@ -135,6 +134,9 @@ pub struct Trace {
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TraceError {
+    /// A limit is 0.
+    #[error(transparent)]
+    Limit(#[from] ConfigError),
     /// The trace exceeds a limit.
     #[error("the trace has more than {limit} {unit}; raise the limit to read it")]
     TooLarge {
@@ -155,9 +157,17 @@ pub enum TraceError {
 }
 
 impl Trace {
-    /// An empty trace.
-    #[must_use]
-    pub fn new(limits: TraceLimits) -> Self {
+    /// An empty trace. [`Trace::default`] has the default limits.
+    ///
+    /// # Errors
+    ///
+    /// A limit is 0: nothing would be kept.
+    pub fn new(limits: TraceLimits) -> Result<Self, ConfigError> {
+        limits.check()?;
+        Ok(Self::within(limits))
+    }
+
+    fn within(limits: TraceLimits) -> Self {
         Self {
             limits,
             entries: Vec::new(),
@@ -232,7 +242,7 @@ impl Trace {
         if lines.len() > limits.max_bytes.saturating_add(LAST_LINE) {
             return refuse(limits.max_bytes, "bytes");
         }
-        let mut trace = Self::new(limits);
+        let mut trace = Self::new(limits)?;
         for (n, line) in lines.split(|byte| *byte == b'\n').enumerate() {
             if line.trim_ascii().is_empty() {
                 continue;
@@ -293,6 +303,12 @@ impl Trace {
         let at = zero.saturating_add(u64::try_from(since).unwrap_or(u64::MAX));
         self.last = self.last.max(at);
         self.last
+    }
+}
+
+impl Default for Trace {
+    fn default() -> Self {
+        Self::within(TraceLimits::default())
     }
 }
 

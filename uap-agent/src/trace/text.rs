@@ -145,11 +145,6 @@ pub(super) fn spaced(json: &str) -> String {
     out
 }
 
-/// Milliseconds as seconds with three places, so that points stand under one another.
-pub(super) fn seconds(millis: u64) -> String {
-    format!("{}.{:03}", grouped(millis / 1000), millis % 1000)
-}
-
 /// A number with its thousands apart.
 pub(super) fn grouped(number: u64) -> String {
     let digits = number.to_string();
@@ -216,10 +211,6 @@ mod tests {
 
     #[test]
     fn numbers_read_well() {
-        assert_eq!(
-            (seconds(12), seconds(1_234_567)),
-            ("0.012".into(), "1\u{202f}234.567".into())
-        );
         assert_eq!(
             (grouped(999), grouped(1_000)),
             ("999".into(), "1\u{202f}000".into())

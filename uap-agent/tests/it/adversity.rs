@@ -22,7 +22,7 @@ use uap_agent::strategy::{Command, Inference, Outcome, StrategyRun};
 use uap_agent::{
     Agent, AgentError, AgentOptions, AgentState, AgentStrategy, EventData, ExecutionContext,
     ExecutionStrategy, GenerateResult, MemoryCheckpoints, Middleware, MiddlewareContext,
-    PlanOptions, RepairPolicy, RunScope, SubagentTool, agent, plan,
+    PlanOptions, PlanSteps, RepairPolicy, RunScope, SubagentTool, agent, plan,
 };
 use uap_agent::{CallVerdict, OutputVerdict};
 use uap_agent::{SubagentData, SubagentEvent};
@@ -225,7 +225,7 @@ impl StrategyRun for Spinning {
 // spec: UAP-11-1, UAP-5-5
 #[test]
 fn a_strategy_without_effects_yields_and_can_be_aborted() {
-    let planning = Spinning(|_| Command::Plan(Vec::new()));
+    let planning = Spinning(|_| Command::Plan(PlanSteps::default()));
     let stepping = Spinning(|outcome| match outcome {
         Outcome::StepStarted => Command::EndStep(EventData::phase("end")),
         _ => Command::StartStep(EventData::phase("start")),
@@ -466,7 +466,8 @@ fn a_cut_plan_keeps_the_dependencies_of_its_steps() {
     .with_execution(plan(PlanOptions::default().with_max_plan_steps(2)).unwrap());
     let agent = agent(options).unwrap();
     let result = block_on(agent.generate("go", &agent.initial_state())).unwrap();
-    assert_eq!(*result.state.plan().unwrap()[1].depends_on, ["a".into()]);
+    let second = result.state.plan().unwrap().get(1).unwrap();
+    assert_eq!(*second.depends_on, ["a".into()]);
 }
 
 // spec: UAP-4-2, UAP-12-6

@@ -42,7 +42,13 @@ fn the_layout_is_the_standard_one_and_survives_the_process() {
     files.sort_unstable();
     assert_eq!(files, ["checkpoint.json", "metadata.json"]);
     let written = fs::read_to_string(place.join("checkpoint.json")).unwrap();
-    assert_eq!(written, state.to_json());
+    // Others read it: white space is all that stands behind the JSON.
+    assert_eq!(written.trim_end(), state.to_json());
+    let limits = ubos_common::json::Limits::default();
+    assert_eq!(
+        AgentState::from_json(written.as_bytes(), &limits).unwrap(),
+        state
+    );
     // What others put there is left alone.
     fs::write(folder.path().join("notes.txt"), "").unwrap();
     fs::create_dir(folder.path().join("empty")).unwrap();
@@ -77,7 +83,7 @@ fn a_folder_of_another_session_is_left_to_it() {
     assert!(is_refused(block_on(store.save(other, state)).unwrap_err()));
     assert!(is_refused(block_on(store.delete("alice")).unwrap_err()));
     let kept = fs::read_to_string(ours.join("metadata.json")).unwrap();
-    assert_eq!(kept, ubos_common::json::to_string(&metadata));
+    assert_eq!(kept.trim_end(), ubos_common::json::to_string(&metadata));
 }
 
 // spec: UAP-12-3
@@ -186,4 +192,52 @@ fn a_state_that_would_not_be_read_back_takes_no_place() {
     assert!(
         matches!(&failures[..], [CheckpointError::Unreadable(why)] if why.starts_with("/messages/2/id"))
     );
+}
+
+// spec: UAP-12-3
+#[test]
+fn a_changed_bit_is_noticed_wherever_it_is() {
+    let (folder, store) = store();
+    let (metadata, state) = checkpoint("s");
+    let state = state.with_metadata(&mut IdSource::seeded(9), "key", upp::json_text("value"));
+    let place = folder.path().join("s");
+    let mut tried = 0;
+    for name in ["checkpoint.json", "metadata.json"] {
+        block_on(store.delete("s")).unwrap();
+        block_on(store.save(metadata.clone(), state.clone())).unwrap();
+        let file = place.join(name);
+        let sound = fs::read(&file).unwrap();
+        for n in 0..sound.len() * 8 {
+            let mut changed = sound.clone();
+            changed[n / 8] ^= 1 << (n % 8);
+            fs::write(&file, changed).unwrap();
+            let loaded = block_on(store.load("s")).unwrap();
+            let known = block_on(store.load_metadata("s")).unwrap();
+            let is_noticed = match name {
+                "checkpoint.json" => loaded.is_none(),
+                _ => known.is_none() && loaded.as_ref() == Some(&state),
+            };
+            assert!(is_noticed, "bit {n} of {name}: {loaded:?} {known:?}");
+            assert!(!file.exists(), "it is put aside");
+            tried += 1;
+        }
+    }
+    assert!(tried > 4000, "{tried}");
+}
+
+// spec: UAP-12-3
+#[test]
+fn files_of_other_implementations_are_read() {
+    let (folder, store) = store();
+    let (metadata, state) = checkpoint("s");
+    block_on(store.save(metadata.clone(), state.clone())).unwrap();
+    drop(store);
+    // Another one writes both anew, without a digest.
+    let place = folder.path().join("s");
+    fs::write(place.join("checkpoint.json"), state.to_json() + "\n").unwrap();
+    let known = ubos_common::json::to_string(&metadata);
+    fs::write(place.join("metadata.json"), known).unwrap();
+    let store = FileCheckpoints::open(folder.path()).unwrap();
+    assert_eq!(block_on(store.load("s")).unwrap(), Some(state));
+    assert_eq!(block_on(store.load_metadata("s")).unwrap(), Some(metadata));
 }

@@ -11,6 +11,8 @@
 mod adversity;
 mod checkers;
 mod conformance;
+#[cfg(any(feature = "sqlite", feature = "external-tests"))]
+mod databases;
 mod files;
 #[cfg(feature = "canon")]
 mod journal;
@@ -22,6 +24,7 @@ mod limits;
 #[cfg(feature = "log")]
 mod log_store;
 mod middleware;
+mod order;
 mod promises;
 mod repair;
 mod runs;

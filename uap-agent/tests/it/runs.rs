@@ -2,14 +2,15 @@
 
 use std::sync::Arc;
 
+use futures::StreamExt;
 use futures::executor::block_on;
 use uap_agent::HookAnswer;
 use uap_agent::engine::{Engine, EngineConfig, Input, Output, RunStart};
 use uap_agent::strategy::{Command, ExecutionContext, Inference, Outcome, StrategyRun};
 use uap_agent::{
-    AgentOptions, AgentState, CheckpointMetadata, CheckpointStore, EventData, ExecutionStrategy,
-    LoopOptions, MemoryCheckpoints, PlanOptions, PlanStepStatus, ReactOptions, agent, plan, react,
-    tool_loop,
+    AgentOptions, AgentState, AgentStreamEvent, CheckpointMetadata, CheckpointStore, EventData,
+    ExecutionStrategy, LoopOptions, MemoryCheckpoints, PlanOptions, PlanStepStatus, ReactOptions,
+    agent, plan, react, tool_loop,
 };
 use ubos_common::id::IdSource;
 use ubos_common::json::{RawBuf, to_string};
@@ -378,7 +379,7 @@ fn a_bad_plan_is_asked_for_once_more_and_then_refused() {
     let cut = agent(planned(&model, |o| o.with_max_plan_steps(2))).unwrap();
     let result = block_on(cut.generate("go", &cut.initial_state())).unwrap();
     let plan = result.state.plan().unwrap();
-    assert_eq!((plan.len(), plan[0].id.len()), (2, 36));
+    assert_eq!((plan.len(), plan.get(0).unwrap().id.len()), (2, 36));
     assert!(
         plan.iter()
             .all(|step| step.status == PlanStepStatus::Completed)
@@ -519,7 +520,20 @@ fn each_step_is_saved_and_a_failing_store_is_told_of() {
         .with_checkpoints(Arc::new(store))
         .with_on_save_failed(move |_| *count.lock().unwrap() += 1);
     let full = agent(full).unwrap();
-    assert!(block_on(full.generate("go", &full.initial_state())).is_ok());
+    let mut run = full.stream("go", &full.initial_state());
+    let mut failures = Vec::new();
+    while let Some(event) = block_on(run.next()) {
+        if let AgentStreamEvent::Uap(event) = event
+            && let EventData::SaveFailed(why) = &event.data
+        {
+            failures.push(format!("{} {why}", event.event_type));
+        }
+    }
+    assert!(block_on(run.result()).is_ok());
+    assert_eq!(
+        failures,
+        ["save_failed the store has 1 sessions and takes no more"]
+    );
     assert_eq!(
         (*told.lock().unwrap(), full.session_id()),
         (1, Some("mine"))
@@ -586,7 +600,7 @@ fn a_custom_strategy_has_streams_hooks_checkpoints_and_abort() {
     let agent = agent(options).unwrap();
     let mut stream = agent.stream("go", &agent.initial_state());
     let mut events = 0;
-    while block_on(futures::StreamExt::next(&mut stream)).is_some() {
+    while block_on(stream.next()).is_some() {
         events += 1;
     }
     assert_eq!(events, 24);

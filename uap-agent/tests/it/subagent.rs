@@ -8,11 +8,12 @@ use futures::executor::block_on;
 use futures::{FutureExt, StreamExt};
 use serde_json::Value;
 use uap_agent::{
-    Agent, AgentState, AgentStreamEvent, CheckpointStore, EventData, MemoryCheckpoints, RunScope,
-    SubagentExecutionTrace, SubagentTool, UapEventType, agent,
+    Agent, AgentState, AgentStreamEvent, CheckpointStore, EventData, MemoryCheckpoints,
+    PlanOptions, ReactOptions, RunScope, SubagentExecutionTrace, SubagentTool, UapEventType, agent,
+    plan, react,
 };
 use uap_agent::{SubagentData, SubagentEvent};
-use ubos_common::json::{RawObject, to_string};
+use ubos_common::json::{Limits, RawObject, to_string};
 use upp::{ErrorCode, FnTool, Message, Reply, Tool, json_text, object};
 
 use crate::support::{Noting, calling, options, script};
@@ -347,7 +348,7 @@ fn chatty(told: Arc<AtomicUsize>) -> FnTool {
                         id.as_str(),
                         "t",
                         "c1",
-                        SubagentEvent::End(Box::new(trace)),
+                        SubagentEvent::End(Box::new((&trace).into())),
                     ))
                     .await;
                 told.fetch_add(1, Ordering::Relaxed);
@@ -401,4 +402,167 @@ fn what_a_subagent_tells_can_be_matched() {
         })
         .collect();
     assert_eq!(told, ["start", "end"]);
+}
+
+// spec: UAP-11-3, UAP-8-3
+#[test]
+fn events_are_read_back_as_they_were() {
+    let mut seen = BTreeSet::new();
+    let plan = plan(PlanOptions::default()).unwrap();
+    let react = react(ReactOptions::default()).unwrap();
+    let planned = r#"{"steps":[{"id":"a","description":"x","dependsOn":[]}]}"#;
+    let runs = [
+        vec![exploring("c1"), Reply::text("y")],
+        vec![
+            Reply::text("because"),
+            exploring("c1"),
+            Reply::text("so"),
+            Reply::text("z"),
+        ],
+        vec![Reply::text(planned), exploring("c1"), Reply::text("done")],
+    ];
+    let strategies = [None, Some(react), Some(plan)];
+    for (replies, strategy) in runs.into_iter().zip(strategies) {
+        let tool: Arc<dyn Tool> = Arc::new(explorer(child([Reply::text("found")])));
+        let mut options = options(&script(replies))
+            .with_tools([tool])
+            .with_plan_events(true);
+        if let Some(strategy) = strategy {
+            options = options.with_execution(strategy);
+        }
+        let lead = agent(options).unwrap();
+        let events: Vec<_> = block_on(lead.stream("go", &lead.initial_state()).collect());
+        for event in events {
+            let line = to_string(&event);
+            let read = AgentStreamEvent::from_json(line.as_bytes(), &Limits::default()).unwrap();
+            assert_eq!(read, event);
+            assert_eq!(to_string(&read), line);
+            if let AgentStreamEvent::Uap(event) = event {
+                assert!(!matches!(event.data, EventData::Custom(_)), "{line}");
+                seen.insert(event.event_type.to_string());
+            }
+        }
+    }
+    assert_eq!(seen.len(), 11, "{seen:?}");
+}
+
+// spec: UAP-11-3
+#[test]
+fn what_is_not_known_of_an_event_is_not_lost() {
+    let uap = |event_type: &str, data: &str| {
+        format!(
+            r#"{{"source":"uap","uap":{{"type":"{event_type}","step":1,"agentId":"a","data":{data}}}}}"#
+        )
+    };
+    let inner = uap("reasoning", r#"{"reasoning":"r"}"#);
+    for (event_type, data) in [
+        ("of_tomorrow", r#"{"x":[1]}"#),
+        ("step_start", r#"{"iteration":1,"new":true}"#),
+        ("step_start", r#"{"iteration":1,"phase":"p"}"#),
+        ("reasoning", r#"{"reasoning":5}"#),
+        ("subagent_event", r#"{"subagentId":"s"}"#),
+        (
+            "subagent_end",
+            r#"{"subagentId":"s","subagentType":"t","parentToolCallId":"c","success":true,"timestamp":1,"new":2}"#,
+        ),
+        (
+            "subagent_event",
+            &format!(
+                r#"{{"subagentId":"s","subagentType":"t","parentToolCallId":"c","innerEvent":{inner},"new":1}}"#
+            ),
+        ),
+    ] {
+        let line = uap(event_type, data);
+        let read = AgentStreamEvent::from_json(line.as_bytes(), &Limits::default()).unwrap();
+        let AgentStreamEvent::Uap(event) = &read else {
+            panic!("{line}")
+        };
+        let is_whole = matches!(&event.data, EventData::Custom(raw) if raw.as_str() == data);
+        let is_end = event_type == "subagent_end" && to_string(&read) == line;
+        assert!(is_whole || is_end, "{line}: {event:?}");
+    }
+    // In another form it is the same.
+    let spaced = uap("step_end", r#"{ "phase" : "p" }"#);
+    let read = AgentStreamEvent::from_json(spaced.as_bytes(), &Limits::default()).unwrap();
+    assert_eq!(to_string(&read), uap("step_end", r#"{"phase":"p"}"#));
+    for bad in [
+        "{}",
+        r#"{"source":"uap"}"#,
+        r#"{"source":"both"}"#,
+        &inner.replace("\"source\":\"uap\"", "\"source\":\"upp\""),
+        &uap("reasoning", "5"),
+        &uap(
+            "subagent_event",
+            r#"{"subagentId":"s","subagentType":"t","parentToolCallId":"c","innerEvent":{"source":"x"}}"#,
+        ),
+    ] {
+        let read = AgentStreamEvent::from_json(bad.as_bytes(), &Limits::default());
+        assert!(read.is_err(), "{bad}");
+    }
+    // However deep it is, it ends at the limit.
+    let deep = (0..20_000).fold(inner, |inner, _| {
+        let data = format!(
+            r#"{{"subagentId":"s","subagentType":"t","parentToolCallId":"c","innerEvent":{inner}}}"#
+        );
+        if inner.len() > 100_000 {
+            inner
+        } else {
+            uap("subagent_event", &data)
+        }
+    });
+    assert!(AgentStreamEvent::from_json(deep.as_bytes(), &Limits::default()).is_err());
+}
+
+#[cfg(feature = "schemars")]
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct Search {
+    /// What to look for.
+    query: String,
+    #[serde(default)]
+    deep: bool,
+}
+
+// spec: UAP-8-1
+#[cfg(feature = "schemars")]
+#[test]
+fn a_type_gives_a_subagent_its_schema_and_its_arguments() {
+    let typed =
+        |found: &str| {
+            let reply = Reply::text(found.to_owned());
+            let tool = SubagentTool::typed(child([reply]), "explore", "Looks", |search: Search| {
+                match search.query.as_str() {
+                    "" => Err("an empty query".into()),
+                    query => Ok(format!("{query} {}", search.deep)),
+                }
+            });
+            tool.unwrap()
+        };
+    let schema: Value = typed("x").parameters().deserialize().unwrap();
+    assert_eq!(
+        schema["properties"]["query"]["description"],
+        "What to look for."
+    );
+    assert_eq!(schema["required"], serde_json::json!(["query"]));
+    for (arguments, wanted) in [
+        (r#"{"query":"main"}"#, Ok("main false")),
+        (r#"{"query":"main","deep":true}"#, Ok("main true")),
+        (r#"{"deep":true}"#, Err("arguments that do not fit")),
+        (r#"{"query":""}"#, Err("an empty query")),
+    ] {
+        let call = Reply::default().calling("c1", "explore", object(arguments).unwrap());
+        let lead = lead(typed("found"), vec![call, Reply::text("y")]);
+        let result = block_on(lead.generate("go", &lead.initial_state())).unwrap();
+        let execution = result.turn.tool_executions.get(0).unwrap().clone();
+        match wanted {
+            Ok(prompt) => {
+                let trace = result.state.subagent_traces().get(0).unwrap();
+                assert_eq!(&*trace.prompt, prompt);
+            }
+            Err(why) => {
+                let told = upp::ToolResult::from(&execution).text().to_string();
+                assert!(execution.is_error && told.contains(why), "{told}");
+            }
+        }
+    }
+    assert!(SubagentTool::typed(child([]), "t", "d", |_: Vec<u8>| Ok(String::new())).is_err());
 }

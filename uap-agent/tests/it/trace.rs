@@ -43,7 +43,7 @@ fn traced(replies: impl IntoIterator<Item = Reply>, limits: TraceLimits) -> Trac
         .with_runtime(Runtime::new(clock.clone(), IdSource::seeded(7)));
     let agent = agent(options).unwrap();
     let mut run = agent.stream("Is it <b>safe</b>?", &agent.initial_state());
-    let mut trace = Trace::new(limits);
+    let mut trace = Trace::new(limits).unwrap();
     block_on(async {
         while let Some(event) = run.next().await {
             trace.push(clock.now(), &event);
@@ -151,24 +151,18 @@ fn a_failure_is_told_with_what_there_was() {
         page.contains("RATE_LIMITED (scripted): slow &lt;down&gt;"),
         "{page}"
     );
-    let nothing = Trace::new(TraceLimits::default());
+    let nothing = Trace::default();
     assert!(nothing.is_empty() && nothing.to_html().contains("No event was recorded"));
 }
 
 #[test]
 fn what_does_not_fit_is_counted() {
     let whole = traced(hostile_run(), TraceLimits::default());
-    let by_count = traced(
-        hostile_run(),
-        TraceLimits::default().with_max_events(5).unwrap(),
-    );
-    let by_bytes = traced(
-        hostile_run(),
-        TraceLimits::default().with_max_bytes(900).unwrap(),
-    );
+    let by_count = traced(hostile_run(), TraceLimits::default().with_max_events(5));
+    let by_bytes = traced(hostile_run(), TraceLimits::default().with_max_bytes(900));
     let by_size = traced(
         hostile_run(),
-        TraceLimits::default().with_max_event_bytes(200).unwrap(),
+        TraceLimits::default().with_max_event_bytes(200),
     );
     for trace in [&by_count, &by_bytes, &by_size] {
         let left_out = usize::try_from(trace.left_out().events).unwrap();
@@ -187,14 +181,14 @@ fn what_does_not_fit_is_counted() {
     by_bytes.write_lines(&mut lines).unwrap();
     assert!(lines.len() < 900 + 80);
     let refused = |limits| Trace::read_lines(&lines, limits).unwrap_err();
-    let few = TraceLimits::default().with_max_events(1).unwrap();
+    let few = TraceLimits::default().with_max_events(1);
     let wanted = TraceError::TooLarge {
         limit: 1,
         unit: "events",
     };
     assert_eq!(refused(few), wanted);
     assert!(matches!(
-        refused(TraceLimits::default().with_max_bytes(100).unwrap()),
+        refused(TraceLimits::default().with_max_bytes(100)),
         TraceError::TooLarge { unit: "bytes", .. }
     ));
 }
@@ -244,7 +238,7 @@ fn a_run_with_an_agent_inside_reads_back_and_nests() {
     ];
     let options = options(&script(replies)).with_tools([Arc::new(ask) as Arc<dyn Tool>]);
     let agent = agent(options).unwrap();
-    let mut trace = Trace::new(TraceLimits::default());
+    let mut trace = Trace::default();
     let now = Now::new(Mono::ZERO, Timestamp::EPOCH);
     let mut run = agent.stream("go", &agent.initial_state());
     block_on(async {
@@ -342,7 +336,7 @@ fn a_trace_that_is_full_reads_back_within_its_own_bounds() {
     let mut lines = Vec::new();
     whole.write_lines(&mut lines).unwrap();
     for most in 1..=lines.len() {
-        let limits = TraceLimits::default().with_max_bytes(most).unwrap();
+        let limits = TraceLimits::default().with_max_bytes(most);
         let (trace, mut lines) = (traced(hostile_run(), limits), Vec::new());
         trace.write_lines(&mut lines).unwrap();
         assert_eq!(Trace::read_lines(&lines, limits).unwrap(), trace, "{most}");

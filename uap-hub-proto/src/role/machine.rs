@@ -39,35 +39,7 @@ macro_rules! impl_machine {
             }
         }
 
-        impl ubos_common::machine::Machine for $machine {
-            type Input<'a> = $input_of_a;
-            type Output = Output;
-            type Error = InputError;
-
-            fn handle_input(&mut self, now: Now, input: Self::Input<'_>) -> Result<(), InputError> {
-                Self::handle_input(self, now, input)
-            }
-
-            fn handle_timeout(&mut self, now: Now) {
-                Self::handle_timeout(self, now);
-            }
-
-            fn poll_output(&mut self) -> Option<Output> {
-                Self::poll_output(self)
-            }
-
-            fn poll_timeout(&self) -> Option<Mono> {
-                Self::poll_timeout(self)
-            }
-
-            fn accepts_input(&self) -> bool {
-                Self::accepts_input(self)
-            }
-
-            fn is_closed(&self) -> bool {
-                Self::is_closed(self)
-            }
-        }
+        ubos_common::forward_machine! { [] $machine: $input_of_a => Output, InputError }
     };
 }
 

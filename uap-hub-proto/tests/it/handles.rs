@@ -120,6 +120,46 @@ async fn a_handler_that_listens_ends_by_itself() {
     drop(agent);
 }
 
+// spec: HUB-5-3
+#[tokio::test]
+async fn a_hub_that_is_dropped_while_it_drains_leaves_at_once() {
+    let hub = hub().await;
+    let dropped = Arc::new(AtomicUsize::new(0));
+    let counter = dropped.clone();
+    let agent = AgentBuilder::new("a")
+        .on_test("t", move |_, context| {
+            let guard = Counts(counter.clone());
+            async move {
+                context.status("there").await?;
+                pending::<()>().await;
+                drop(guard);
+                Ok(TestResult::completed(""))
+            }
+        })
+        .start(&hub.url())
+        .unwrap();
+    let mut job = hub.submit(Job::test("t", vec![])).unwrap();
+    while !matches!(within(job.next_event()).await, Some(JobEvent::Status { message, .. }) if message == "there")
+    {
+    }
+    let day = Duration::from_secs(24 * 60 * 60);
+    tokio::select! {
+        biased;
+        done = hub.shutdown(day) => panic!("{done:?}"),
+        () = tokio::task::yield_now() => {}
+    }
+    drop(hub);
+    let outcome = within(job.outcome()).await;
+    assert_eq!(outcome.verdict, Verdict::Cancelled);
+    let stopped = async {
+        while dropped.load(Ordering::Relaxed) == 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    within(stopped).await;
+    drop(agent);
+}
+
 struct Counts(Arc<AtomicUsize>);
 
 impl Drop for Counts {

@@ -18,7 +18,7 @@ use uap_hub_proto::{
         nats::{JobQueue, QueueConfig, QueueError},
         server::{HubHandle, ServerConfig, serve},
     },
-    wire::{Payload, TestResult},
+    wire::{Attachment, Payload, TestResult},
 };
 use ubos_common::id::IdSource;
 
@@ -351,6 +351,79 @@ async fn unplaced_jobs_end_and_large_ones_are_refused() {
         done = queue.work(&one.0, |_, _| {}, pending()) => done.unwrap(),
         ended = ends(&queue, &jobs) => assert_eq!(ended[&id].verdict, Verdict::Failed),
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_job_may_have_as_many_bytes_as_the_server_takes_beside_its_headers() {
+    let nats = Nats::start();
+    let queue = queue(&nats.url).await;
+    let mut ids = IdSource::from_os().unwrap();
+    let about = 1 << 20;
+    let (seen, most) = match queue.submit(ids.next_id(), &echo(&"x".repeat(about))).await {
+        Err(QueueError::TooLarge { seen, most }) => (seen, most),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(most, (1 << 20) - 256);
+    let longest = about - (seen - most);
+    let text = "x".repeat(longest);
+    let id = ids.next_id();
+    queue.submit(id, &echo(&text)).await.unwrap();
+    let larger = queue.submit(ids.next_id(), &echo(&(text + "x"))).await;
+    let seen = most + 1;
+    assert!(
+        matches!(&larger, Err(QueueError::TooLarge { seen: is, most: of }) if (*is, *of) == (seen, most)),
+        "{larger:?}"
+    );
+    // An end without room for its result is the verdict, with the first of the agent's words.
+    let hub = serve(([127, 0, 0, 1], 0).into(), ServerConfig::default());
+    let hub = hub.await.unwrap();
+    let agent = AgentBuilder::new("long")
+        .on_test("long", move |payloads, _| async move {
+            let said = String::from_utf8_lossy(payloads[0].data()).into_owned();
+            let (kind, length) = said.split_once(' ').unwrap();
+            let long = "x".repeat(length.parse().unwrap());
+            Ok(match kind {
+                "words" => TestResult::completed(long),
+                _ => TestResult::completed("").with_attachment(Attachment::new("", "", long)),
+            })
+        })
+        .on_test("echo", |_, _| async { Ok(TestResult::completed("")) })
+        .start(&hub.url())
+        .unwrap();
+    hub.wait_for_agents(1).await;
+    let end_of = async |said: String| {
+        let id = IdSource::from_os().unwrap().next_id();
+        let payload = Payload::file("text", "t", "", said);
+        let job = Job::test("long", vec![payload]);
+        queue.submit(id, &job).await.unwrap();
+        ends(&queue, &[(id, String::new())]).await.remove(&id)
+    };
+    let all = async {
+        assert!(
+            ends(&queue, &[(id, String::new())]).await[&id]
+                .result
+                .is_some()
+        );
+        let about = 1_000_000;
+        let end = end_of(format!("file {about}")).await.unwrap();
+        let rest = encode(id, &Record::Ended(end)).len() - about;
+        for (said, is_whole) in [
+            (format!("file {}", most - rest), true),
+            (format!("file {}", most - rest + 1), false),
+            (format!("words {}", 1 << 20), false),
+        ] {
+            let end = end_of(said).await.unwrap();
+            assert_eq!(end.verdict, Verdict::Completed);
+            assert_eq!(end.result.is_some(), is_whole);
+            assert_eq!(end.message.ends_with("too large for the queue)"), !is_whole);
+            assert!(end.message.len() < 1_100, "{}", end.message.len());
+        }
+    };
+    tokio::select! {
+        done = queue.work(&hub, |_, _| {}, pending()) => panic!("{done:?}"),
+        () = all => {}
+    }
+    drop(agent);
 }
 
 /// Not a test by itself: a hub, where the address of its queue is given.

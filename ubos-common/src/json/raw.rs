@@ -230,6 +230,14 @@ impl<'a> Members<'a> {
         self.0.len()
     }
 
+    /// The bytes that they take: names, values, and what holds these.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        const FIXED: usize = size_of::<(Cow<'_, str>, Cow<'_, str>)>();
+        let each = |(name, value): &(Cow<'_, str>, Cow<'_, str>)| FIXED + name.len() + value.len();
+        self.0.iter().map(each).sum()
+    }
+
     /// The value of a member.
     #[must_use]
     pub fn value(&self, name: &str) -> Option<Raw<'_>> {

@@ -3,6 +3,7 @@
 //! | part | what it is for |
 //! |---|---|
 //! | [`Machine`] | the interface of every machine |
+//! | [`forward_machine`](crate::forward_machine) | implements it by a type's own methods |
 //! | [`Outbox`] | the bounded queue of its outputs |
 //! | [`Timers`] | its deadlines by key |
 //! | [`Backoff`] | delays between attempts |
@@ -49,6 +50,7 @@
 //! ```
 
 mod backoff;
+mod forward;
 mod outbox;
 mod timers;
 

@@ -13,6 +13,7 @@ mod damage;
 mod kill;
 mod repair;
 mod share;
+mod vectors;
 
 use std::sync::Arc;
 use ubos_common::log::{Config, Log, LogDir, LogId, Reader, SimDisk, format::Limits};

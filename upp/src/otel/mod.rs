@@ -4,7 +4,7 @@
 //! retries.
 
 mod content;
-mod names;
+pub mod names;
 mod params;
 
 use core::pin::Pin;

@@ -27,7 +27,7 @@ use std::sync::Arc;
 
 use ubos_common::id::IdSource;
 use ubos_common::json::RawBuf;
-use ubos_common::machine::{Machine, Outbox};
+use ubos_common::machine::Outbox;
 use ubos_common::time::{Mono, Now};
 
 #[cfg(feature = "driver")]
@@ -487,35 +487,7 @@ impl ToolLoop {
     }
 }
 
-impl Machine for ToolLoop {
-    type Input<'a> = Input;
-    type Output = Output;
-    type Error = Closed;
-
-    fn handle_input(&mut self, now: Now, input: Input) -> Result<(), Closed> {
-        self.handle_input(now, input)
-    }
-
-    fn handle_timeout(&mut self, now: Now) {
-        self.handle_timeout(now);
-    }
-
-    fn poll_output(&mut self) -> Option<Output> {
-        self.poll_output()
-    }
-
-    fn poll_timeout(&self) -> Option<Mono> {
-        self.poll_timeout()
-    }
-
-    fn accepts_input(&self) -> bool {
-        self.accepts_input()
-    }
-
-    fn is_closed(&self) -> bool {
-        self.is_closed()
-    }
-}
+ubos_common::forward_machine! { [] ToolLoop: Input => Output, Closed }
 
 impl fmt::Debug for ToolLoop {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -177,15 +177,9 @@ impl ResponseBuilder {
     }
 
     fn join(&mut self, kind: &StreamEventType, index: u32, piece: Piece) -> String {
-        if let Some((_, joiner)) = self.joiners.get_mut(&index) {
-            return joiner.join(piece);
-        }
-        let mut joiner = Joiner::default();
-        let text = joiner.join(piece);
-        if joiner.holds() {
-            self.joiners.insert(index, (kind.clone(), joiner));
-        }
-        text
+        let fresh = || (kind.clone(), Joiner::default());
+        let (_, joiner) = self.joiners.entry(index).or_insert_with(fresh);
+        joiner.join(piece)
     }
 
     /// Ends the texts: half a surrogate pair that was held back gets no other half.

@@ -153,6 +153,9 @@ mod tests {
         let recursive = closed(
             r##","properties":{"a":{"$ref":"#/$defs/n"}},"required":["a"],"$defs":{"n":{"type":"array","items":{"$ref":"#/$defs/n"}}}"##,
         );
+        let twice = closed(
+            r##","properties":{"a":{"$ref":"#/$defs/n"},"b":{"$ref":"#/$defs/n"}},"required":["a","b"],"$defs":{"n":{"type":"integer"}}"##,
+        );
         for (schema, taken) in [
             (closed(""), [true, true]),
             (r#"{"type":"object"}"#.to_owned(), [false, false]),
@@ -171,6 +174,8 @@ mod tests {
                 [false, false],
             ),
             (recursive, [true, false]),
+            // One definition at two places goes on nowhere.
+            (twice, [true, true]),
             (closed(r#","properties":{"a":{}}"#), [false, true]),
         ] {
             let object = crate::tool::object(&schema).unwrap();

@@ -31,12 +31,14 @@ pub(super) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Unreadable> 
             .take(error.line().saturating_sub(1))
             .map(str::len)
             .sum();
-        unreadable(pointer(text, before + error.column().saturating_sub(1)))
+        let lacks_member = error.to_string().starts_with("missing field");
+        let offset = before + error.column().saturating_sub(1);
+        unreadable(pointer(text, offset, lacks_member))
     })
 }
 
-/// The JSON Pointer of the value at an offset, in a text that is JSON up to there.
-fn pointer(text: &str, offset: usize) -> String {
+/// The JSON Pointer of the value at an offset, in a text that is JSON up to there; of the object there, if it lacks a member.
+fn pointer(text: &str, offset: usize, lacks_member: bool) -> String {
     /// An open array with its index, or an open object with its last name.
     enum Frame {
         Array(usize),
@@ -65,6 +67,10 @@ fn pointer(text: &str, offset: usize) -> String {
             (b',', Some(Frame::Object(name))) => *name = None,
             _ => {}
         }
+    }
+    // The fault is not in the last member that was read.
+    if let (true, Some(Frame::Object(name))) = (lacks_member, frames.last_mut()) {
+        *name = None;
     }
     let mut pointer = String::new();
     for frame in frames {
@@ -284,11 +290,6 @@ impl Joiner {
         text
     }
 
-    /// Whether a half is held back.
-    pub(super) fn holds(&self) -> bool {
-        !self.half.is_empty()
-    }
-
     /// What stands for half a pair that was held back to the end.
     pub(super) fn finish(&mut self) -> &'static str {
         if core::mem::take(&mut self.half).is_empty() {
@@ -350,6 +351,9 @@ mod tests {
             (r#"{"x":[{"b":1}],"a/~":{"b":[1,"\"",3]}}"#, "/a~1~0/b/1"),
             ("{\n\"a/~\":{\"b\":[1,\n2", "/a~1~0/b/1"),
             (r#"{"a/~":7}"#, "/a~1~0"),
+            (r#"{"a/~":{"c":[{"d":1}] }}"#, "/a~1~0"),
+            (r#"{"a/~": }"#, "/a~1~0"),
+            (r#"{"x":1}"#, ""),
             ("[1", "/0"),
         ] {
             assert_eq!(

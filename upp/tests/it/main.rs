@@ -19,6 +19,10 @@
 
 #[cfg(feature = "anthropic")]
 mod anthropic;
+#[cfg(all(feature = "openai", feature = "anthropic", feature = "google"))]
+mod back;
+#[cfg(all(feature = "openai", feature = "anthropic", feature = "google"))]
+mod bodies;
 #[cfg(feature = "external-tests")]
 mod external;
 #[cfg(feature = "google")]

@@ -209,6 +209,27 @@ async fn a_stream_adds_up_to_the_whole_response() {
     assert_eq!(response.stop_reason.as_ref(), "completed");
 }
 
+// spec: UPP-7
+#[tokio::test]
+async fn a_message_starts_with_whatever_comes_first() {
+    // Servers that announce no response, and name events that this endpoint does not have.
+    let whole_stream = stream();
+    let (_, rest) = whole_stream.split_once("\n\n").unwrap();
+    assert!(rest.starts_with("event: response.output_item.added"));
+    let text = format!("event: ping\ndata: not JSON\n\n{rest}");
+    let (url, _server) = serve(events(&text, 10_000)).await;
+    let (types, response) = drain(&model(&url), request()).await;
+    check(&response.unwrap());
+    assert_eq!(types.first().unwrap(), "message_start");
+    let starts = types.iter().filter(|kind| *kind == "message_start");
+    assert_eq!(starts.count(), 1, "{types:?}");
+    // What names itself as this endpoint's has to be read.
+    for name in ["response.brand_new", "error"] {
+        let text = format!("event: {name}\ndata: not JSON\n\n{rest}");
+        assert!(streamed(&text).await.is_err(), "{name}");
+    }
+}
+
 // spec: UPP-10
 #[tokio::test]
 async fn items_go_back_as_they_came_unless_the_message_was_changed() {

@@ -91,6 +91,52 @@ async fn no_error_has_a_secret_that_the_vendor_repeats() {
 
 // spec: UPP-8
 #[tokio::test]
+async fn no_error_of_a_connection_has_a_secret() {
+    let head = "HTTP/1.1 200 OK\r\nconnection: close\r\n";
+    let said = format!("{KEY} {HEADER} {PASSWORD}");
+    for answered in [
+        // The connection breaks before, and within, the response.
+        String::new(),
+        said.clone(),
+        format!("HTTP/1.1 200 OK\r\n{said}: {said}\r\n\r\n"),
+        format!("{head}content-length: 9999\r\n\r\n{said}"),
+        format!("{head}transfer-encoding: chunked\r\n\r\n{said}"),
+        format!("{head}content-length: {said}\r\n\r\n"),
+        format!("HTTP/1.1 401 No\r\ncontent-length: 9999\r\n\r\n{said}"),
+    ] {
+        for n in 0..4 {
+            let pieces = [answered.clone().into_bytes()];
+            let pieces = pieces.into_iter().filter(|piece| !piece.is_empty());
+            let answers = vec![pieces.collect(); 2];
+            let (url, server) = serve_all(answers).await;
+            let model = &models(&url)[n];
+            check(&model.complete(structured()).await.unwrap_err());
+            let (_, streamed) = drain(model.as_ref(), structured()).await;
+            check(&streamed.unwrap_err());
+            server.await.unwrap();
+            // Now nobody listens.
+            let error = model.complete(structured()).await.unwrap_err();
+            assert_eq!(error.code, upp::ErrorCode::NetworkError);
+            check(&error);
+        }
+    }
+    // What cannot be sent at all.
+    let config = || ProviderConfig::default().with_base_url("http://127.0.0.1:9/");
+    let model = OpenAiModel::new("m", config().with_key(format!("{KEY}\n"))).unwrap();
+    check(&model.complete(structured()).await.unwrap_err());
+    let header = config().with_header("x-gateway", format!("{HEADER}\n"));
+    check(&OpenAiModel::new("m", header).unwrap_err());
+    for url in [
+        format!("http://someone:{PASSWORD}@example.org/"),
+        format!("http://someone:{PASSWORD}@:x"),
+    ] {
+        let wrong = ProviderConfig::default().with_base_url(url);
+        check(&OpenAiModel::new("m", wrong).unwrap_err());
+    }
+}
+
+// spec: UPP-8
+#[tokio::test]
 async fn no_redirect_is_followed() {
     let other = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let to = other.local_addr().unwrap();

@@ -115,6 +115,10 @@ async fn claude_has_a_native_form() {
             "{sent}"
         );
         assert!(!sent.contains("json_schema"), "{sent}");
+        let declared = format!(
+            r#"{{"name":"json_response","description":"Give the final answer.","input_schema":{schema}}}"#
+        );
+        assert!(sent.contains(&declared), "{sent}");
         // A model that was not forced may give none.
         let said = r#"{"content":[{"type":"text","text":"no"}],"stop_reason":"end_turn"}"#;
         let (response, _) = ask(anthropic, model, asked, said).await;
@@ -139,6 +143,10 @@ async fn gemini_takes_a_schema_beside_tools_from_its_third_generation_on() {
         assert_eq!(data(&response), Some(r#"{"n":1}"#));
         assert!(response.message.calls().is_empty() && response.message.text() == r#"{"n":1}"#);
         let mode = sent.contains(r#""toolConfig":{"functionCallingConfig":{"mode":"ANY"}}"#);
+        let declared = format!(
+            r#"{{"name":"json_response","description":"Give the final answer.","parametersJsonSchema":{OPEN}}}"#
+        );
+        assert_eq!(sent.contains(&declared), is_tool, "{sent}");
         assert_eq!(
             (mode, sent.contains("responseJsonSchema")),
             (is_tool, !is_tool),

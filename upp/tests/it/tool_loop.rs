@@ -2,8 +2,10 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::task::Poll;
 
 use futures::executor::block_on;
+use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt};
 use ubos_common::id::IdSource;
 use ubos_common::json::{RawBuf, RawObject};
@@ -122,10 +124,10 @@ fn meeting(name: &'static str, begun: &Arc<AtomicU64>, wait_for: u64) -> Arc<dyn
             std::future::poll_fn(move |cx| {
                 if begun.load(Ordering::SeqCst) >= wait_for {
                     begun.fetch_add(1, Ordering::SeqCst);
-                    return std::task::Poll::Ready(());
+                    return Poll::Ready(());
                 }
                 cx.waker().wake_by_ref();
-                std::task::Poll::Pending
+                Poll::Pending
             })
             .await;
             Ok(json_text(name))
@@ -535,4 +537,48 @@ fn a_stream_that_lets_others_go_first_wakes_itself() {
     let (events, turn) = drain(&instance);
     assert!(events.len() > 1_000);
     assert_eq!(turn.unwrap().response.text().len(), 1_000);
+}
+
+/// Says one letter after the other without end, and counts them.
+struct Talking(Arc<AtomicU64>);
+
+impl upp::LlmModel for Talking {
+    fn provider(&self) -> &str {
+        "talking"
+    }
+    fn model_id(&self) -> &str {
+        "t"
+    }
+    fn capabilities(&self) -> LlmCapabilities {
+        LlmCapabilities::text()
+    }
+    fn complete(
+        &self,
+        _: upp::LlmRequest,
+    ) -> BoxFuture<'static, Result<upp::LlmResponse, UppError>> {
+        unreachable!()
+    }
+    fn stream(&self, _: upp::LlmRequest) -> upp::ModelStream {
+        let said = Arc::clone(&self.0);
+        futures::stream::poll_fn(move |_| {
+            said.fetch_add(1, Ordering::SeqCst);
+            let mut event = StreamEvent::bare(upp::StreamEventType::TextDelta, 0);
+            event.delta.text = Some("x".into());
+            Poll::Ready(Some(Ok(upp::ModelEvent::Event(event))))
+        })
+        .boxed()
+    }
+}
+
+// spec: UPP-7
+#[test]
+fn a_reader_that_takes_its_time_holds_the_model_back() {
+    let said = Arc::new(AtomicU64::new(0));
+    let instance = llm(LlmOptions::new(Arc::new(Talking(Arc::clone(&said))))).unwrap();
+    let mut stream = instance.stream(&List::default(), ["go"], call()).unwrap();
+    for read in 1..=300 {
+        block_on(stream.next()).unwrap().unwrap();
+        let ahead = said.load(Ordering::SeqCst).saturating_sub(read);
+        assert!(ahead <= 1, "{ahead} before {read}");
+    }
 }

@@ -7,8 +7,8 @@ use ubos_common::id::IdSource;
 use ubos_common::testing::Traces;
 use ubos_common::time::{Mono, Now, Timestamp};
 use upp::{
-    ErrorCode, FnTool, List, LlmCall, LlmOptions, Reply, ScriptedModel, Tool, json_text, llm,
-    object,
+    AssistantMessage, ContentBlock, ErrorCode, FnTool, List, LlmCall, LlmCapabilities, LlmOptions,
+    Reply, ScriptedModel, Source, Tool, UserMessage, json_text, llm, object,
 };
 
 #[test]
@@ -151,6 +151,11 @@ fn every_span_has_the_fields_of_the_conventions() {
         .with_tool(echo());
     // Options that an instance has been made of make no second span.
     let instance = llm(llm(options).unwrap().options().clone()).unwrap();
+    let model = instance.options().model();
+    assert_eq!(
+        (model.provider(), model.model_id()),
+        ("scripted", "scripted")
+    );
     let stream = instance
         .stream(&List::default(), ["canary"], call())
         .unwrap();
@@ -162,16 +167,24 @@ fn every_span_has_the_fields_of_the_conventions() {
 #[test]
 fn content_is_in_spans_where_it_is_asked_for() {
     let traces = Traces::of("upp");
+    let mut capabilities = LlmCapabilities::text();
+    capabilities.image_input = true;
     let model = ScriptedModel::new([
         Reply::text("so").calling("c1", "echo", object("{}").unwrap()),
         Reply::text("done"),
-    ]);
+    ])
+    .with_capabilities(capabilities);
     let options = LlmOptions::new(Arc::new(model))
         .with_system("be brief")
         .with_tool(echo())
         .with_content_in_spans();
     let instance = llm(options).unwrap();
-    block_on(instance.generate(&List::default(), ["hi"], call())).unwrap();
+    let image = ContentBlock::image(Source::Base64("canary".into()), "image/png");
+    let shown = UserMessage::new(crate::stamp(1), vec![image]);
+    let thought = vec![ContentBlock::Reasoning("hm".into())];
+    let thought = AssistantMessage::new(crate::stamp(2), thought, None);
+    let before = List::from(vec![shown.into(), thought.into()]);
+    block_on(instance.generate(&before, ["hi"], call())).unwrap();
     let content: Vec<String> = spans(&traces)
         .into_iter()
         .filter(|line| {
@@ -182,7 +195,12 @@ fn content_is_in_spans_where_it_is_asked_for() {
         })
         .map(|line| line.replace("\\\"", "'"))
         .collect();
-    let hi = r#"{'role':'user','parts':[{'type':'text','content':'hi'}]}"#;
+    // Of an image there is its type alone.
+    let hi = concat!(
+        r#"{'role':'user','parts':[{'type':'image'}]},"#,
+        r#"{'role':'assistant','parts':[{'type':'reasoning','content':'hm'}]},"#,
+        r#"{'role':'user','parts':[{'type':'text','content':'hi'}]}"#
+    );
     let so = r#"{'role':'assistant','parts':[{'type':'text','content':'so'},{'type':'tool_call','id':'c1','name':'echo','arguments':{}}]"#;
     let asked = |messages: &str| {
         [

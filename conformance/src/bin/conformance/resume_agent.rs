@@ -1,4 +1,5 @@
-//! The program that proves the kit of resumed runs: an agent of `uap-agent` with its journal and checkpoints in files.
+//! The program that proves the kit of resumed runs: an agent of `uap-agent` with its journal and checkpoints in files, or in a
+//! database.
 //!
 //! The variable `UAP_RESUME_MUTANT` names the property that it breaks.
 
@@ -11,12 +12,10 @@ use std::sync::Arc;
 use futures::executor::block_on;
 use futures_core::future::BoxFuture;
 use uap_agent::engine::Input;
-use uap_agent::journal::{
-    Decision, DecisionError, FileJournal, Journal, JournalError, Paused, Recording, Verdict,
-};
+use uap_agent::journal::{Decision, DecisionError, JournalError, Paused, Recording, Verdict};
 use uap_agent::{
-    Agent, AgentOptions, AgentState, ApprovalPolicy, ApprovalRequest, CheckpointStore as _,
-    GenerateResult, LogCheckpoints, Runtime, agent,
+    Agent, AgentOptions, AgentState, ApprovalPolicy, ApprovalRequest, GenerateResult, Runtime,
+    agent,
 };
 use ubos_common::driver::Sleep;
 use ubos_common::id::IdSource;
@@ -24,6 +23,8 @@ use ubos_common::json::{RawObject, to_string};
 use ubos_common::time::{Mono, Now, Timestamp};
 use ubos_conformance::uap::MARK;
 use upp::{FnTool, LlmRequest, Message, Reply, ScriptedModel, Tool, ToolCall, json_text, object};
+
+use super::resume_store::{checkpoints, journal};
 
 /// The session of the checkpoints.
 const SESSION: &str = "run";
@@ -44,7 +45,7 @@ pub(super) fn main() -> Option<ExitCode> {
 }
 
 /// Why a verb was not carried out.
-enum Stop {
+pub(super) enum Stop {
     Refused(String),
     Differs(String),
     Unknown,
@@ -103,7 +104,7 @@ fn run(arguments: &[OsString]) -> Result<u8, Stop> {
         Some("answer") => answer(folder, text(0)),
         Some("record") => record(folder),
         Some("states") => states(folder),
-        Some("checkpoint") => checkpoint(folder),
+        Some("checkpoint") => last_checkpoint(folder),
         Some("fork") => fork(folder, Path::new(text(0)), text(1).parse().unwrap_or(0)),
         _ => Err(Stop::Unknown),
     }
@@ -175,20 +176,16 @@ fn tool(name: &'static str) -> Option<Arc<dyn Tool>> {
 
 fn program(folder: &Path, system: &str) -> Result<Agent, Stop> {
     let refused = |error: &dyn core::fmt::Display| Stop::Refused(error.to_string());
-    let store = LogCheckpoints::open(folder.join("checkpoints")).map_err(|err| refused(&err))?;
+    let store = checkpoints(folder)?;
     let tools: Vec<_> = ["look", "pay"].into_iter().filter_map(tool).collect();
     let options = AgentOptions::new(Arc::new(ScriptedModel::with(reply)))
         .with_system(system)
         .with_tools(tools)
         .with_approvals(Arc::new(Payments))
-        .with_checkpoints(Arc::new(store))
+        .with_checkpoints(store)
         .with_session_id(SESSION)
         .with_runtime(Runtime::new(Arc::new(Still), IdSource::seeded(1)));
     agent(options).map_err(|err| refused(&err))
-}
-
-fn journal(folder: &Path) -> Result<Arc<FileJournal>, Stop> {
-    Ok(Arc::new(FileJournal::open(folder.join("journal"))?))
 }
 
 fn load(folder: &Path) -> Result<Recording, Stop> {
@@ -323,7 +320,7 @@ fn tell(state: &AgentState) {
     say(&format!("state {}", to_string(state)));
 }
 
-fn checkpoint(folder: &Path) -> Result<u8, Stop> {
+fn last_checkpoint(folder: &Path) -> Result<u8, Stop> {
     let refused = |error: uap_agent::CheckpointError| Stop::Refused(error.to_string());
     let plain = folder.join("plain");
     if is_mutant("checkpoint") && plain.exists() {
@@ -331,7 +328,7 @@ fn checkpoint(folder: &Path) -> Result<u8, Stop> {
         say(&format!("state {}", String::from_utf8_lossy(&bytes)));
         return Ok(0);
     }
-    let store = LogCheckpoints::open(folder.join("checkpoints")).map_err(refused)?;
+    let store = checkpoints(folder)?;
     if let Some(state) = block_on(store.load(SESSION)).map_err(refused)? {
         tell(&state);
     }

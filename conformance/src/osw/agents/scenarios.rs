@@ -355,7 +355,7 @@ pub(super) fn heartbeats(peer: &mut TestPeer<'_>) {
 pub(super) fn ping(peer: &mut TestPeer<'_>) {
     open(peer);
     peer.send_payload(MessageType::Ping, "{}");
-    peer.wait_until(ms(500), |state| state.pings.is_empty());
+    peer.wait_until(PATIENCE, |state| state.pings.is_empty());
     goodbye(peer);
 }
 

@@ -156,7 +156,7 @@ pub(super) fn registrations(peer: &mut TestPeer<'_>) {
         .map(|name| tool(peer, name).tool_id)
         .into();
     peer.send(&Head::new(MessageType::Unregister), &Unregister::new(gone));
-    peer.wait_until(ms(1_000), |state| state.unregistrations.is_empty());
+    peer.wait_until(PATIENCE, |state| state.unregistrations.is_empty());
     register_texts(peer, &[good], false);
     peer.wait(ms(200));
 }

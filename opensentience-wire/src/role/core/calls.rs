@@ -34,6 +34,9 @@ impl CoreConnection {
         mut request: CallRequest,
     ) -> Result<CallId, CommandError> {
         let tool = self.admit(now, &request)?;
+        request.timeout = (request.timeout.into_iter())
+            .chain(self.config.call_timeout)
+            .min();
         let id = CallId::new(self.common.encoder.next_id());
         let request_id = match request.request_id.take() {
             Some(id) => id,

@@ -13,6 +13,7 @@ ubos_common::config! {
     /// | `heartbeat_interval` | 5 s |
     /// | `missed_heartbeats` | 3 intervals without one mean unhealthy |
     /// | `handshake_timeout` | 10 s |
+    /// | `call_timeout` | no bound |
     /// | `agent_grants` | none: no agent may call a tool |
     /// | `closing_on_unknown_types` | off: a message of an unknown type that wants no answer is ignored |
     ///
@@ -29,6 +30,10 @@ ubos_common::config! {
         with_handshake_timeout: handshake_timeout: Duration = limits::HANDSHAKE_TIMEOUT,
         /// Sets whether a message of an unknown type that wants no answer closes the connection.
         with_closing_on_unknown_types: closing_on_unknown_types: bool = false,
+    }
+    into {
+        /// Sets the longest time that a call may take, from the call on: one that asks for more, or for no end, gets this.
+        with_call_timeout: call_timeout: Option<Duration> = None,
     }
     also {
         agent_grants: Vec<String> = Vec::new(),
@@ -69,6 +74,12 @@ impl Config {
             "heartbeat_interval",
             self.heartbeat_interval,
             "the welcome announces it in milliseconds and needs at least 1",
+        )?;
+        require(
+            self.call_timeout.is_none_or(|span| !span.is_zero()),
+            "call_timeout",
+            self.call_timeout,
+            "a call needs some time",
         )?;
         require(
             self.missed_heartbeats > 0,

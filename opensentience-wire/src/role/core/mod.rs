@@ -127,6 +127,12 @@ impl CoreConnection {
         self.records_calls = false;
     }
 
+    /// The longest time that a call may take.
+    #[cfg(feature = "tokio")]
+    pub(crate) const fn call_timeout(&self) -> Option<Duration> {
+        self.config.call_timeout
+    }
+
     /// Bytes of calls that were handed out to be sent since the last look.
     #[cfg(feature = "tokio")]
     pub(crate) const fn take_routed_bytes(&mut self) -> usize {

@@ -86,6 +86,20 @@ pub struct Outcome {
     pub by_agent: bool,
 }
 
+/// Its status, and the output or the error.
+impl core::fmt::Display for Outcome {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "{}", self.status)?;
+        if let Some(output) = &self.output {
+            write!(f, " {}", output.as_str())?;
+        }
+        if let Some(error) = &self.error {
+            write!(f, " {error}")?;
+        }
+        Ok(())
+    }
+}
+
 impl Outcome {
     /// The output, or why there is none.
     ///

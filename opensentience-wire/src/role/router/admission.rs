@@ -8,8 +8,7 @@ use super::config::Quota;
 use super::quota::Refused;
 use super::state::{Output, Route, RouteId, Router};
 use crate::audit::{AuditEvent, AuditName};
-use crate::message::ActorType;
-use crate::message::Health;
+use crate::message::{ActorType, Caller, Health};
 use crate::role::core::{CallRequest, Outcome};
 
 impl Router {
@@ -28,7 +27,7 @@ impl Router {
         let stranger = request.caller.as_ref();
         let stranger =
             stranger.filter(|caller| !matches!(caller.kind, ActorType::Human | ActorType::System));
-        if stranger.is_some_and(|caller| !self.config.permits(&caller.id, &request.tool_id)) {
+        if stranger.is_some_and(|caller| !self.permits(caller, &request.tool_id)) {
             let permission = format!("tool:invoke:{}", request.tool_id);
             return Err(Refused::PermissionDenied { permission });
         }
@@ -42,18 +41,25 @@ impl Router {
             return Err(Refused::Busy);
         }
         let own = self.quota(&request.tool_id);
-        let limit = own
-            .max_input_bytes
-            .into_iter()
-            .chain(self.config.agent_quota.max_input_bytes)
-            .min();
+        let policy = self.policy_quota(&tool.agent);
+        let limits = [own, policy, self.config.agent_quota].map(|quota| quota.max_input_bytes);
+        let limit = limits.into_iter().flatten().min();
         let bytes = request.input.as_str().len();
         if let Some(limit) = limit.filter(|limit| bytes > *limit) {
             return Err(Refused::InputTooLarge { bytes, limit });
         }
         (self.agent_meters).check(now.mono, &tool.agent, &self.config.agent_quota)?;
+        (self.policy_meters).check(now.mono, &tool.agent, &policy)?;
         (self.tool_meters).check(now.mono, &request.tool_id, &own)?;
         Ok(Arc::clone(&tool.agent))
+    }
+
+    /// Whether a caller that is no person may use a tool.
+    fn permits(&self, caller: &Caller, tool_id: &str) -> bool {
+        let policy = self.policies.get(caller.id.as_str());
+        let policy = policy.filter(|_| caller.kind == ActorType::Agent);
+        self.config.permits(&caller.id, tool_id)
+            || policy.is_some_and(|policy| policy.permits(tool_id))
     }
 
     fn quota(&self, tool_id: &str) -> Quota {
@@ -76,6 +82,8 @@ impl Router {
             agent.routes.insert(route);
         }
         (self.agent_meters).take(now.mono, agent, &self.config.agent_quota);
+        let policy = self.policy_quota(agent);
+        self.policy_meters.take(now.mono, agent, &policy);
         self.tool_meters.take(now.mono, &request.tool_id, &own);
     }
 
@@ -87,17 +95,20 @@ impl Router {
             agent.routes.remove(&route);
         }
         self.agent_meters.give_back(&entry.agent);
+        self.policy_meters.give_back(&entry.agent);
         self.tool_meters.give_back(&entry.tool);
     }
 
     /// An outcome whose output is larger than the quota becomes a failure.
     // impl: OSW-2-7
-    pub(super) fn within_quota(&self, tool_id: &str, outcome: Outcome) -> Outcome {
-        let own = self.quota(tool_id).max_output_bytes;
-        let limit = own
-            .into_iter()
-            .chain(self.config.agent_quota.max_output_bytes)
-            .min();
+    pub(super) fn within_quota(&self, entry: &Route, outcome: Outcome) -> Outcome {
+        let quotas = [
+            self.quota(&entry.tool),
+            self.policy_quota(&entry.agent),
+            self.config.agent_quota,
+        ];
+        let limits = quotas.map(|quota| quota.max_output_bytes);
+        let limit = limits.into_iter().flatten().min();
         let bytes = outcome
             .output
             .as_ref()

@@ -62,7 +62,7 @@ impl Quota {
         self
     }
 
-    fn check(&self, setting: &'static str) -> Result<(), ConfigError> {
+    pub(super) fn check(&self, setting: &'static str) -> Result<(), ConfigError> {
         require(
             self.rate
                 .is_none_or(|(calls, span)| calls > 0 && !span.is_zero()),

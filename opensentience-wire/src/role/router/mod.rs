@@ -37,19 +37,22 @@
 //! Spec: OpenSentience 4.2 to 4.5
 
 mod admission;
+mod agents;
 mod config;
+mod policy;
 mod quota;
 mod restart;
 mod state;
 
 use core::convert::Infallible;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ubos_common::machine::{Machine, Outbox, Timers};
 use ubos_common::time::{Mono, Now};
 
 pub use config::{Config, Quota};
+pub use policy::AgentPolicy;
 pub use quota::Refused;
 pub use restart::{Ended, RestartPolicy};
 pub use state::{Input, Output, RouteId, Router};
@@ -61,8 +64,7 @@ use crate::error::{CommandError, ConfigError, ErrorCode, ErrorObject};
 use crate::message::{Health, Status, ToolSpec};
 use crate::trace::{debug, trace};
 use quota::Meters;
-use restart::Supervision;
-use state::{Agent, Route, Timer, Tool};
+use state::{Route, Timer};
 
 impl Router {
     /// A router without agents.
@@ -80,7 +82,9 @@ impl Router {
             agents: BTreeMap::new(),
             tools: BTreeMap::new(),
             routes: BTreeMap::new(),
+            policies: BTreeMap::new(),
             agent_meters: Meters::default(),
+            policy_meters: Meters::default(),
             tool_meters: Meters::default(),
             last: 0,
             timers: Timers::new(),
@@ -166,11 +170,12 @@ impl Router {
     ///
     /// Spec: OpenSentience 4.3.1
     // impl: OSW-4.3-2, OSW-4.3-4, OSW-4.3-10
-    pub fn call(&mut self, now: Now, request: CallRequest) -> Result<RouteId, Refused> {
+    pub fn call(&mut self, now: Now, mut request: CallRequest) -> Result<RouteId, Refused> {
         let agent = match self.admit(now, &request) {
             Ok(agent) => agent,
             Err(refused) => return Err(self.refuse(now, &request, refused)),
         };
+        request.timeout = self.time_of(&agent, request.timeout);
         let route = RouteId(self.last + 1);
         let key = request.idempotency_key.as_deref();
         let key = key.map(|key| Key::new(request.caller.as_ref(), &request.tool_id, key));
@@ -256,134 +261,12 @@ impl Router {
         }
     }
 
-    fn on_up(&mut self, now: Now, agent: &str, tools: Vec<Arc<ToolSpec>>) {
-        if !self.agents.contains_key(agent) && self.agents.len() >= self.config.max_agents {
-            return self.note(
-                now,
-                agent,
-                AuditName::MessageRejected,
-                "more agents than the router takes",
-            );
-        }
-        let name: Arc<str> = agent.into();
-        self.timers.clear(&Timer::Launch(Arc::clone(&name)));
-        let policy = self.config.restart;
-        let entry = self
-            .agents
-            .entry(Arc::clone(&name))
-            .or_insert_with(|| Agent {
-                up: false,
-                health: Health::Ok,
-                tools: BTreeSet::new(),
-                routes: BTreeSet::new(),
-                supervision: Supervision::new(policy),
-                stopping: false,
-            });
-        debug!(%agent, tools = tools.len(), "agent is up");
-        (entry.up, entry.health, entry.stopping) = (true, Health::Ok, false);
-        entry.supervision.came_up(now.mono);
-        self.on_tools(now, agent, tools);
-    }
-
-    /// Takes what an agent offers now. A tool that another agent has stays with that one.
-    fn on_tools(&mut self, now: Now, agent: &str, tools: Vec<Arc<ToolSpec>>) {
-        let Some((name, entry)) = self
-            .agents
-            .get_key_value(agent)
-            .filter(|(_, entry)| entry.up)
-        else {
-            return;
-        };
-        let name = Arc::clone(name);
-        for id in &entry.tools {
-            self.tools.remove(id);
-        }
-        let mut owned = BTreeSet::new();
-        let mut taken = false;
-        for spec in tools {
-            let id: Box<str> = spec.tool_id.as_str().into();
-            if self.tools.contains_key(&id) {
-                taken = true;
-                continue;
-            }
-            let agent = Arc::clone(&name);
-            self.tools.insert(id.clone(), Tool { agent, spec });
-            owned.insert(id);
-        }
-        if let Some(entry) = self.agents.get_mut(&name) {
-            entry.tools = owned;
-        }
-        if taken {
-            self.note(
-                now,
-                &name,
-                AuditName::MessageRejected,
-                "a tool that another agent has",
-            );
-        }
-    }
-
-    fn on_health(&mut self, agent: &str, health: Health) {
-        // One that is being ended for its health is not saved by a last good word.
-        if let Some(entry) = self.agents.get_mut(agent).filter(|entry| !entry.stopping) {
-            entry.health = health;
-        }
-        self.stop_if_unwell(agent);
-    }
-
-    /// An unhealthy agent whose policy wants another one is ended once none of its calls runs.
-    fn stop_if_unwell(&mut self, agent: &str) {
-        let Some(entry) = self.agents.get_mut(agent) else {
-            return;
-        };
-        let unwell = entry.up && entry.health == Health::Unhealthy && entry.routes.is_empty();
-        if unwell && !entry.stopping && entry.supervision.replaces_unwell() {
-            entry.stopping = true;
-            let agent = agent.into();
-            self.out.push(Output::Stop { agent });
-        }
-    }
-
-    // impl: OSW-4.5-3
-    fn on_disconnected(&mut self, agent: &str) {
-        let Some(entry) = self.agents.get_mut(agent) else {
-            return;
-        };
-        entry.up = false;
-        for tool in core::mem::take(&mut entry.tools) {
-            self.tools.remove(&tool);
-        }
-        for route in entry.routes.clone() {
-            let error = ErrorObject::of(ErrorCode::AgentDisconnected, "the connection has ended");
-            self.on_ended(route, Outcome::failed(error.noticed_by("core.router")));
-        }
-    }
-
-    fn on_down(&mut self, now: Now, agent: &str, ended: Ended) {
-        self.on_disconnected(agent);
-        let Some((name, entry)) = self.agents.get_key_value(agent) else {
-            return;
-        };
-        let (name, was_unwell) = (Arc::clone(name), entry.health == Health::Unhealthy);
-        let Some(entry) = self.agents.get_mut(&name) else {
-            return;
-        };
-        debug!(%agent, ?ended, "agent is down");
-        match entry.supervision.went_down(now.mono, ended, was_unwell) {
-            Some(delay) => {
-                let at = now.mono.saturating_add(delay);
-                self.timers.set(Timer::Launch(name), at);
-            }
-            None => drop(self.agents.remove(&name)),
-        }
-    }
-
     /// What was sent for a call has ended: so have those that waited for it.
     fn on_ended(&mut self, route: RouteId, outcome: Outcome) {
         let Some(entry) = self.routes.remove(&route) else {
             return;
         };
-        let outcome = self.within_quota(&entry.tool, outcome);
+        let outcome = self.within_quota(&entry, outcome);
         self.give_place_back(&entry, route);
         if let Some(key) = &entry.key {
             let lasting = outcome.status == Status::Succeeded

@@ -48,6 +48,10 @@ impl Supervision {
         }
     }
 
+    pub(super) const fn set_policy(&mut self, policy: RestartPolicy) {
+        self.policy = policy;
+    }
+
     pub(super) const fn came_up(&mut self, now: Mono) {
         self.up_since = Some(now);
     }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use ubos_common::machine::{Outbox, Timers};
 
 use super::config::Config;
+use super::policy::AgentPolicy;
 use super::quota::Meters;
 use super::restart::{Ended, Supervision};
 use crate::audit::AuditEvent;
@@ -22,7 +23,8 @@ pub struct RouteId(pub(super) u64);
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Input {
-    /// An agent is connected.
+    /// An agent is connected. One that was up already is replaced: the calls that run at the one before end there, each by
+    /// [`Ended`](Self::Ended).
     AgentUp {
         /// Its id.
         agent: String,
@@ -155,7 +157,10 @@ pub struct Router {
     pub(super) agents: BTreeMap<Arc<str>, Agent>,
     pub(super) tools: BTreeMap<Box<str>, Tool>,
     pub(super) routes: BTreeMap<RouteId, Route>,
+    pub(super) policies: BTreeMap<Box<str>, AgentPolicy>,
     pub(super) agent_meters: Meters,
+    /// What was used of the quotas of policies.
+    pub(super) policy_meters: Meters,
     pub(super) tool_meters: Meters,
     pub(super) memory: Memory<RouteId, Outcome>,
     pub(super) last: u64,

@@ -3,14 +3,15 @@
 use std::sync::Arc;
 
 use rmcp::model::{
-    CallToolRequest, CallToolRequestParams, CallToolResult, ClientRequest, ContentBlock,
-    ProgressNotificationParam, ServerResult,
+    CallToolRequest, CallToolRequestParams, ClientRequest, ProgressNotificationParam, ServerResult,
 };
 use rmcp::service::{Peer, PeerRequestOptions, RoleClient, ServiceError};
+use serde::Deserialize;
 use tokio::sync::mpsc;
-use ubos_common::json::RawObject;
+use ubos_common::json::{RawBuf, RawObject};
 
-use super::server::Progress;
+use super::lines::RawArguments;
+use super::server::Calls;
 use crate::error::{ErrorCode, ErrorObject};
 use crate::message::Channel;
 use crate::role::agent::Chunk;
@@ -25,7 +26,7 @@ const ERROR_CHARS: usize = 2_000;
 /// A tool of the server.
 pub(super) struct Target {
     pub(super) peer: Peer<RoleClient>,
-    pub(super) progress: Progress,
+    pub(super) calls: Calls,
     pub(super) name: String,
 }
 
@@ -35,21 +36,20 @@ impl Target {
         context: ToolContext,
         input: RawObject,
     ) -> Result<RawObject, ToolError> {
-        let unfit = |_| ToolError::invalid_input("the input cannot be carried as values");
-        let arguments = input.deserialize().map_err(unfit)?;
-        let params = CallToolRequestParams::new(self.name.clone()).with_arguments(arguments);
-        let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
+        let mut request = CallToolRequest::new(CallToolRequestParams::new(self.name.clone()));
+        request.extensions.insert(RawArguments(input));
         let (reports, heard) = mpsc::channel(REPORTS);
         let mut handle = {
-            // No report is looked up before its call is known.
-            let mut calls = self.progress.lock().await;
+            // No report and no answer is looked up before its call is known.
+            let mut calls = self.calls.lock().await;
             let options = PeerRequestOptions::no_options();
+            let request = ClientRequest::CallToolRequest(request);
             let sent = self.peer.send_cancellable_request(request, options).await;
             let handle = sent.map_err(failed)?;
-            calls.insert(handle.progress_token.clone(), reports);
+            calls.reports.insert(handle.progress_token.clone(), reports);
+            calls.results.insert(handle.id.clone(), None);
             handle
         };
-        let token = handle.progress_token.clone();
         let passing = pass_on(&context, heard);
         tokio::pin!(passing);
         let answer = tokio::select! {
@@ -57,7 +57,11 @@ impl Target {
             () = context.cancelled() => None,
             () = &mut passing => None,
         };
-        self.progress.lock().await.remove(&token);
+        let text = {
+            let mut calls = self.calls.lock().await;
+            calls.reports.remove(&handle.progress_token);
+            calls.results.remove(&handle.id).flatten()
+        };
         let Some(answer) = answer else {
             // A server that is gone needs no cancel.
             let _ = handle.cancel(Some("the call was cancelled".into())).await;
@@ -69,7 +73,11 @@ impl Target {
             () = context.cancelled() => {}
         }
         match answer.unwrap_or(Err(ServiceError::TransportClosed)) {
-            Ok(ServerResult::CallToolResult(result)) => output_of(result),
+            Ok(ServerResult::CallToolResult(_)) => output_of(text),
+            Ok(ServerResult::CreateTaskResult(_)) => {
+                let why = "the MCP server answers with a task, which is not carried";
+                Err(ToolError::failed(why))
+            }
             Ok(_) => Err(ToolError::failed(
                 "the MCP server asks back, which no core can answer",
             )),
@@ -94,17 +102,31 @@ async fn pass_on(context: &ToolContext, mut heard: mpsc::Receiver<ProgressNotifi
     }
 }
 
-fn output_of(result: CallToolResult) -> Result<RawObject, ToolError> {
-    if result.is_error == Some(true) {
-        let texts = result.content.iter().filter_map(|block| match block {
-            ContentBlock::Text(text) => Some(text.text.as_str()),
-            _ => None,
-        });
-        let text = texts.collect::<Vec<_>>().join("\n");
-        return Err(ToolError::failed(cut(&text, "the tool failed")));
+/// The output is the result as the server wrote it.
+fn output_of(text: Option<RawBuf>) -> Result<RawObject, ToolError> {
+    #[derive(Deserialize)]
+    struct Marks {
+        #[serde(default, rename = "isError")]
+        is_error: Option<bool>,
+        #[serde(default)]
+        content: Vec<Block>,
     }
-    let output = RawObject::from_serialize(&result).ok().flatten();
-    output.ok_or_else(|| ToolError::failed("the result cannot be written as an object"))
+    #[derive(Deserialize)]
+    struct Block {
+        text: Option<String>,
+    }
+    let unfit = || ToolError::failed("the result is no object within the limits");
+    let output = text.and_then(RawObject::new).ok_or_else(unfit)?;
+    let marks: Marks = output.deserialize().map_err(|_| unfit())?;
+    if marks.is_error != Some(true) {
+        return Ok(output);
+    }
+    let texts: Vec<String> = marks
+        .content
+        .into_iter()
+        .filter_map(|block| block.text)
+        .collect();
+    Err(ToolError::failed(cut(&texts.join("\n"), "the tool failed")))
 }
 
 fn failed(error: ServiceError) -> ToolError {

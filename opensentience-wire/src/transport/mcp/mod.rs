@@ -4,15 +4,15 @@
 //! |---|---|
 //! | a tool, its input schema, its annotations | a registered tool; one that is not marked read-only has side effects |
 //! | the list of tools changes | the tools are registered anew |
-//! | arguments | the input, its numbers as 64-bit integers and doubles |
-//! | the result, whole | the output: `content`, `structuredContent`, … |
+//! | arguments | the input, as it is written |
+//! | the result, whole | the output, as it is written: `content`, `structuredContent`, … |
 //! | a result marked as an error | `tool.failed` with its text |
 //! | progress | pieces of output on the channel `status` |
 //! | the request is cancelled | the call is cancelled, late, or its core is gone |
 //! | the connection ends | the agent ends |
 //!
-//! What has no counterpart is in [`Bridge::not_carried`]: resources, prompts and the like, and tools whose names no tool of
-//! an agent may have, which get another.
+//! What has no counterpart is in [`Bridge::not_carried`]: resources, prompts and the like, tools that run only as tasks, and
+//! tools whose names no tool of an agent may have, which get another.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -30,7 +30,7 @@
 //! ```
 
 mod call;
-mod ordered;
+mod lines;
 mod server;
 mod tools;
 
@@ -42,14 +42,13 @@ use std::sync::Arc;
 
 use rmcp::ServiceExt as _;
 use rmcp::service::{RoleClient, RunningService};
-use rmcp::transport::IntoTransport;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::process::{Child, Command};
 
-use super::tokio::{Agent, AgentControl, ServeError};
+use super::tokio::{Agent, ServeError};
 use crate::role::CloseReason;
 use crate::role::agent::Config;
-use ordered::Ordered;
+use lines::Lines;
 use server::Listener;
 pub use server::{BridgeError, NotCarried};
 
@@ -61,6 +60,7 @@ pub struct Bridge {
     service: RunningService<RoleClient, Listener>,
     agent: Agent,
     not_carried: Vec<NotCarried>,
+    list_timeout: Duration,
     child: Option<Child>,
 }
 
@@ -88,27 +88,27 @@ impl Bridge {
         let (Some(input), Some(output)) = (child.stdout.take(), child.stdin.take()) else {
             return Err(BridgeError::Spawn(std::io::ErrorKind::BrokenPipe.into()));
         };
-        let mut bridge = Self::connect((input, output)).await?;
+        let mut bridge = Self::connect(tokio::io::join(input, output)).await?;
         bridge.child = Some(child);
         Ok(bridge)
     }
 
-    /// Begins a session with a server over a transport of `rmcp`, such as a pair of a reader and a writer.
+    /// Begins a session with a server over a stream of lines, such as a socket; [`tokio::io::join`] makes one of a reader and
+    /// a writer.
     ///
     /// # Errors
     ///
     /// See [`BridgeError`].
-    pub async fn connect<T, E, A>(transport: T) -> Result<Self, BridgeError>
+    pub async fn connect<S>(stream: S) -> Result<Self, BridgeError>
     where
-        T: IntoTransport<RoleClient, E, A>,
-        E: std::error::Error + Send + Sync + 'static,
+        S: AsyncRead + AsyncWrite + Send + 'static,
     {
         let start = async {
             let listener = Listener::default();
-            let transport = Ordered::new(transport.into_transport(), listener.progress.clone());
-            let service = listener.serve(transport).await;
+            let calls = Arc::clone(&listener.calls);
+            let service = listener.serve(Lines::new(stream, Arc::clone(&calls))).await;
             let service = service.map_err(|err| BridgeError::Initialize(Box::new(err)))?;
-            let offered = tools::offered(&service).await?;
+            let offered = tools::offered(service.peer(), &calls).await?;
             Ok((service, offered))
         };
         let started = tokio::time::timeout(START, start).await;
@@ -131,8 +131,16 @@ impl Bridge {
             service,
             agent,
             not_carried,
+            list_timeout: START,
             child: None,
         })
+    }
+
+    /// Sets how long the server may take to list its tools again after they have changed: 30 s by default.
+    #[must_use]
+    pub const fn with_list_timeout(mut self, span: Duration) -> Self {
+        self.list_timeout = span;
+        self
     }
 
     /// What of the server is not passed on.
@@ -148,14 +156,7 @@ impl Bridge {
     /// See [`ServeError`].
     #[cfg(unix)]
     pub async fn serve_from_env(self) -> Result<CloseReason, ServeError> {
-        let Self {
-            service,
-            agent,
-            child,
-            ..
-        } = self;
-        let control = agent.control();
-        beside(service, control, agent.serve_from_env(), child).await
+        self.serve_by(Agent::serve_from_env).await
     }
 
     /// Serves a core over any stream: as [`Agent::serve`].
@@ -167,54 +168,56 @@ impl Bridge {
     where
         S: AsyncRead + AsyncWrite,
     {
+        self.serve_by(|agent| agent.serve(stream, config)).await
+    }
+
+    /// Serves, follows the server's tools, and ends when the server does.
+    async fn serve_by<F>(self, serve: impl FnOnce(Agent) -> F) -> Result<CloseReason, ServeError>
+    where
+        F: Future<Output = Result<CloseReason, ServeError>>,
+    {
         let Self {
             service,
             agent,
+            list_timeout,
             child,
             ..
         } = self;
         let control = agent.control();
-        beside(service, control, agent.serve(stream, config), child).await
-    }
-}
-
-/// Serves, follows the server's tools, and ends when the server does.
-async fn beside(
-    service: RunningService<RoleClient, Listener>,
-    control: AgentControl,
-    serving: impl Future<Output = Result<CloseReason, ServeError>>,
-    child: Option<Child>,
-) -> Result<CloseReason, ServeError> {
-    let changed = Arc::clone(&service.service().changed);
-    let peer = service.peer().clone();
-    let progress = Arc::clone(&service.service().progress);
-    let end = service.cancellation_token();
-    let following = async {
-        loop {
-            changed.notified().await;
-            // A server that cannot say what it has keeps what it had.
-            if let Ok(offered) = tools::offered_by(&peer, &progress).await {
-                let _ = control.replace_tools(offered.tools).await;
+        let serving = serve(agent);
+        let changed = Arc::clone(&service.service().changed);
+        let peer = service.peer().clone();
+        let calls = Arc::clone(&service.service().calls);
+        let end = service.cancellation_token();
+        let following = async {
+            loop {
+                changed.notified().await;
+                // A server that cannot say what it has, or does not, keeps what it had until it says that this has changed again.
+                let offered =
+                    tokio::time::timeout(list_timeout, tools::offered(&peer, &calls)).await;
+                if let Ok(Ok(offered)) = offered {
+                    let _ = control.replace_tools(offered.tools).await;
+                }
             }
+        };
+        let ending = async {
+            // However it ended.
+            let _ = service.waiting().await;
+            control.shutdown().await;
+            core::future::pending::<()>().await;
+        };
+        let ended = tokio::select! {
+            ended = serving => ended,
+            () = following => Ok(CloseReason::Shutdown),
+            () = ending => Ok(CloseReason::Shutdown),
+        };
+        end.cancel();
+        if let Some(mut child) = child {
+            // It sees the end of its input first; what is still there after that goes with the handle.
+            let _ = tokio::time::timeout(Duration::from_secs(2), child.wait()).await;
         }
-    };
-    let ending = async {
-        // However it ended.
-        let _ = service.waiting().await;
-        control.shutdown().await;
-        core::future::pending::<()>().await;
-    };
-    let ended = tokio::select! {
-        ended = serving => ended,
-        () = following => Ok(CloseReason::Shutdown),
-        () = ending => Ok(CloseReason::Shutdown),
-    };
-    end.cancel();
-    if let Some(mut child) = child {
-        // It sees the end of its input first; what is still there after that goes with the handle.
-        let _ = tokio::time::timeout(Duration::from_secs(2), child.wait()).await;
+        ended
     }
-    ended
 }
 
 impl fmt::Debug for Bridge {

@@ -6,9 +6,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use rmcp::ClientHandler;
-use rmcp::model::{ClientConfig, Implementation, ProgressNotificationParam, ProgressToken};
+use rmcp::model::{
+    ClientConfig, Implementation, ProgressNotificationParam, ProgressToken, RequestId,
+};
 use rmcp::service::{ClientInitializeError, NotificationContext, RoleClient, ServiceError};
 use tokio::sync::{Mutex, Notify, mpsc};
+use ubos_common::json::RawBuf;
 
 /// Why a server is not bridged.
 #[derive(Debug, thiserror::Error)]
@@ -26,6 +29,9 @@ pub enum BridgeError {
     /// The server does not say what tools it has.
     #[error("the MCP server does not list its tools")]
     Tools(#[source] Box<ServiceError>),
+    /// The list of the tools is not what the protocol says.
+    #[error("the MCP server's list of tools cannot be read")]
+    Unreadable(#[source] Option<serde_json::Error>),
     /// The server has more tools than a session takes.
     #[error("the MCP server has more than {0} tools")]
     TooMany(usize),
@@ -63,14 +69,20 @@ impl fmt::Display for NotCarried {
     }
 }
 
-/// Progress on its way to the call that it belongs to.
-pub(super) type Progress =
-    Arc<Mutex<HashMap<ProgressToken, mpsc::Sender<ProgressNotificationParam>>>>;
+/// The requests whose answers are awaited, and what comes for them beside the answers.
+pub(super) type Calls = Arc<Mutex<AwaitedCalls>>;
+
+#[derive(Default)]
+pub(super) struct AwaitedCalls {
+    pub(super) reports: HashMap<ProgressToken, mpsc::Sender<ProgressNotificationParam>>,
+    /// The texts of the results that came.
+    pub(super) results: HashMap<RequestId, Option<RawBuf>>,
+}
 
 /// What the server says without being asked.
 #[derive(Clone, Default)]
 pub(super) struct Listener {
-    pub(super) progress: Progress,
+    pub(super) calls: Calls,
     pub(super) changed: Arc<Notify>,
 }
 

@@ -3,16 +3,59 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use rmcp::model::{PaginatedRequestParams, ServerCapabilities, Tool as McpTool};
-use rmcp::service::{Peer, RoleClient, RunningService};
-use serde_json::json;
-use ubos_common::json::RawObject;
+use rmcp::model::{ClientRequest, ListToolsRequest, PaginatedRequestParams, ServerCapabilities};
+use rmcp::service::{Peer, PeerRequestOptions, RoleClient};
+use serde::Deserialize;
+use ubos_common::json::{RawBuf, RawObject};
 
 use super::call::Target;
-use super::server::{BridgeError, Listener, NotCarried, Progress};
+use super::server::{BridgeError, Calls, NotCarried};
 use crate::limits::MAX_TOOLS;
 use crate::message::{ToolSpec, is_tool_name};
 use crate::transport::tokio::Tool;
+
+/// A page of the list of tools.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Page {
+    tools: Vec<McpTool>,
+    next_cursor: Option<String>,
+}
+
+/// A tool as its server declares it.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct McpTool {
+    name: String,
+    title: Option<String>,
+    description: Option<String>,
+    input_schema: RawBuf,
+    output_schema: Option<RawBuf>,
+    annotations: Option<Annotations>,
+    execution: Option<Execution>,
+}
+
+#[derive(Deserialize)]
+struct Annotations {
+    #[serde(rename = "readOnlyHint")]
+    reads_only: Option<bool>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Execution {
+    task_support: Option<String>,
+}
+
+impl McpTool {
+    fn only_as_task(&self) -> bool {
+        let support = self
+            .execution
+            .as_ref()
+            .and_then(|execution| execution.task_support.as_deref());
+        support == Some("required")
+    }
+}
 
 /// Tools, and what is to be said about them.
 pub(super) struct Offered {
@@ -21,22 +64,16 @@ pub(super) struct Offered {
 }
 
 pub(super) async fn offered(
-    service: &RunningService<RoleClient, Listener>,
-) -> Result<Offered, BridgeError> {
-    offered_by(service.peer(), &service.service().progress).await
-}
-
-pub(super) async fn offered_by(
     peer: &Peer<RoleClient>,
-    progress: &Progress,
+    calls: &Calls,
 ) -> Result<Offered, BridgeError> {
     let mut offered = Offered {
         tools: Vec::new(),
         not_carried: Vec::new(),
     };
     let mut names = BTreeSet::new();
-    for tool in listed(peer).await? {
-        let from = tool.name.to_string();
+    for tool in listed(peer, calls).await? {
+        let from = tool.name.clone();
         let (spec, renamed) = match spec_of(&tool) {
             Ok(found) => found,
             Err(why) => {
@@ -57,7 +94,7 @@ pub(super) async fn offered_by(
         }
         let target = Arc::new(Target {
             peer: peer.clone(),
-            progress: Arc::clone(progress),
+            calls: Arc::clone(calls),
             name: from,
         });
         let run = move |context, input| Arc::clone(&target).call(context, input);
@@ -67,15 +104,13 @@ pub(super) async fn offered_by(
 }
 
 /// Every page of the list, as far as a session takes so many tools.
-async fn listed(peer: &Peer<RoleClient>) -> Result<Vec<McpTool>, BridgeError> {
+async fn listed(peer: &Peer<RoleClient>, calls: &Calls) -> Result<Vec<McpTool>, BridgeError> {
     let most = MAX_TOOLS;
     let mut tools = Vec::new();
     let mut cursor = None;
     // A page may be empty, but not each of them.
     for _ in 0..=most {
-        let page = PaginatedRequestParams::default().with_cursor(cursor);
-        let page = peer.list_tools(Some(page)).await;
-        let page = page.map_err(|err| BridgeError::Tools(Box::new(err)))?;
+        let page = page(peer, calls, cursor).await?;
         tools.extend(page.tools);
         if tools.len() > most {
             break;
@@ -88,8 +123,38 @@ async fn listed(peer: &Peer<RoleClient>) -> Result<Vec<McpTool>, BridgeError> {
     Err(BridgeError::TooMany(most))
 }
 
+/// One page of the list, read from its text: the library would round numbers of schemas, and knows no tasks.
+async fn page(
+    peer: &Peer<RoleClient>,
+    calls: &Calls,
+    cursor: Option<String>,
+) -> Result<Page, BridgeError> {
+    let failed = |error| BridgeError::Tools(Box::new(error));
+    let params = PaginatedRequestParams::default().with_cursor(cursor);
+    let request = ListToolsRequest::with_param(params);
+    let handle = {
+        let mut calls = calls.lock().await;
+        let options = PeerRequestOptions::no_options();
+        let request = ClientRequest::ListToolsRequest(request);
+        let sent = peer.send_cancellable_request(request, options).await;
+        let handle = sent.map_err(failed)?;
+        calls.results.insert(handle.id.clone(), None);
+        handle
+    };
+    let id = handle.id.clone();
+    let answer = handle.await_response().await;
+    let text = calls.lock().await.results.remove(&id).flatten();
+    answer.map_err(failed)?;
+    let text = text.ok_or(BridgeError::Unreadable(None))?;
+    let unreadable = |error| BridgeError::Unreadable(Some(error));
+    text.deserialize().map_err(unreadable)
+}
+
 /// The declaration of a tool, and whether it has another name.
 fn spec_of(tool: &McpTool) -> Result<(ToolSpec, bool), &'static str> {
+    if tool.only_as_task() {
+        return Err("it runs only as a task");
+    }
     let renamed = !is_tool_name(&tool.name);
     let allowed = |c: char| {
         if c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-') {
@@ -102,21 +167,18 @@ fn spec_of(tool: &McpTool) -> Result<(ToolSpec, bool), &'static str> {
     if name.is_empty() {
         return Err("it has no name");
     }
-    let unfit = "its schema is no object that can be carried";
-    let schema = RawObject::from_serialize(&tool.input_schema);
-    let schema = schema.ok().flatten().ok_or(unfit)?;
     let about = tool.description.as_deref().or(tool.title.as_deref());
+    let schema = RawObject::new(tool.input_schema.clone()).ok_or("its schema is no object")?;
     let mut spec = ToolSpec::local(&name, about.unwrap_or_default(), schema);
     // The schema is that of one member of what a call gives.
     spec.output_schema = tool.output_schema.as_ref().and_then(|schema| {
-        let whole = json!({
-            "type": "object",
-            "properties": {"structuredContent": schema},
-            "required": ["structuredContent"],
-        });
-        RawObject::from_serialize(&whole).ok().flatten()
+        let whole = format!(
+            r#"{{"type":"object","properties":{{"structuredContent":{}}},"required":["structuredContent"]}}"#,
+            schema.as_str()
+        );
+        RawBuf::parse(&whole).ok().and_then(RawObject::new)
     });
-    let reads = tool.annotations.as_ref().and_then(|a| a.read_only_hint);
+    let reads = tool.annotations.as_ref().and_then(|a| a.reads_only);
     spec.side_effects = Some(reads != Some(true));
     Ok((spec, renamed))
 }

@@ -14,6 +14,9 @@ use crate::role::core::Outcome;
 /// Pieces of output of one call that wait for their reader. When they are more, nothing is read from the agent.
 const CHUNKS: usize = 64;
 
+/// Bytes of these pieces. When they are more, nothing is read from the agent.
+const CHUNK_BYTES: usize = 1 << 20;
+
 /// What a call and its driver share.
 #[derive(Default)]
 struct SharedCall(Mutex<CallState>);
@@ -21,6 +24,8 @@ struct SharedCall(Mutex<CallState>);
 #[derive(Default)]
 struct CallState {
     chunks: VecDeque<Box<ToolStream>>,
+    /// What the pieces hold together.
+    bytes: usize,
     outcome: Option<Outcome>,
     /// The end came, whoever took it.
     has_ended: bool,
@@ -55,9 +60,20 @@ impl SharedCall {
 }
 
 impl CallState {
+    fn push(&mut self, chunk: Box<ToolStream>) {
+        self.bytes = self.bytes.saturating_add(chunk.weight());
+        self.chunks.push_back(chunk);
+    }
+
+    fn pop(&mut self) -> Option<Box<ToolStream>> {
+        let chunk = self.chunks.pop_front()?;
+        self.bytes = self.bytes.saturating_sub(chunk.weight());
+        Some(chunk)
+    }
+
     /// What has become of the call since the last look.
     fn look(&mut self) -> Change {
-        let is_full = self.chunks.len() > CHUNKS;
+        let is_full = self.chunks.len() > CHUNKS || self.bytes > CHUNK_BYTES;
         let was_full = core::mem::replace(&mut self.is_full, is_full);
         let is_settled = self.has_ended && self.chunks.is_empty();
         let was_settled = core::mem::replace(&mut self.is_settled, is_settled);
@@ -88,7 +104,7 @@ impl CallDriver {
     pub(super) fn push(&self, chunk: Box<ToolStream>) -> (Change, Option<Waker>) {
         let mut state = self.0.lock();
         if !state.is_deaf {
-            state.chunks.push_back(chunk);
+            state.push(chunk);
         }
         (state.look(), state.reader.take())
     }
@@ -180,7 +196,7 @@ impl<I> RunningCall<I> {
     /// Take them, or take the result: an agent whose output nobody takes is not read from.
     pub async fn next_chunk(&mut self) -> Option<ToolStream> {
         poll_fn(|context| {
-            let (chunk, change) = self.shared.take(|state| match state.chunks.pop_front() {
+            let (chunk, change) = self.shared.take(|state| match state.pop() {
                 None if !state.has_ended => {
                     wait(&mut state.reader, context);
                     Poll::Pending
@@ -224,6 +240,7 @@ impl<I> RunningCall<I> {
     fn give_up_output(&self) -> bool {
         let ((chunks, has_ended), change) = self.shared.take(|state| {
             state.is_deaf = true;
+            state.bytes = 0;
             (core::mem::take(&mut state.chunks), state.has_ended)
         });
         drop(chunks);

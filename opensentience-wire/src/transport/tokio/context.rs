@@ -21,6 +21,15 @@ pub(super) struct Piece {
 }
 
 /// Why a tool failed. The text goes to the core: keep secrets and stack traces out of it.
+///
+/// ```
+/// use opensentience_wire::transport::tokio::ToolError;
+///
+/// fn number(text: &str) -> Result<u32, ToolError> {
+///     Ok(text.parse()?)
+/// }
+/// assert_eq!(number("x").unwrap_err().to_string(), "tool.failed: invalid digit found in string");
+/// ```
 #[derive(Debug)]
 pub struct ToolError(Box<ErrorObject>);
 
@@ -48,9 +57,23 @@ impl ToolError {
     }
 }
 
-impl From<ErrorObject> for ToolError {
-    fn from(error: ErrorObject) -> Self {
-        Self(Box::new(error))
+/// Any error is one of a tool, so that `?` takes it: its text goes to the core under `tool.failed`. An [`ErrorObject`] goes as
+/// it is, for tools that call others; what a [`ToolContext`] refuses because the call has ended is a cancel.
+impl<E: std::error::Error + Send + Sync + 'static> From<E> for ToolError {
+    fn from(error: E) -> Self {
+        let error: Box<dyn std::error::Error + Send + Sync> = Box::new(error);
+        let error = match error.downcast::<ErrorObject>() {
+            Ok(object) => return Self(object),
+            Err(other) => other,
+        };
+        let error = match error.downcast::<Box<ErrorObject>>() {
+            Ok(object) => return Self(*object),
+            Err(other) => other,
+        };
+        match error.downcast_ref() {
+            Some(CommandError::Closing | CommandError::NoSuchCall) => Self::canceled(),
+            _ => Self::failed(error.to_string()),
+        }
     }
 }
 
@@ -59,8 +82,6 @@ impl fmt::Display for ToolError {
         fmt::Display::fmt(&self.0, f)
     }
 }
-
-impl std::error::Error for ToolError {}
 
 /// A call, as its tool sees it.
 #[derive(Clone)]

@@ -42,7 +42,7 @@ impl Caller {
             Ok(taken) => return taken,
             Err(request) => *request,
         };
-        match request.timeout {
+        match self.shared.time_of(request.timeout) {
             None => self.shared.call(request).await,
             Some(span) => tokio::time::timeout(span, self.shared.call(request))
                 .await

@@ -3,17 +3,20 @@
 mod agent;
 mod audit;
 mod call;
+mod connection;
 mod context;
 mod core;
 mod handle;
 mod io;
 #[cfg(unix)]
 mod launch;
+#[cfg(feature = "manifest")]
 mod manifest;
 #[cfg(unix)]
 mod router;
 mod tcp;
 mod trace;
+mod typed;
 
 pub use agent::{Agent, AgentControl, ServeError, Tool};
 pub use audit::{AuditSink, Observer};
@@ -22,7 +25,9 @@ pub use context::{ToolContext, ToolError};
 pub use handle::{AttachError, CoreHandle, attach};
 #[cfg(unix)]
 pub use launch::{AgentProcess, Captured, LaunchError, Launcher};
+#[cfg(feature = "manifest")]
 pub use manifest::{manifest_hash, permissions_hash, read_manifest};
 #[cfg(unix)]
-pub use router::{ToolRouter, ToolRouterBuilder, View};
+pub use router::{AddError, AgentSource, ToolRouter, ToolRouterBuilder, View};
 pub use tcp::Loopback;
+pub use typed::CallError;

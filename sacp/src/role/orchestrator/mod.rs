@@ -701,7 +701,7 @@ impl<R: Registry> Orchestrator<R> {
     }
 }
 
-crate::machine::forwarded! { [R: Registry] Orchestrator<R>: Input => Output, OrchestratorError }
+ubos_common::forward_machine! { [R: Registry] Orchestrator<R>: Input => Output, OrchestratorError }
 
 /// Bytes of a request's id that is the beginning of the ids of its delegations: longer ones would be too long in 1.0.
 const LONGEST_BASE: usize = 96;

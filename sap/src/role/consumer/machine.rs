@@ -4,7 +4,7 @@ use core::mem;
 use core::time::Duration;
 use std::sync::Arc;
 
-use ubos_common::machine::{Machine, Outbox};
+use ubos_common::machine::Outbox;
 use ubos_common::time::{Mono, Now};
 
 use super::limits::TimeLimits;
@@ -755,32 +755,4 @@ impl Step {
     }
 }
 
-impl Machine for ReceivedTask {
-    type Input<'a> = Input;
-    type Output = Output;
-    type Error = Error;
-
-    fn handle_input(&mut self, now: Now, input: Input) -> Result<(), Error> {
-        self.handle_input(now, input)
-    }
-
-    fn handle_timeout(&mut self, now: Now) {
-        self.handle_timeout(now);
-    }
-
-    fn poll_output(&mut self) -> Option<Output> {
-        self.poll_output()
-    }
-
-    fn poll_timeout(&self) -> Option<Mono> {
-        self.poll_timeout()
-    }
-
-    fn accepts_input(&self) -> bool {
-        self.accepts_input()
-    }
-
-    fn is_closed(&self) -> bool {
-        self.is_closed()
-    }
-}
+ubos_common::forward_machine! { [] ReceivedTask: Input => Output, Error }

@@ -182,3 +182,16 @@ fn is_of_one(error: &io::Error) -> bool {
 
 /// Between two attempts where the system has no room for a connection.
 const NO_ROOM: Duration = Duration::from_millis(100);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_that_failed_is_no_fault_of_the_listener() {
+        let is_of_one = |kind: io::ErrorKind| is_of_one(&kind.into());
+        assert!(is_of_one(io::ErrorKind::ConnectionAborted));
+        assert!(is_of_one(io::ErrorKind::ConnectionReset));
+        assert!(!is_of_one(io::ErrorKind::OutOfMemory));
+    }
+}

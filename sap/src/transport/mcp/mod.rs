@@ -184,9 +184,10 @@ impl ServerHandler for Server {
         // The text is what was said: a number such as 1.50 is another one here.
         let said = message.as_ref().map(Message::encode);
         result.structured_content = said.and_then(|said| serde_json::from_slice(&said).ok());
-        let signature = message
-            .as_ref()
-            .and_then(|said| self.service.signature(said));
+        let signature = match &message {
+            Some(said) => self.service.signature_apart(said).await,
+            None => None,
+        };
         if let Some(signature) = signature {
             let mut meta = MetaObject::new();
             meta.0.insert(signing::NAME.to_owned(), signature.into());

@@ -267,7 +267,7 @@ impl Job<'_> {
             headers.insert(ELSEWHERE, "true");
         }
         let message = Message::Result(Box::new(result.clone()));
-        if let Some(signature) = self.service.signature(&message) {
+        if let Some(signature) = self.service.signature_apart(&message).await {
             headers.insert(signing::NAME, signature);
         }
         // Another worker may have been first: then its result is the result.
@@ -380,7 +380,7 @@ impl Job<'_> {
     async fn progress(&self, kind: &str, message: &Message) -> Result<(), QueueError> {
         let ids = (&self.task_id, self.correlation_id.as_ref());
         let mut headers = headers(ids, &self.body);
-        if let Some(signature) = self.service.signature(message) {
+        if let Some(signature) = self.service.signature_apart(message).await {
             headers.insert(signing::NAME, signature);
         }
         let subject = self.subject(kind);

@@ -82,6 +82,14 @@ async fn one_who_asks_seldom_is_told_the_latest() {
         }
         let mut one_more = service.about(&peer, &prime(), &id(1)).await.unwrap();
         assert!(matches!(one_more.next().await, Some(Message::Result(_))));
+        let Some(Message::Nack(refused)) = one_more.next().await else {
+            panic!("a Nack")
+        };
+        let why = "1024 follow this task already; ask for its status";
+        assert_eq!(
+            (refused.code, refused.reason.as_str()),
+            (ErrorCode::RateLimit, why)
+        );
         assert!(one_more.next().await.is_none());
         // Those who are gone make room.
         others.clear();

@@ -737,3 +737,32 @@ async fn a_task_is_asked_about_below_the_path() {
     }
     assert_eq!(server.plain.put(&url).send().await.unwrap().status(), 405);
 }
+
+// spec: SAP-5-2
+#[tokio::test]
+async fn a_task_that_runs_at_the_end_has_its_grace() {
+    let seen = Seen::default();
+    let patience = http::Config::default().with_shutdown_grace(Duration::from_secs(3_600));
+    let mut server = OverHttp::with(&seen, Config::default(), patience).await;
+    let address = server.url.replace("http://", "").replace("/sap/tasks", "");
+    let task = typed(&ask(1, "test.gate").to_string());
+    let stop = server.stop.take().unwrap();
+    let client = server.client.clone();
+    let mut ignored = |_: &Message| {};
+    let asking = client.send(&task, &mut ignored);
+    let stopping = async {
+        until(|| seen.entries() == 3).await;
+        stop.send(()).unwrap();
+        // The door is closed, and what is inside goes on.
+        while tokio::net::TcpStream::connect(&address).await.is_ok() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        seen.gate.store(true, Ordering::SeqCst);
+        server.server.await.unwrap().unwrap();
+    };
+    let (answer, ()) = futures::future::join(asking, stopping).await;
+    let Some(Message::Result(result)) = answer.unwrap() else {
+        panic!("ended")
+    };
+    assert_eq!(result.status, Status::Succeeded);
+}

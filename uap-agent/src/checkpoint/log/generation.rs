@@ -16,9 +16,10 @@ use ubos_common::id::IdSource;
 use ubos_common::log::{AppendError, Config, Log, LogId, OpenError, Sync};
 
 use super::options::Options;
-use super::record::{Record, damaged, record_place};
+use super::record::{Record, record_place};
 use crate::checkpoint::CheckpointError;
 use crate::checkpoint::disk::{failed, sync, unless_missing};
+use crate::checkpoint::head::damaged;
 
 const NEW: &str = "new";
 const GONE: &str = "gone";

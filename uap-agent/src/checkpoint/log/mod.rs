@@ -19,12 +19,12 @@ use super::held::{OpenSessions, SessionLock};
 use super::name;
 use super::seal::Seal;
 use super::seal::sealing::Sealing;
-use super::worker::Worker;
 use super::{
     CheckpointError, CheckpointHistory, CheckpointMetadata, CheckpointStore, StoreFuture,
     at_least_one,
 };
 use crate::state::AgentState;
+use crate::work_thread::WorkThread;
 use options::Options;
 use past::Past;
 use session::LogSession;
@@ -83,7 +83,7 @@ type OnCutTail = Box<dyn Fn(&CutTail) + Send>;
 /// | sessions whose last checkpoint is remembered | 100,000 |
 /// | disk that a held session takes ahead | 1 MiB |
 pub struct LogCheckpoints {
-    worker: Worker<LogStore>,
+    worker: WorkThread<LogStore>,
 }
 
 impl LogCheckpoints {
@@ -109,7 +109,7 @@ impl LogCheckpoints {
             held: OpenSessions::new(),
         };
         create_folders(&folder.path)?;
-        let worker = Worker::start(folder)?;
+        let worker = WorkThread::start("checkpoints", || Ok::<_, CheckpointError>(folder))?;
         Ok(Self { worker })
     }
 
@@ -149,7 +149,7 @@ impl LogCheckpoints {
     fn set(self, change: impl FnOnce(&mut LogStore) + Send + 'static) -> Self {
         drop(self.worker.ask(|folder| {
             change(folder);
-            Ok(())
+            Ok::<_, CheckpointError>(())
         }));
         self
     }

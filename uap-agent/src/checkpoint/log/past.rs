@@ -10,9 +10,10 @@ use ubos_common::violation::Profile;
 
 use super::generation;
 use super::options::Options;
-use super::record::{Record, damaged, record_place};
+use super::record::{Record, record_place};
 use crate::checkpoint::disk::failed;
 use crate::checkpoint::files::limits;
+use crate::checkpoint::head::{Head, damaged};
 use crate::checkpoint::{CheckpointError, CheckpointMetadata};
 use crate::state::AgentState;
 
@@ -34,6 +35,12 @@ pub(super) struct Last {
     pub(super) back: u64,
     /// Bytes of them and of that state.
     pub(super) cost: usize,
+}
+
+impl Last {
+    pub(super) fn into_head(self) -> Head {
+        Head::found(self.metadata, self.state, self.back, self.cost)
+    }
 }
 
 /// A record with its number in the log.

@@ -5,10 +5,10 @@ use ubos_common::json::{self, Limits, RawBuf, RawObject, read_raw};
 use ubos_common::time::Timestamp;
 use ubos_common::violation::Profile;
 
+use crate::checkpoint::head::{Piece, damaged, grown};
 use crate::checkpoint::seal::sealing::Place;
 use crate::checkpoint::{CheckpointError, CheckpointMetadata};
 use crate::state::AgentState;
-use crate::state::delta::Delta;
 
 ubos_common::wire! {
     /// A checkpoint: a whole state, or what makes it of the one before.
@@ -35,31 +35,29 @@ ubos_common::wire! {
 }
 
 impl Record {
-    /// The whole state, where it could be read back.
-    pub(super) fn whole(
+    /// What a piece says of a checkpoint; `agent` saved the record before.
+    pub(super) fn new_of(
         metadata: &CheckpointMetadata,
-        state: &AgentState,
-    ) -> Result<Self, CheckpointError> {
-        if let Some(why) = state.breach() {
-            return Err(CheckpointError::Unreadable(why.into()));
-        }
-        let mut record = Self::of(metadata);
-        record.agent = Some(metadata.agent_id.clone());
-        record.state = Some(RawBuf::assume_sound(state.to_json()));
-        Ok(record)
-    }
-
-    /// A difference to the record before, whose agent is given.
-    pub(super) fn difference(
-        metadata: &CheckpointMetadata,
-        delta: &Delta,
+        piece: Piece,
         agent: &str,
         back: u64,
     ) -> Self {
+        let text = match piece {
+            Piece::Whole(text) => return Self::whole(metadata, text),
+            Piece::Difference(text) => text,
+        };
         let mut record = Self::of(metadata);
         record.agent = Some(metadata.agent_id.clone()).filter(|new| new != agent);
         record.back = Some(back);
-        record.delta = Some(RawBuf::assume_sound(json::to_string(delta)));
+        record.delta = Some(RawBuf::assume_sound(text));
+        record
+    }
+
+    /// A whole state, as JSON.
+    pub(super) fn whole(metadata: &CheckpointMetadata, state: String) -> Self {
+        let mut record = Self::of(metadata);
+        record.agent = Some(metadata.agent_id.clone());
+        record.state = Some(RawBuf::assume_sound(state));
         record
     }
 
@@ -113,19 +111,13 @@ impl Record {
         let (Some(before), Some(delta)) = (before, &self.delta) else {
             return Err(damaged("a difference to nothing"));
         };
-        let read = read_raw::<Delta>(delta.as_raw(), limits, Profile::Strict);
-        let (delta, _) = read.map_err(damaged)?;
-        delta.apply(before, limits).map_err(damaged)
+        grown(before, delta.as_str().as_bytes(), limits)
     }
 }
 
 ubos_common::wire! {
     /// An object whose members are all unknown.
     struct Unknown {}
-}
-
-pub(super) fn damaged(what: impl ToString) -> CheckpointError {
-    CheckpointError::Damaged(what.to_string().into())
 }
 
 /// The place of a record, to which its seal is bound.

@@ -9,14 +9,11 @@ use super::generation;
 use super::options::Options;
 use super::past::{Last, Past};
 use super::record::Record;
+use crate::checkpoint::head::{Head, damaged, whole};
 use crate::checkpoint::held::SessionLock;
 use crate::checkpoint::writers::WriterHistory;
 use crate::checkpoint::{CheckpointError, CheckpointMetadata};
 use crate::state::AgentState;
-use crate::state::delta::Delta;
-
-/// Bytes of differences that are always borne, however small the state is.
-const SLACK: usize = 64 << 10;
 
 pub(super) struct LogSession {
     hold: SessionLock,
@@ -28,18 +25,6 @@ pub(super) struct LogSession {
     is_sound: bool,
     /// A save that failed, and may have been written.
     attempted: Option<Uuid>,
-}
-
-/// The last checkpoint, and what reading it costs.
-struct Head {
-    metadata: CheckpointMetadata,
-    state: AgentState,
-    /// Records since the last whole state.
-    back: u64,
-    /// Bytes of them and of that state.
-    cost: usize,
-    /// About what the state itself has, as JSON.
-    live: usize,
 }
 
 impl LogSession {
@@ -69,7 +54,7 @@ impl LogSession {
         let place = generation::folder(&session.folder, number);
         if let Some(last) = Past::of(place, name, options).last()? {
             session.writers.found(&last.metadata, &last.state);
-            session.head = Some(Head::found(last));
+            session.head = Some(last.into_head());
         }
         Ok((session, cut))
     }
@@ -110,9 +95,11 @@ impl LogSession {
         state: AgentState,
         options: &Options,
     ) -> Result<(), CheckpointError> {
-        let is_there = |head: &Head| head.metadata == *metadata && head.state == state;
-        if self.head.as_ref().is_some_and(is_there) {
-            // Asked for again by a run that was killed before it could say that this is done.
+        if self
+            .head
+            .as_ref()
+            .is_some_and(|head| head.is(metadata, &state))
+        {
             return Ok(());
         }
         let found = self.head.as_ref().map(|head| head.metadata.checkpoint_id);
@@ -123,7 +110,10 @@ impl LogSession {
             return Err(CheckpointError::Conflict { found });
         }
         self.writers.check(metadata, &state)?;
-        let (record, mut head) = Head::next(self.head.as_ref(), metadata, state, options)?;
+        let before = self.head.as_ref();
+        let (piece, mut head) = Head::next(before, metadata, state, options.max_bytes)?;
+        let agent = before.map_or("", |before| before.metadata.agent_id.as_str());
+        let record = Record::new_of(metadata, piece, agent, head.back);
         self.attempted = Some(metadata.checkpoint_id);
         head.cost += self.append(&metadata.session_id, &record, options)?;
         self.writers.saved(metadata, &head.state);
@@ -177,10 +167,10 @@ impl LogSession {
             metadata, state, ..
         }) = found.map_or(Ok(None), |found| past.at(&found))?
         else {
-            return Err(super::record::damaged("fewer checkpoints than there were"));
+            return Err(damaged("fewer checkpoints than there were"));
         };
         past.seek(first + 1);
-        let mut whole = Some(Record::whole(&metadata, &state)?);
+        let mut whole = Some(Record::whole(&metadata, whole(&state)?));
         let number = generation::write(&self.folder, name, options, || {
             if let Some(whole) = whole.take() {
                 return Ok(Some(whole));
@@ -192,67 +182,8 @@ impl LogSession {
         })?;
         let log = generation::open(&self.folder, number, options)?;
         let place = generation::folder(&self.folder, number);
-        self.head = Past::of(place, name, options).last()?.map(Head::found);
+        self.head = Past::of(place, name, options).last()?.map(Last::into_head);
         self.log = Some(log);
         Ok(gone)
-    }
-}
-
-impl Head {
-    fn found(last: Last) -> Self {
-        Self {
-            live: last.state.to_json().len(),
-            metadata: last.metadata,
-            state: last.state,
-            back: last.back,
-            cost: last.cost,
-        }
-    }
-
-    /// What is written for the next checkpoint, and the head after it, its own record's bytes not counted yet.
-    ///
-    /// The whole state is written where reading the differences would cost more than twice as much. What that takes was
-    /// written in differences before, so all that is ever written stays within a multiple of what steps have added.
-    fn next(
-        before: Option<&Self>,
-        metadata: &CheckpointMetadata,
-        state: AgentState,
-        options: &Options,
-    ) -> Result<(Record, Self), CheckpointError> {
-        let limit = options.max_bytes;
-        let head = |state, back, cost, live| Self {
-            metadata: metadata.clone(),
-            state,
-            back,
-            cost,
-            live,
-        };
-        if let Some(before) = before {
-            let delta = Delta::between(&before.state, &state);
-            let live = if delta.drops() {
-                state.to_json().len()
-            } else {
-                before.live.saturating_add(delta.added_bytes())
-            };
-            let agent = &before.metadata.agent_id;
-            let record = Record::difference(metadata, &delta, agent, before.back + 1);
-            let bytes = record
-                .delta
-                .as_ref()
-                .map_or(0, |delta| delta.as_str().len());
-            let bearable = live.saturating_mul(2).saturating_add(SLACK);
-            if live <= limit && bytes <= limit && before.cost.saturating_add(bytes) <= bearable {
-                return Ok((record, head(state, before.back + 1, before.cost, live)));
-            }
-        }
-        let record = Record::whole(metadata, &state)?;
-        let bytes = record
-            .state
-            .as_ref()
-            .map_or(0, |state| state.as_str().len());
-        if bytes > limit {
-            return Err(CheckpointError::TooLarge { bytes, limit });
-        }
-        Ok((record, head(state, 0, 0, bytes)))
     }
 }

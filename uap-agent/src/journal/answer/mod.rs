@@ -52,7 +52,7 @@ impl EffectResult {
             Self::Hook(answer) => Input::Hook(id, Ok(answer)),
             Self::HookFailed(error) => Input::Hook(id, Err(error)),
             Self::Saved => Input::Saved(id, Ok(())),
-            Self::SaveFailed(why) => Input::Saved(id, Err(CheckpointError::Failed(why))),
+            Self::SaveFailed(why) => Input::Saved(id, Err(CheckpointError::Recorded(why))),
             Self::Abort => Input::Abort,
             Self::Expired => Input::Expire,
         }

@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use ubos_common::json::RawObject;
-use ubos_common::machine::Machine;
 use ubos_common::time::{Mono, Now};
 use upp::{ErrorCode, UppError};
 
@@ -344,35 +343,7 @@ const fn is_request(output: &engine::Output) -> bool {
     )
 }
 
-impl Machine for Recorder {
-    type Input<'a> = Input;
-    type Output = Output;
-    type Error = Closed;
-
-    fn handle_input(&mut self, now: Now, input: Input) -> Result<(), Closed> {
-        self.handle_input(now, input)
-    }
-
-    fn handle_timeout(&mut self, now: Now) {
-        self.handle_timeout(now);
-    }
-
-    fn poll_output(&mut self) -> Option<Output> {
-        self.poll_output()
-    }
-
-    fn poll_timeout(&self) -> Option<Mono> {
-        self.poll_timeout()
-    }
-
-    fn accepts_input(&self) -> bool {
-        self.accepts_input()
-    }
-
-    fn is_closed(&self) -> bool {
-        self.is_closed()
-    }
-}
+ubos_common::forward_machine! { [] Recorder: Input => Output, Closed }
 
 impl fmt::Debug for Recorder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -4,7 +4,7 @@ use core::fmt::Write as _;
 
 use super::Page;
 use crate::trace::row::{Kind, Mark, Part, Row, Run, Step};
-use crate::trace::text::{grouped, seconds};
+use crate::trace::text::grouped;
 
 /// The time span that a timeline covers.
 struct Scale {
@@ -151,8 +151,8 @@ impl Page {
         scale: &Scale,
     ) {
         let until = to.unwrap_or(end).max(from);
-        self.number("start", Some(seconds(from.saturating_sub(scale.from))));
-        self.number("took", (until > from).then(|| seconds(until - from)));
+        self.number("start", Some(grouped(from.saturating_sub(scale.from))));
+        self.number("took", (until > from).then(|| grouped(until - from)));
         self.number("in", tokens.map(|(input, _)| grouped(input)));
         self.number("out", tokens.map(|(_, output)| grouped(output)));
         let (left, width) = (

@@ -37,7 +37,7 @@ pub(super) fn page(runs: &[Run], left_out: &LeftOut) -> String {
         page.text(&format!("Not the whole run: {events} events of {bytes} bytes came after the trace was full and were left out."));
         page.raw("</p>");
     }
-    page.raw("<footer>Times are in seconds from the start of the run. Tokens are those of each response, in and out.");
+    page.raw("<footer>Times are in milliseconds from the start of the run. Tokens are those of each response, in and out.");
     page.raw(
         " The bar of a response starts at the end of the event before it.</footer></main></body></html>\n",
     );

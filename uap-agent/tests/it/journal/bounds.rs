@@ -1,8 +1,8 @@
 //! The bounds of journals.
 
 use futures::executor::block_on;
-use uap_agent::journal::{FileJournal, Journal, JournalError, MemoryJournal};
-use uap_agent::{AgentState, ThreadTree, TraceLimits};
+use uap_agent::journal::{FileJournal, FileJournalConfig, Journal, JournalError, MemoryJournal};
+use uap_agent::{AgentState, ThreadTree, Trace, TraceLimits};
 use ubos_common::id::IdSource;
 use ubos_common::json::{RawBuf, RawObject};
 
@@ -16,10 +16,8 @@ fn entry(bytes: usize) -> RawObject {
 fn a_journal_in_files_takes_nothing_that_it_cannot_give_back() {
     let folder = tempfile::tempdir().unwrap();
     let open = || {
-        FileJournal::open(folder.path())
-            .unwrap()
-            .with_max_bytes(5000)
-            .unwrap()
+        let config = FileJournalConfig::default().with_max_bytes(5000);
+        FileJournal::open_with(folder.path(), &config).unwrap()
     };
     let journal = open();
     block_on(journal.append(0, vec![entry(2000)])).unwrap();
@@ -81,20 +79,23 @@ fn a_journal_in_files_takes_nothing_that_it_cannot_give_back() {
 fn bounds_that_let_nothing_in_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let file = |bytes| {
-        FileJournal::open(folder.path())
-            .unwrap()
-            .with_max_bytes(bytes)
+        let config = FileJournalConfig::default().with_max_bytes(bytes);
+        match FileJournal::open_with(folder.path(), &config).unwrap_err() {
+            JournalError::Setting(error) => error,
+            error => panic!("{error}"),
+        }
     };
+    let trace = |limits| Trace::new(limits).unwrap_err();
     let mut ids = IdSource::seeded(1);
     let tree = ThreadTree::new(&mut IdSource::seeded(2), AgentState::initial(&mut ids));
     let told = [
         MemoryJournal::with_max_bytes(0).unwrap_err(),
-        file(0).unwrap_err(),
-        file((256 << 20) + 1).unwrap_err(),
+        file(0),
+        file((256 << 20) + 1),
         tree.with_limit(0).unwrap_err(),
-        TraceLimits::default().with_max_events(0).unwrap_err(),
-        TraceLimits::default().with_max_bytes(0).unwrap_err(),
-        TraceLimits::default().with_max_event_bytes(0).unwrap_err(),
+        trace(TraceLimits::default().with_max_events(0)),
+        trace(TraceLimits::default().with_max_bytes(0)),
+        trace(TraceLimits::default().with_max_event_bytes(0)),
     ];
     for (error, name) in told.iter().zip([
         "max_bytes",

@@ -19,10 +19,10 @@ use upp::{FnTool, LlmRequest, Message, Reply, ScriptedModel, Tool, json_text, ob
 
 /// A clock that is set by hand. Its sleepers wake at once when it is past their deadline.
 #[derive(Clone, Default)]
-pub(super) struct Hand(Arc<AtomicU64>);
+pub(crate) struct Hand(Arc<AtomicU64>);
 
 impl Hand {
-    pub(super) fn advance(&self, span: Duration) {
+    pub(crate) fn advance(&self, span: Duration) {
         self.0
             .fetch_add(u64::try_from(span.as_nanos()).unwrap(), Ordering::Relaxed);
     }
@@ -46,10 +46,10 @@ impl Sleep for Hand {
 }
 
 /// What a tool saw of its calls: the key, and whether the call is repeated.
-pub(super) type Seen = Arc<Mutex<Vec<(String, bool)>>>;
+pub(crate) type Seen = Arc<Mutex<Vec<(String, bool)>>>;
 
 /// Pays; the gate of a call holds it up.
-pub(super) fn pay(seen: &Seen, gate: Option<oneshot::Receiver<()>>) -> Arc<dyn Tool> {
+pub(crate) fn pay(seen: &Seen, gate: Option<oneshot::Receiver<()>>) -> Arc<dyn Tool> {
     let (seen, gate) = (seen.clone(), Mutex::new(gate));
     let run = move |_, context: upp::ToolContext| {
         let scope = context.extensions.get::<RunScope>().unwrap();
@@ -82,7 +82,7 @@ fn reply(request: &LlmRequest) -> Option<Reply> {
     })
 }
 
-pub(super) fn paying(clock: &Hand, tool: Arc<dyn Tool>) -> AgentOptions {
+pub(crate) fn paying(clock: &Hand, tool: Arc<dyn Tool>) -> AgentOptions {
     AgentOptions::new(Arc::new(ScriptedModel::with(reply)))
         .with_tools([tool])
         .with_runtime(Runtime::new(Arc::new(clock.clone()), IdSource::seeded(5)))
@@ -103,7 +103,7 @@ fn stuck(seen: &Seen) -> (Arc<dyn Tool>, oneshot::Sender<()>) {
     (pay(seen, Some(gate)), open)
 }
 
-pub(super) fn resumed(agent: &Agent, journal: &Arc<MemoryJournal>) -> String {
+pub(crate) fn resumed(agent: &Agent, journal: &Arc<MemoryJournal>) -> String {
     let run = block_on(agent.resume(journal.clone())).unwrap();
     block_on(run.result()).unwrap().turn.response.text()
 }
@@ -166,6 +166,14 @@ fn nothing_that_the_life_before_writes_is_taken() {
     assert_eq!((by.epoch, &*by.owner), (2, second.id()));
     assert_eq!(block_on(journal.read()).unwrap(), whole);
     assert_eq!(seen.lock().unwrap().len(), 3);
+}
+
+#[test]
+fn a_term_of_nothing_is_refused() {
+    let owner = Ownership::new("first").with_term(Duration::ZERO);
+    let options = paying(&Hand::default(), pay(&Seen::default(), None)).with_ownership(owner);
+    let refused = agent(options).unwrap_err().to_string();
+    assert!(refused.contains("term is 0ns"), "{refused}");
 }
 
 // spec: UAP-12-5

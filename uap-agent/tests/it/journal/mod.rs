@@ -36,10 +36,8 @@ mod budgets;
 mod golden;
 #[cfg(feature = "log")]
 mod kill;
-mod lease;
+pub(crate) mod lease;
 mod people;
-#[cfg(feature = "sqlite")]
-mod sqlite;
 
 /// Answers by what it is asked: a plan to who asks for one, calls of two tools to what has no results yet, words to the
 /// rest.
@@ -74,7 +72,7 @@ fn by_request(request: &LlmRequest) -> Option<Reply> {
     Some(reply.costing(100, steps as u64))
 }
 
-fn strategies() -> [Arc<dyn ExecutionStrategy>; 3] {
+pub(crate) fn strategies() -> [Arc<dyn ExecutionStrategy>; 3] {
     [
         tool_loop(LoopOptions::default()).unwrap(),
         react(ReactOptions::default()).unwrap(),
@@ -82,7 +80,7 @@ fn strategies() -> [Arc<dyn ExecutionStrategy>; 3] {
     ]
 }
 
-fn asking(execution: &Arc<dyn ExecutionStrategy>) -> AgentOptions {
+pub(crate) fn asking(execution: &Arc<dyn ExecutionStrategy>) -> AgentOptions {
     AgentOptions::new(Arc::new(ScriptedModel::with(by_request)))
         .with_tools([echo("echo"), echo("other")])
         .with_execution(Arc::clone(execution))

@@ -92,17 +92,20 @@ impl Hub {
 
     /// Leaves: offers nothing more, ends what waits, gives running sessions `drain`, then ends every
     /// stream `UNAVAILABLE`, whereupon agents look for the hub again. What a durable hub does not end is
-    /// [`Kept`](Verdict::Kept).
+    /// [`Kept`](Verdict::Kept). A hub that leaves already may be told to leave earlier, and no later.
     ///
     /// Spec: UAP hub 5
     // impl: HUB-5-3
     pub fn shutdown(&mut self, now: Now, drain: Duration) {
-        if self.phase.is_leaving() {
+        if self.phase == Phase::Closed {
+            return;
+        }
+        let end = now.mono.saturating_add(drain);
+        self.timers.set_earlier(Timer::Drain, end);
+        if self.phase == Phase::Draining {
             return;
         }
         self.phase = Phase::Draining;
-        self.timers
-            .set(Timer::Drain, now.mono.saturating_add(drain));
         for session in self.sessions.in_stage(|stage| *stage == Stage::Proposed) {
             if let Some(Closed { job, .. }) = self.close_session(now, session, Status::ok()) {
                 self.queue.set_stage(job, JobStage::Waiting);

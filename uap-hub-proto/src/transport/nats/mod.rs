@@ -13,7 +13,8 @@
 //! [`ack_wait`](QueueConfig::with_ack_wait) its jobs go to another. A hub that was merely cut off for so long may still be
 //! running them: then a job runs twice, and the end that is stored first counts.
 //!
-//! Jobs are bounded by the server's `max_payload`, 1 MiB unless it is configured; larger ones are refused.
+//! Jobs are bounded by the server's `max_payload`, 1 MiB unless it is configured, less 256 bytes; larger ones are refused, and
+//! of larger ends the verdict alone is stored.
 //! Only streams are used, so servers from 2.9 on work.
 
 mod work;
@@ -89,18 +90,24 @@ pub enum QueueError {
     /// The configuration cannot work.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// The job is larger than what the server takes.
+    /// The job is larger than what the server takes beside the headers of a message.
     #[error("the job has {seen} bytes, the server takes at most {most}")]
     TooLarge {
         /// Bytes of the job.
         seen: usize,
-        /// The limit of the server.
+        /// The limit of the server, without the headers.
         most: usize,
     },
     /// The server, or the way to it, failed.
     #[error("nats failed")]
     Nats(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
+
+/// Bytes that are left for the headers of a message: its id, or what the server has to find before it stores it.
+const MAX_HEADER_BYTES: usize = 256;
+
+/// Characters that are left of the words of an end without its result.
+const MAX_SHORT_CHARS: usize = 1_000;
 
 impl QueueError {
     fn nats(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
@@ -202,7 +209,7 @@ impl JobQueue {
     /// [`QueueError`]; it is then not known whether the job is there, and to say it again does no harm.
     pub async fn submit(&self, id: JobId, job: &Job) -> Result<(), QueueError> {
         let bytes = encode(id, &Record::Accepted(job.clone()));
-        let (seen, most) = (bytes.len(), self.client.server_info().max_payload);
+        let (seen, most) = (bytes.len(), self.max_bytes());
         if seen > most {
             return Err(QueueError::TooLarge { seen, most });
         }
@@ -232,14 +239,22 @@ impl JobQueue {
         }
     }
 
+    /// The most bytes of a record: the server counts the headers of a message as its payload, and breaks the connection of
+    /// a client that sends more than it takes.
+    fn max_bytes(&self) -> usize {
+        let most = self.client.server_info().max_payload;
+        most.saturating_sub(MAX_HEADER_BYTES)
+    }
+
     /// Stores an end, unless the job has one; returns the stored one.
     async fn store_end(&self, id: JobId, outcome: Outcome) -> Result<Outcome, QueueError> {
         let mut bytes = encode(id, &Record::Ended(outcome.clone()));
-        if bytes.len() > self.client.server_info().max_payload {
-            // The verdict alone is better than nothing.
+        if bytes.len() > self.max_bytes() {
+            // The verdict alone is better than nothing. The words are the agent's, and may be as long as the result.
             let mut short = outcome.clone();
             short.result = None;
-            short.message = format!("{} (the result is too large for the queue)", short.message);
+            let words: String = outcome.message.chars().take(MAX_SHORT_CHARS).collect();
+            short.message = format!("{words} (the result is too large for the queue)");
             bytes = encode(id, &Record::Ended(short));
         }
         let publish = PublishMessage::build()

@@ -49,11 +49,10 @@ ubos_common::config! {
         with_max_streams: max_streams: u32 = 256,
         /// Sets whether gRPC's health service (`grpc.health.v1`) reports the state of the hub. On by default.
         with_health: health: bool = true,
-        /// Sets whether gRPC's reflection service (`grpc.reflection.v1`) describes the calls and messages. On by
-        /// default.
-        with_reflection: reflection: bool = true,
     }
     also {
+        #[cfg(feature = "reflection")]
+        reflection: bool = true,
         store: Option<Arc<dyn JobStore>> = None,
         prepare: Option<Prepare> = None,
         authorize: Option<Authorize> = None,
@@ -63,6 +62,14 @@ ubos_common::config! {
 }
 
 impl ServerConfig {
+    /// Sets whether gRPC's reflection service (`grpc.reflection.v1`) describes the calls and messages. On by default.
+    #[cfg(feature = "reflection")]
+    #[must_use]
+    pub const fn with_reflection(mut self, reflection: bool) -> Self {
+        self.reflection = reflection;
+        self
+    }
+
     /// Sets where jobs and their ends are kept, so that they survive this process. Nowhere by default.
     #[must_use]
     pub fn with_store(mut self, store: Arc<dyn JobStore>) -> Self {

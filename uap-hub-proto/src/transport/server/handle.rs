@@ -31,7 +31,6 @@ pub(super) struct Running {
     addr: SocketAddr,
     pub(super) shared: Arc<Shared>,
     serving: Mutex<Option<Serving>>,
-    timer: JoinHandle<()>,
     /// Jobs of an earlier process, until the caller takes them.
     pub(super) restored: Mutex<Vec<JobHandle>>,
 }
@@ -50,7 +49,6 @@ impl HubHandle {
         addr: SocketAddr,
         shared: Arc<Shared>,
         serving: Serving,
-        timer: JoinHandle<()>,
         restored: Vec<JobHandle>,
     ) -> Self {
         Self(Arc::new(Running {
@@ -58,7 +56,6 @@ impl HubHandle {
             addr,
             shared,
             serving: Mutex::new(Some(serving)),
-            timer,
             restored: Mutex::new(restored),
         }))
     }
@@ -122,7 +119,7 @@ impl HubHandle {
     }
 
     /// Leaves: running sessions get `drain`, then agents are told that the hub is unavailable, and the
-    /// port is closed.
+    /// port is closed. Called once more, it may shorten that time.
     ///
     /// # Errors
     ///
@@ -167,8 +164,7 @@ impl HubHandle {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        self.timer.abort();
-        // Connections outlive the server's task: without this, agents would keep listening.
+        // Connections outlive the server's task: without this, agents would keep listening. The timer ends with the hub.
         self.shared.act(|hub, now| {
             hub.shutdown(now, Duration::ZERO);
             hub.handle_timeout(now);
@@ -220,10 +216,8 @@ impl JobHandle {
     /// Waits for the end, and skips all other events.
     pub async fn outcome(mut self) -> Outcome {
         let unread = self.inbox.wait_for_end();
-        if unread.events > 0 {
-            self.shared
-                .act(|hub, now| hub.events_read(now, self.id, unread.events, unread.bytes));
-        }
+        self.shared
+            .act(|hub, now| hub.events_read(now, self.id, unread.events, unread.bytes));
         while let Some(event) = self.next_event().await {
             if let JobEvent::Ended(outcome) = event {
                 return outcome;

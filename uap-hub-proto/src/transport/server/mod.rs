@@ -29,6 +29,7 @@ use std::{io, net::SocketAddr};
 use tokio::{net::TcpListener, sync::oneshot};
 use tonic::transport::Server;
 use tonic_health::ServingStatus;
+#[cfg(feature = "reflection")]
 use tonic_reflection::server::v1::{ServerReflection, ServerReflectionServer};
 use ubos_common::id::IdSource;
 
@@ -97,6 +98,7 @@ async fn start(listener: TcpListener, mut config: ServerConfig) -> io::Result<Hu
         .set_service_status(SERVICE, ServingStatus::Serving)
         .await;
     let health = config.health.then_some(health);
+    #[cfg(feature = "reflection")]
     let reflection = config.reflection.then(reflection).transpose()?;
     let builder = builder
         .http2_keepalive_interval(Some(config.keep_alive))
@@ -114,28 +116,28 @@ async fn start(listener: TcpListener, mut config: ServerConfig) -> io::Result<Hu
     let service = Service::new(shared.clone());
     let calls = Calls::new(service, most_control, most, register_timeout, authorize);
     let (stop, stopped) = oneshot::channel::<()>();
-    let serving = { builder }
-        .add_service(calls)
-        .add_optional_service(health)
-        .add_optional_service(reflection)
-        .serve_with_incoming_shutdown(incoming(listener, max_connections), async {
+    let services = { builder }.add_service(calls).add_optional_service(health);
+    #[cfg(feature = "reflection")]
+    let services = services.add_optional_service(reflection);
+    let serving =
+        services.serve_with_incoming_shutdown(incoming(listener, max_connections), async {
             let _ = stopped.await;
         });
     let server = spawn(async { serving.await.map_err(io::Error::other) });
-    let timer = spawn(shared.clone().tick());
+    spawn(shared.clone().tick());
     let serving = Serving {
         server,
         stop,
         health: reporter,
     };
-    Ok(HubHandle::new(
-        scheme, addr, shared, serving, timer, restored,
-    ))
+    Ok(HubHandle::new(scheme, addr, shared, serving, restored))
 }
 
 /// The files of `proto/`, as a compiler reads them; a test makes them again and compares.
+#[cfg(feature = "reflection")]
 const DESCRIPTORS: &[u8] = include_bytes!("../../generated/uap.v1.bin");
 
+#[cfg(feature = "reflection")]
 fn reflection() -> io::Result<ServerReflectionServer<impl ServerReflection>> {
     tonic_reflection::server::Builder::configure()
         .register_encoded_file_descriptor_set(DESCRIPTORS)

@@ -197,6 +197,26 @@ fn an_agent_that_does_not_read_is_let_go_at_the_bound() {
     assert_eq!(rig.hub.view().counts().waiting_jobs, 5, "none is lost");
 }
 
+// spec: HUB-5-3
+#[test]
+fn a_hub_that_leaves_may_be_told_to_leave_earlier_and_no_later() {
+    let mut rig = Rig::new();
+    rig.running();
+    let ends_in = |rig: &mut Rig, drain: u64| {
+        rig.hub.shutdown(rig.now, Duration::from_secs(drain));
+        rig.take()
+    };
+    for drain in [10, 60, 3] {
+        assert_eq!(ends_in(&mut rig, drain), []);
+    }
+    rig.seconds(2);
+    assert_eq!(rig.take(), []);
+    rig.seconds(1);
+    assert_eq!(words(rig.take()).last().unwrap(), "closed");
+    assert_eq!(ends_in(&mut rig, 0), []);
+    assert_eq!(rig.hub.poll_timeout(), None);
+}
+
 // spec: HUB-5-3, HUB-5-1
 #[test]
 fn a_hub_that_is_shut_down_has_nobody_available() {

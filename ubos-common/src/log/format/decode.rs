@@ -263,6 +263,12 @@ impl Chain {
         bytes <= block_bytes(self.limits.max_block_bytes as u64)
     }
 
+    /// What is wrong with the place of a block whose header is sound; `None` where it follows, and where no sound header is.
+    pub(crate) fn misplaced(&self, header: &[u8; BLOCK_HEADER_BYTES]) -> Option<Fault> {
+        let header = Header::decode(&self.keys, header)?;
+        self.check_place(&header).err()
+    }
+
     /// Reads a header wherever it stands, whatever its place in the chain.
     pub(crate) fn stray_header(&self, bytes: &[u8]) -> Option<StrayHeader> {
         let header = Header::decode(&self.keys, bytes.first_chunk::<BLOCK_HEADER_BYTES>()?)?;

@@ -67,6 +67,10 @@ impl Judge {
         }
         let mut header = [0; BLOCK_HEADER_BYTES];
         read_full(self.file.as_ref(), &mut header, offset)?;
+        // A header that is there in full says where its block belongs: no torn write stands elsewhere.
+        if let Some(misplaced) = chain.misplaced(&header) {
+            return Ok(Tail::Damaged(misplaced));
+        }
         let claimed = match chain.extent(&header) {
             Ok(Extent::Whole(length)) => Some(length),
             _ => None,

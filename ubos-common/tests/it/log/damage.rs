@@ -494,3 +494,26 @@ fn the_last_record_costs_one_segment_however_long_the_log_is() {
     let bytes = read.load(Ordering::Relaxed);
     assert!(bytes < 60_000, "{bytes} bytes of 400,000");
 }
+
+/// The block before it was taken out: what is left of the last one says that a block is missing, however it ends.
+#[test]
+fn a_torn_block_at_another_place_is_damage() {
+    let disk = SimDisk::new();
+    let log = open(&disk, &config());
+    let ends: Vec<usize> = (0..3)
+        .map(|n| {
+            log.append(&payload(n, 600)).unwrap();
+            let bytes = disk.contents(&segment(0)).unwrap();
+            bytes.iter().rposition(|byte| *byte != 0).unwrap() + 1
+        })
+        .collect();
+    log.close().unwrap();
+    let mut bytes = disk.contents(&segment(0)).unwrap();
+    bytes.truncate(ends[2] - 100);
+    bytes.drain(ends[0]..ends[1]);
+    disk.put(&segment(0), bytes);
+    let found = Verify::default().run(disk.dir().as_ref()).unwrap_err();
+    assert!(found.to_string().contains("1"), "{found}");
+    let refused = Log::open_in(disk.dir(), config()).unwrap_err();
+    assert!(matches!(refused, OpenError::Damaged(_)), "{refused}");
+}

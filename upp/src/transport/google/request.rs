@@ -138,7 +138,7 @@ fn contents(request: &LlmRequest, provider: &str) -> Result<String, &'static str
                     let known = (Arc::clone(&call.tool_name), said.get("id").cloned());
                     names.insert(Arc::clone(&call.tool_call_id), known);
                 }
-                ("model", model_parts(answer, provider, &said))
+                ("model", model_parts(answer, provider, &said)?)
             }
             Message::ToolResult(results) => {
                 let parts: Result<Vec<String>, _> = results
@@ -202,22 +202,26 @@ fn inline(mime_type: &str, data: &str) -> String {
 }
 
 /// An answer of this vendor goes back as it came. Of any other, and of one that was changed, go texts, media and calls.
-fn model_parts(answer: &AssistantMessage, provider: &str, said: &VendorMetadata) -> Vec<String> {
+fn model_parts(
+    answer: &AssistantMessage,
+    provider: &str,
+    said: &VendorMetadata,
+) -> Result<Vec<String>, &'static str> {
     if let Some(parts) = parts_of(answer, provider) {
-        return parts;
+        return Ok(parts);
     }
     let mut parts = Vec::new();
     for block in &answer.content {
         match block {
             ContentBlock::Text(said) if said.is_empty() => {}
-            ContentBlock::Text(said) => parts.push(text(said)),
+            // Thoughts go to no vendor but the one that signed them.
             ContentBlock::Reasoning(_) => {}
-            other => parts.extend(part(other)),
+            other => parts.push(part(other)?),
         }
     }
     let calls = answer.calls().iter().zip(said.for_calls(answer));
     parts.extend(calls.map(|(call, said)| function_call(call, &said)));
-    parts
+    Ok(parts)
 }
 
 fn function_call(call: &ToolCall, said: &BTreeMap<String, String>) -> String {

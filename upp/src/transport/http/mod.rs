@@ -333,3 +333,16 @@ async fn collect(mut answer: reqwest::Response, provider: &Arc<str>) -> Result<V
     }
     Ok(body)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // spec: UPP-8
+    #[test]
+    fn secrets_in_headers_are_not_printed_by_who_handles_them() {
+        let value = secret_value("Bearer hush").unwrap();
+        assert!(value.is_sensitive() && !format!("{value:?}").contains("hush"));
+        assert_eq!(value.as_bytes(), b"Bearer hush");
+    }
+}

@@ -41,6 +41,15 @@ struct RawAudio {
 }
 
 impl Extras {
+    /// Extras with room for no more.
+    #[cfg(test)]
+    pub(super) fn full() -> Self {
+        Self {
+            bytes: MAX_BODY_BYTES,
+            ..Self::default()
+        }
+    }
+
     /// Takes what a delta has beside text and calls. `None` where the response has more than 64 MiB of it.
     #[must_use]
     pub(super) fn take(&mut self, delta: &mut ChatDelta) -> Option<()> {

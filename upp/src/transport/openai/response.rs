@@ -286,3 +286,37 @@ fn event_index(place: usize) -> u32 {
         .unwrap_or(u32::MAX)
         .saturating_add(FIRST_CALL)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::list::List;
+    use crate::message::Stamp;
+
+    // spec: UPP-10
+    #[test]
+    fn nothing_is_kept_beside_64_mib() {
+        let stamp = Stamp::with_id("m", ubos_common::time::Timestamp::EPOCH);
+        let request = LlmRequest::new(List::default(), stamp);
+        for choice in [
+            r#"{"delta":{"reasoning_details":[1]}}"#,
+            r#"{"delta":{"annotations":[1]}}"#,
+            r#"{"delta":{"refusal":"x"}}"#,
+            r#"{"delta":{"audio":{"data":"x"}}}"#,
+            r#"{"delta":{},"logprobs":{"content":[1]}}"#,
+            r#"{"delta":{},"logprobs":{"refusal":[1]}}"#,
+            r#"{"delta":{"tool_calls":[{"id":"c","function":{"name":"f"},"extra_content":1}]}}"#,
+        ] {
+            let event = SseEvent {
+                name: None,
+                data: format!(r#"{{"choices":[{choice}]}}"#),
+            };
+            let mut reader = CompletionReader::new(&request, "openai".into());
+            reader.read_event(&event).unwrap();
+            reader.first.extras = Extras::full();
+            let error = reader.read_event(&event).unwrap_err();
+            assert_eq!(error.code, ErrorCode::InvalidResponse, "{choice}");
+            assert!(error.message.contains("64 MiB"), "{error}");
+        }
+    }
+}

@@ -35,6 +35,7 @@ impl Agent {
         Self {
             version,
             tools: Vec::new(),
+            tools_check_inputs: false,
             pool: Pool::default(),
             control,
             updates,
@@ -45,6 +46,25 @@ impl Agent {
     #[must_use]
     pub fn control(&self) -> AgentControl {
         self.control.clone()
+    }
+
+    /// Serves the core that launched this process, as [`serve_from_env`](Self::serve_from_env), on a runtime of its own on this
+    /// thread: for a program that is an agent and nothing else.
+    ///
+    /// # Errors
+    ///
+    /// See [`ServeError`].
+    ///
+    /// # Panics
+    ///
+    /// On a task of tokio.
+    #[cfg(unix)]
+    pub fn run(self) -> Result<CloseReason, ServeError> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(ServeError::Runtime)?;
+        runtime.block_on(self.serve_from_env())
     }
 
     /// Serves the core that launched this process, until it says goodbye or vanishes.
@@ -81,6 +101,10 @@ impl Agent {
         let threads = self.pool.max_threads();
         let wanted = "blocking tools need at least 1 thread";
         require(threads > 0, "blocking_threads", threads, wanted)?;
+        let config = match self.tools_check_inputs {
+            true => config.with_tools_checking_inputs(),
+            false => config,
+        };
         let ended = AgentDriver::new(self, stream, config)?.run().await;
         match ended.map_err(ServeError::Tools)? {
             CloseReason::Protocol(code) => Err(ServeError::Protocol(code)),
@@ -136,6 +160,38 @@ impl Agent {
         })
     }
 
+    /// Adds an asynchronous tool that is declared by its types: as [`typed_tool`](Self::typed_tool), with
+    /// [`ToolSpec::of_types`].
+    ///
+    /// ```no_run
+    /// use opensentience_wire::transport::tokio::{Agent, ToolContext, ToolError};
+    ///
+    /// #[derive(serde::Deserialize, schemars::JsonSchema)]
+    /// struct Greet { name: String }
+    /// #[derive(serde::Serialize, schemars::JsonSchema)]
+    /// struct Greeting { text: String }
+    ///
+    /// async fn greet(_: ToolContext, input: Greet) -> Result<Greeting, ToolError> {
+    ///     Ok(Greeting { text: format!("hello, {}", input.name) })
+    /// }
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// Agent::new("1.0.0".parse()?).declared_tool("greet", "says hello", greet).run()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[cfg(feature = "schemars")]
+    #[must_use]
+    pub fn declared_tool<I, O, F, R>(self, name: &str, description: &str, run: F) -> Self
+    where
+        I: DeserializeOwned + schemars::JsonSchema,
+        O: Serialize + schemars::JsonSchema,
+        F: Fn(ToolContext, I) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<O, ToolError>> + Send + 'static,
+    {
+        self.typed_tool(ToolSpec::of_types::<I, O>(name, description), run)
+    }
+
     /// Adds a tool that blocks: its calls run on threads beside the task that reads from the core, at most
     /// [`Agent::with_blocking_threads`] at once; others wait for a thread, and their time runs.
     ///
@@ -159,6 +215,14 @@ impl Agent {
                 .await
             }
         })
+    }
+
+    /// Says that the tools check their inputs by themselves, or take any: without the feature `schema` an agent that does not
+    /// say so registers none.
+    #[must_use]
+    pub const fn with_tools_checking_inputs(mut self) -> Self {
+        self.tools_check_inputs = true;
+        self
     }
 
     /// Sets how many calls of blocking tools run at once; at least 1, which is checked when the agent serves.

@@ -13,6 +13,9 @@ use crate::message::SemVer;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServeError {
+    /// The runtime of [`Agent::run`] cannot be made.
+    #[error("the runtime cannot be made")]
+    Runtime(#[source] std::io::Error),
     /// The environment lacks what the core passes at a launch.
     #[error("{0} is not set: an agent is launched by a core")]
     Environment(&'static str),
@@ -37,8 +40,8 @@ pub enum ServeError {
 ///
 /// ```no_run
 /// use opensentience_wire::message::ToolSpec;
-/// use opensentience_wire::transport::tokio::{Agent, ToolError};
-/// use ubos_common::json::{RawBuf, RawObject};
+/// use opensentience_wire::transport::tokio::Agent;
+/// use opensentience_wire::ubos_common::json::{RawBuf, RawObject};
 ///
 /// #[derive(serde::Deserialize)]
 /// struct Greet { name: String }
@@ -50,7 +53,7 @@ pub enum ServeError {
 /// let schema = RawObject::new(RawBuf::parse(schema)?).ok_or("no object")?;
 /// Agent::new("1.0.0".parse()?)
 ///     .typed_tool(ToolSpec::local("greet", "says hello", schema), async |context, Greet { name }| {
-///         context.send("somebody is greeted").await.map_err(|_| ToolError::canceled())?;
+///         context.send("somebody is greeted").await?;
 ///         Ok(Greeting { text: format!("hello, {name}") })
 ///     })
 ///     .serve_from_env()
@@ -61,6 +64,8 @@ pub enum ServeError {
 pub struct Agent {
     pub(super) version: SemVer,
     pub(super) tools: Vec<Tool>,
+    /// Inputs are the tools' to check.
+    pub(super) tools_check_inputs: bool,
     pub(super) pool: Pool,
     pub(super) control: AgentControl,
     pub(super) updates: mpsc::Receiver<Update>,

@@ -26,6 +26,7 @@ use super::core::SharedConnection;
 use super::handle::{CoreHandle, drive};
 use crate::audit::{AuditEvent, AuditName};
 use crate::error::ErrorCode;
+use crate::manifest::Manifest;
 use crate::message::SharedTools;
 use crate::role::CloseReason;
 use crate::role::core::{Config, CoreConnection};
@@ -44,6 +45,7 @@ impl Launcher {
             args: Vec::new(),
             envs: Vec::new(),
             manifest_hash: None,
+            manifest_agent: None,
             config: Config::default(),
             audit: AuditSink::default(),
             observer: Observer::default(),
@@ -68,11 +70,26 @@ impl Launcher {
         self
     }
 
-    /// Binds the launch to a manifest.
+    /// Binds the launch to the hash of a manifest: an agent whose hello names another is turned away.
     #[must_use]
     pub fn with_manifest_hash(mut self, hash: impl Into<String>) -> Self {
         self.manifest_hash = Some(hash.into());
         self
+    }
+
+    /// Binds the launch to a manifest and its hash, as `read_manifest` (feature `manifest`) gives them: the agent must be
+    /// the manifest's, no call may take longer than it says, and no more may run at once. A router binds the rest:
+    /// [`AgentSource::of`](super::AgentSource::of).
+    #[must_use]
+    pub fn with_manifest(mut self, manifest: &Manifest, hash: impl Into<String>) -> Self {
+        self.manifest_agent = Some(manifest.agent_id().to_owned());
+        let at_once = manifest.quota().concurrent.unwrap_or(usize::MAX);
+        self.map_config(|mut config| {
+            let limits = &mut config.limits;
+            limits.max_inflight_requests = limits.max_inflight_requests.min(at_once);
+            config.with_call_timeout(manifest.call_timeout())
+        });
+        self.with_manifest_hash(hash)
     }
 
     /// Sets how the core treats the agent.
@@ -120,6 +137,14 @@ impl Launcher {
     /// See [`LaunchError`]; no process is left behind.
     pub async fn launch(self) -> Result<CoreHandle, LaunchError> {
         self.config.check()?;
+        if let Some(manifest) = self
+            .manifest_agent
+            .as_ref()
+            .filter(|id| **id != self.agent_id)
+        {
+            let (manifest, agent) = (manifest.clone(), self.agent_id.clone());
+            return Err(LaunchError::OtherManifest { manifest, agent });
+        }
         let clock = Clock::start();
         let mut agent = self.spawn()?;
         self.audit.take(self.event(AuditName::RunStarted, &clock));

@@ -18,6 +18,14 @@ pub enum LaunchError {
     /// A setting is out of its range.
     #[error(transparent)]
     Config(#[from] ConfigError),
+    /// The manifest is another agent's.
+    #[error("the manifest is that of {manifest}, the agent is {agent}")]
+    OtherManifest {
+        /// The agent of the manifest.
+        manifest: String,
+        /// The agent that was to be launched.
+        agent: String,
+    },
     /// No randomness for the token.
     #[error(transparent)]
     Random(#[from] OsError),
@@ -53,6 +61,7 @@ pub struct Launcher {
     pub(super) args: Vec<OsString>,
     pub(super) envs: Vec<(OsString, OsString)>,
     pub(super) manifest_hash: Option<String>,
+    pub(super) manifest_agent: Option<String>,
     pub(super) config: Config,
     pub(super) audit: AuditSink,
     pub(super) observer: Observer,

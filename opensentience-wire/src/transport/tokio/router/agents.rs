@@ -3,36 +3,20 @@
 use std::sync::Arc;
 
 use tokio::sync::{Notify, mpsc, watch};
+use tokio::time::Instant;
 
 use super::super::audit::Observer;
 use super::super::call::CallDriver;
-use super::super::handle::{Caller, CoreHandle};
-use super::super::launch::{Captured, LaunchError, Launcher};
-use crate::error::{CommandError, ErrorCode, ErrorObject};
-use crate::message::{Health, SharedTools};
+use super::super::handle::Caller;
+use super::super::launch::Launcher;
+use super::report::{AgentEvent, LaunchId, Report, RunningAgent, Wanted};
+use crate::error::{ErrorCode, ErrorObject};
+use crate::message::Health;
 use crate::role::CloseReason;
 use crate::role::core::{CallRequest, Event, Outcome};
 use crate::role::router::{Ended, RouteId};
 
-/// What a task reports to the router.
-pub(super) enum AgentEvent {
-    Launched(Arc<str>, Result<Box<RunningAgent>, LaunchError>),
-    Tools(Arc<str>, SharedTools),
-    Health(Arc<str>, Health),
-    /// Its connection has ended, and its process is being waited for.
-    Disconnected(Arc<str>),
-    Down(Arc<str>, Ended),
-    Called(RouteId, Result<Box<Outcome>, CommandError>),
-}
-
-/// An agent that was launched.
-pub(super) struct RunningAgent {
-    pub(super) handle: CoreHandle,
-    exit: Captured,
-    health: watch::Receiver<Health>,
-}
-
-pub(super) async fn launch(agent: Arc<str>, launcher: Launcher) -> AgentEvent {
+pub(super) async fn launch(agent: Arc<str>, launch: LaunchId, launcher: Launcher) -> Report {
     let (health_tx, health) = watch::channel(Health::Ok);
     let observer = Observer::from(move |event: &Event| {
         if let Event::Health(health) = event {
@@ -48,51 +32,72 @@ pub(super) async fn launch(agent: Arc<str>, launcher: Launcher) -> AgentEvent {
             health,
         })
     });
-    AgentEvent::Launched(agent, running)
+    Report::Agent(agent, launch, AgentEvent::Launched(running))
 }
 
 /// Follows an agent to its end, or ends it.
 pub(super) async fn keep(
-    agent: Arc<str>,
+    (agent, launch): (Arc<str>, LaunchId),
     running: RunningAgent,
-    stop: Arc<Notify>,
-    events: mpsc::Sender<AgentEvent>,
-) -> AgentEvent {
+    mut wanted: watch::Receiver<Wanted>,
+    reports: mpsc::Sender<Report>,
+) -> Report {
+    let down = |ended| Report::Agent(Arc::clone(&agent), launch, AgentEvent::Down(ended));
     let RunningAgent {
         mut handle,
         exit,
         mut health,
     } = running;
     let mut is_connected = true;
+    let mut drained = None;
     loop {
         let event = tokio::select! {
             changed = handle.tools.changed(), if is_connected => match changed {
                 Ok(()) => {
-                    let tools = handle.tools.borrow_and_update().clone();
-                    AgentEvent::Tools(Arc::clone(&agent), tools)
+                    AgentEvent::Tools(handle.tools.borrow_and_update().clone())
                 }
                 Err(_) => {
                     is_connected = false;
-                    AgentEvent::Disconnected(Arc::clone(&agent))
+                    AgentEvent::Disconnected
                 }
             },
             Ok(()) = health.changed() => {
-                let health = health.borrow_and_update().clone();
-                AgentEvent::Health(Arc::clone(&agent), health)
+                AgentEvent::Health(health.borrow_and_update().clone())
             }
-            () = stop.notified() => {
+            Ok(()) = wanted.changed() => {
+                let wanted = *wanted.borrow_and_update();
+                match wanted {
+                    Wanted::Run => {}
+                    Wanted::Drain(span) => drained = Some(Instant::now() + span),
+                    Wanted::Stop => {
+                        handle.shutdown().await;
+                        return down(Ended::Asked);
+                    }
+                }
+                continue;
+            }
+            () = at(drained) => {
                 handle.shutdown().await;
-                return AgentEvent::Down(agent, Ended::Asked);
+                return down(Ended::Asked);
             }
             reason = &mut handle.task => {
                 let clean = exit.status().is_some_and(|status| status.success());
                 let goodbye = matches!(reason, Ok(CloseReason::Goodbye));
-                let ended = if clean || goodbye { Ended::Well } else { Ended::Failed };
-                return AgentEvent::Down(agent, ended);
+                return down(if clean || goodbye { Ended::Well } else { Ended::Failed });
             }
         };
         // A router that is gone drops this task.
-        let _ = events.send(event).await;
+        let _ = reports
+            .send(Report::Agent(Arc::clone(&agent), launch, event))
+            .await;
+    }
+}
+
+/// Waits until a time, if there is one.
+async fn at(time: Option<Instant>) {
+    match time {
+        Some(time) => tokio::time::sleep_until(time).await,
+        None => core::future::pending().await,
     }
 }
 
@@ -103,7 +108,7 @@ pub(super) async fn call(
     request: CallRequest,
     slot: Option<Arc<CallDriver>>,
     cancel: Arc<Notify>,
-) -> AgentEvent {
+) -> Report {
     let patience = request.timeout;
     let late = async {
         match patience {
@@ -122,9 +127,9 @@ pub(super) async fn call(
         }
     };
     let mut call = match unsent {
-        Ok(outcome) => return AgentEvent::Called(route, Ok(Box::new(outcome))),
+        Ok(outcome) => return Report::Called(route, Ok(Box::new(outcome))),
         Err(Ok(call)) => call,
-        Err(Err(error)) => return AgentEvent::Called(route, Err(error)),
+        Err(Err(error)) => return Report::Called(route, Err(error)),
     };
     loop {
         tokio::select! {
@@ -144,5 +149,5 @@ pub(super) async fn call(
         }
     }
     // No more pieces come after the end, which may still be on its way.
-    AgentEvent::Called(route, Ok(Box::new(call.result().await)))
+    Report::Called(route, Ok(Box::new(call.result().await)))
 }

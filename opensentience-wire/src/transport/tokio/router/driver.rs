@@ -1,76 +1,22 @@
 //! The driver of a [`Router`]: one task, and one for each agent and call.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use tokio::sync::{Notify, mpsc, oneshot, watch};
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use ubos_common::os::Clock;
 
-use super::super::audit::AuditSink;
-use super::super::call::{CallDriver, Change, Link, RunningCall};
-use super::super::handle::Caller;
+use super::super::call::RunningCall;
 use super::super::io::Alarm;
-use super::agents::{self, AgentEvent, RunningAgent};
-use super::state::{MakeLauncher, ToolRouterBuilder, View};
-use crate::error::ConfigError;
+use super::agents;
+use super::connected::Connected;
+use super::report::{AgentEvent, Report};
+use super::source::{ToolRouterBuilder, View};
+use super::state::{Command, Driver, Launching};
+use crate::error::{CommandError, ConfigError};
 use crate::role::core::CallRequest;
-use crate::role::router::{Ended, Input, Output, Refused, RouteId, Router};
-
-/// What handles ask of the driver.
-pub(super) enum Command {
-    Call(
-        Box<CallRequest>,
-        Arc<Cancels>,
-        oneshot::Sender<Result<RunningCall<RouteId>, Refused>>,
-    ),
-    Stop(Box<str>),
-    Shutdown,
-}
-
-/// An agent that is connected.
-struct Live {
-    caller: Caller,
-    stop: Arc<Notify>,
-}
-
-/// How calls are cancelled. At most one cancel for each call that was taken waits.
-#[derive(Debug)]
-pub(super) struct Cancels(pub(super) mpsc::UnboundedSender<RouteId>);
-
-impl Link<RouteId> for Cancels {
-    fn cancel(&self, id: &RouteId) {
-        // A driver that is gone has ended the call already.
-        let _ = self.0.send(*id);
-    }
-
-    /// The task of the call waits for room by itself.
-    fn on_change(&self, _: Change) {}
-}
-
-pub(super) struct Driver {
-    router: Router,
-    clock: Clock,
-    alarm: Alarm,
-    launchers: BTreeMap<Arc<str>, MakeLauncher>,
-    audit: AuditSink,
-    live: HashMap<Arc<str>, Live>,
-    /// The calls whose callers wait for their ends.
-    slots: HashMap<RouteId, Arc<CallDriver>>,
-    /// How to cancel the calls that were sent.
-    sent: HashMap<RouteId, Arc<Notify>>,
-    /// At most one for each call, and one for each agent.
-    tasks: JoinSet<AgentEvent>,
-    /// At most one for each agent.
-    launching: JoinSet<AgentEvent>,
-    events_tx: mpsc::Sender<AgentEvent>,
-    events: mpsc::Receiver<AgentEvent>,
-    view: watch::Sender<Arc<View>>,
-    /// Agents whose first launch is not over; `ready` becomes true when none is left.
-    starting: BTreeSet<Arc<str>>,
-    ready: watch::Sender<bool>,
-    closing: bool,
-}
+use crate::role::router::{Ended, Input, Output, RouteId, Router};
 
 impl Driver {
     pub(super) fn new(
@@ -79,27 +25,34 @@ impl Driver {
         ready: watch::Sender<bool>,
     ) -> Result<Self, ConfigError> {
         let clock = Clock::start();
-        let (events_tx, events) = mpsc::channel(64);
+        let (reports_tx, reports) = mpsc::channel(64);
+        let max_agents = builder.config.max_agents;
+        let mut router = Router::new(builder.config)?;
+        for (agent, source) in &builder.sources {
+            router.set_policy(agent, source.policy.clone())?;
+        }
         let mut driver = Self {
-            router: Router::new(builder.config)?,
+            router,
             clock,
             alarm: Alarm::new(clock),
-            starting: builder.launchers.keys().cloned().collect(),
-            launchers: builder.launchers,
+            max_agents,
+            starting: builder.sources.keys().cloned().collect(),
+            sources: builder.sources,
             audit: builder.audit,
-            live: HashMap::new(),
+            connected: Connected::default(),
             slots: HashMap::new(),
-            sent: HashMap::new(),
             tasks: JoinSet::new(),
-            launching: JoinSet::new(),
-            events_tx,
-            events,
+            launches: JoinSet::new(),
+            launching: HashMap::new(),
+            last_launch: 0,
+            reports_tx,
+            reports,
             view,
             ready,
             closing: false,
         };
-        for agent in driver.launchers.keys().cloned().collect::<Vec<_>>() {
-            driver.launch(&agent);
+        for agent in driver.sources.keys().cloned().collect::<Vec<_>>() {
+            driver.launch_again(&agent);
         }
         Ok(driver)
     }
@@ -114,7 +67,7 @@ impl Driver {
             if self.starting.is_empty() && !*self.ready.borrow() {
                 self.ready.send_replace(true);
             }
-            if self.closing && self.tasks.is_empty() && self.launching.is_empty() {
+            if self.closing && self.tasks.is_empty() && self.launches.is_empty() {
                 return;
             }
             let timer = self.alarm.ring(self.router.poll_timeout());
@@ -124,15 +77,16 @@ impl Driver {
                     // A call that has ended needs no cancel.
                     let _ = self.router.cancel(route);
                 }
-                Some(event) = self.events.recv() => self.on_agent_event(event),
+                Some(report) = self.reports.recv() => self.on_report(report),
+                // A task that was stopped has nothing to say.
                 Some(ended) = self.tasks.join_next() => {
-                    if let Ok(event) = ended {
-                        self.on_agent_event(event);
+                    if let Ok(report) = ended {
+                        self.on_report(report);
                     }
                 }
-                Some(ended) = self.launching.join_next() => {
-                    if let Ok(event) = ended {
-                        self.on_agent_event(event);
+                Some(ended) = self.launches.join_next() => {
+                    if let Ok(report) = ended {
+                        self.on_report(report);
                     }
                 }
                 () = timer => self.router.handle_timeout(self.clock.now()),
@@ -152,52 +106,32 @@ impl Driver {
                 // The caller may be gone; then the call is dropped, which cancels it.
                 drop(reply.send(call));
             }
+            Some(Command::Add(source, mode, reply)) => match self.may_add(&source, mode) {
+                Ok(()) => self.add(source, reply),
+                // Who asked may be gone.
+                Err(error) => drop(reply.send(Err(error))),
+            },
             Some(Command::Stop(agent)) => {
-                self.launchers.remove(&*agent);
-                self.stop(&agent);
+                self.sources.remove(&*agent);
+                self.router.clear_policy(&agent);
+                self.give_up_launch(&agent);
+                self.connected.stop(&agent);
             }
             Some(Command::Shutdown) | None => {
                 self.closing = true;
                 // A launch that is not over has no calls to end; its process is killed with it.
-                self.launching.abort_all();
-                for live in self.live.values() {
-                    live.stop.notify_one();
+                for agent in self.launching.keys().cloned().collect::<Vec<_>>() {
+                    self.give_up_launch(&agent);
                 }
+                self.connected.stop_all();
             }
         }
     }
 
-    fn on_agent_event(&mut self, event: AgentEvent) {
-        match event {
-            AgentEvent::Launched(agent, Ok(running)) => self.on_launched(&agent, *running),
-            AgentEvent::Launched(agent, Err(_)) => {
-                self.starting.remove(&agent);
-                // One that never came up is known to the router all the same, for it is to be launched again.
-                let tools = Vec::new();
-                self.input(Input::AgentUp {
-                    agent: agent.to_string(),
-                    tools,
-                });
-                self.down(&agent, Ended::Failed);
-            }
-            AgentEvent::Tools(agent, tools) => {
-                let (agent, tools) = (agent.to_string(), tools.to_vec());
-                self.input(Input::Tools { agent, tools });
-            }
-            AgentEvent::Disconnected(agent) => {
-                let agent = agent.to_string();
-                self.input(Input::AgentDisconnected { agent });
-            }
-            AgentEvent::Health(agent, health) => {
-                let agent = agent.to_string();
-                self.input(Input::Health { agent, health });
-            }
-            AgentEvent::Down(agent, ended) => {
-                self.live.remove(&agent);
-                self.down(&agent, ended);
-            }
-            AgentEvent::Called(route, result) => {
-                self.sent.remove(&route);
+    fn on_report(&mut self, report: Report) {
+        match report {
+            Report::Called(route, result) => {
+                self.connected.called(route);
                 self.input(match result {
                     Ok(outcome) => Input::Ended { route, outcome },
                     Err(error) => Input::NotSent { route, error },
@@ -205,38 +139,47 @@ impl Driver {
                 // Agents and tools are what they were.
                 return;
             }
+            Report::Agent(agent, launch, AgentEvent::Launched(result)) => {
+                let is_awaited = |launching: &Launching| launching.launch == launch;
+                // The process of a launch that was given up ends with its handle.
+                if self.launching.get(&agent).is_some_and(is_awaited) {
+                    self.on_launched(&agent, result);
+                }
+            }
+            Report::Agent(agent, launch, AgentEvent::Down(ended)) => {
+                if self.connected.remove(&agent, launch) {
+                    self.down(&agent, ended);
+                }
+            }
+            Report::Agent(agent, launch, event) => {
+                if self.connected.is_current(&agent, launch) {
+                    self.on_event(agent.to_string(), event);
+                }
+            }
         }
         self.show();
     }
 
-    fn on_launched(&mut self, agent: &Arc<str>, running: RunningAgent) {
-        self.starting.remove(agent);
-        let stop = Arc::new(Notify::new());
-        let tools = running.handle.tools().to_vec();
-        let live = Live {
-            caller: running.handle.caller.clone(),
-            stop: Arc::clone(&stop),
-        };
-        let unwanted = self.closing || !self.launchers.contains_key(agent);
-        if unwanted {
-            stop.notify_one();
+    fn on_event(&mut self, agent: String, event: AgentEvent) {
+        match event {
+            AgentEvent::Tools(tools) => {
+                let tools = tools.to_vec();
+                self.input(Input::Tools { agent, tools });
+            }
+            AgentEvent::Disconnected => self.input(Input::AgentDisconnected { agent }),
+            AgentEvent::Health(health) => self.input(Input::Health { agent, health }),
+            AgentEvent::Launched(_) | AgentEvent::Down(_) => {}
         }
-        self.live.insert(Arc::clone(agent), live);
-        let events = self.events_tx.clone();
-        let keeping = agents::keep(Arc::clone(agent), running, stop, events);
-        self.tasks.spawn(keeping);
-        let agent = agent.to_string();
-        self.input(Input::AgentUp { agent, tools });
     }
 
-    fn down(&mut self, agent: &Arc<str>, ended: Ended) {
-        let wanted = self.launchers.contains_key(agent) && !self.closing;
+    pub(super) fn down(&mut self, agent: &Arc<str>, ended: Ended) {
+        let wanted = self.sources.contains_key(agent) && !self.closing;
         let ended = if wanted { ended } else { Ended::Asked };
         let agent = agent.to_string();
         self.input(Input::AgentDown { agent, ended });
     }
 
-    fn input(&mut self, input: Input) {
+    pub(super) fn input(&mut self, input: Input) {
         self.router.handle_input(self.clock.now(), input);
     }
 
@@ -249,11 +192,7 @@ impl Driver {
                     agent,
                     request,
                 } => self.send(route, &agent, *request),
-                Output::Cancel { route, .. } => {
-                    if let Some(cancel) = self.sent.get(&route) {
-                        cancel.notify_one();
-                    }
-                }
+                Output::Cancel { route, .. } => self.connected.cancel(route),
                 Output::Ended { route, outcome } => {
                     if let Some(slot) = self.slots.remove(&route)
                         && let (_, Some(reader)) = slot.end(*outcome)
@@ -261,48 +200,21 @@ impl Driver {
                         reader.wake();
                     }
                 }
-                Output::Launch { agent, .. } => self.launch(&agent),
-                Output::Stop { agent } => self.stop(&agent),
+                Output::Launch { agent, .. } => self.launch_again(&agent),
+                Output::Stop { agent } => self.connected.stop(&agent),
                 Output::Audit(event) => self.audit.take(*event),
             }
         }
     }
 
-    fn send(&mut self, route: RouteId, agent: &str, request: CallRequest) {
-        let Some(live) = self.live.get(agent) else {
-            let error = crate::error::CommandError::Closing;
+    fn send(&mut self, route: RouteId, agent: &Arc<str>, request: CallRequest) {
+        let Some((caller, cancel)) = self.connected.send(route, agent) else {
+            let error = CommandError::Closing;
             return self.input(Input::NotSent { route, error });
         };
-        let cancel = Arc::new(Notify::new());
-        self.sent.insert(route, Arc::clone(&cancel));
         let slot = self.slots.get(&route).map(Arc::clone);
-        let caller = live.caller.clone();
         self.tasks
             .spawn(agents::call(route, caller, request, slot, cancel));
-    }
-
-    fn launch(&mut self, agent: &Arc<str>) {
-        if self.closing {
-            return;
-        }
-        let Some(make_launcher) = self.launchers.get(agent) else {
-            return;
-        };
-        let mut launcher = make_launcher().with_audit(self.audit.clone());
-        // The router alone checks permissions.
-        launcher.map_config(|config| {
-            config
-                .with_agent_grant("tool:invoke:*")
-                .with_directives(false)
-        });
-        self.launching
-            .spawn(agents::launch(Arc::clone(agent), launcher));
-    }
-
-    fn stop(&self, agent: &str) {
-        if let Some(live) = self.live.get(agent) {
-            live.stop.notify_one();
-        }
     }
 
     fn show(&self) {
@@ -310,7 +222,7 @@ impl Driver {
             let health = self.router.health(agent)?;
             Some((Arc::clone(agent), health.clone()))
         };
-        let agents: BTreeMap<_, _> = self.live.keys().filter_map(up).collect();
+        let agents: BTreeMap<_, _> = self.connected.ids().filter_map(up).collect();
         self.view.send_if_modified(|shown| {
             // Declarations are shared: the same one is the same pointer.
             let same_tools = self

@@ -1,7 +1,11 @@
 //! Many agents behind one handle: launched, watched, launched again, called by the id of a tool.
 
 mod agents;
+mod connected;
 mod driver;
+mod launches;
+mod report;
+mod source;
 mod state;
 
 use core::fmt;
@@ -17,8 +21,8 @@ use super::launch::Launcher;
 use crate::error::ConfigError;
 use crate::role::core::CallRequest;
 use crate::role::router::{Config, Refused, RouteId};
-use driver::{Cancels, Command, Driver};
-pub use state::{ToolRouterBuilder, View};
+pub use source::{AddError, AgentSource, ToolRouterBuilder, View};
+use state::{Cancels, Command, Driver, Mode};
 
 /// Commands that wait for the driver.
 const COMMANDS: usize = 64;
@@ -59,7 +63,7 @@ impl ToolRouter {
     pub fn builder(config: Config) -> ToolRouterBuilder {
         ToolRouterBuilder {
             config,
-            launchers: BTreeMap::new(),
+            sources: BTreeMap::new(),
             audit: AuditSink::default(),
         }
     }
@@ -94,6 +98,34 @@ impl ToolRouter {
         self.view.changed().await.is_ok()
     }
 
+    /// Adds an agent, and waits until it is connected.
+    ///
+    /// # Errors
+    ///
+    /// See [`AddError`]; the agent is not there then, and is not launched again.
+    pub async fn add(&self, agent: AgentSource) -> Result<(), AddError> {
+        self.change(agent, Mode::Add).await
+    }
+
+    /// Puts an agent in the place of the one of its id: it is launched beside it, and takes the calls from the moment on that
+    /// it is connected, which this waits for. The calls that run go on where they are, for as long as
+    /// [`with_drain_time`](AgentSource::with_drain_time) says; the one before ends with the last of them.
+    ///
+    /// # Errors
+    ///
+    /// See [`AddError`]; the one before goes on then.
+    pub async fn replace(&self, agent: AgentSource) -> Result<(), AddError> {
+        self.change(agent, Mode::Replace).await
+    }
+
+    async fn change(&self, agent: AgentSource, mode: Mode) -> Result<(), AddError> {
+        let (reply, answer) = oneshot::channel();
+        let command = Command::Add(Box::new(agent), mode, reply);
+        let sent = self.commands.send(command).await;
+        sent.map_err(|_| AddError::Closing)?;
+        answer.await.map_err(|_| AddError::Closing)?
+    }
+
     /// Ends an agent for good: it is not launched again, whatever the policy.
     pub async fn stop(&self, agent: &str) {
         // A router that is gone has no agents.
@@ -109,16 +141,20 @@ impl ToolRouter {
 }
 
 impl ToolRouterBuilder {
-    /// Adds an agent, and what makes the launcher for each of its launches.
-    ///
-    /// The router has its own permissions, and its records go to its own sink: it sets both at the launcher.
+    /// Adds an agent without a policy of its own: see [`AgentSource::new`].
     #[must_use]
     pub fn agent(
-        mut self,
+        self,
         id: &str,
         make_launcher: impl Fn() -> Launcher + Send + Sync + 'static,
     ) -> Self {
-        self.launchers.insert(id.into(), Arc::new(make_launcher));
+        self.with_agent(AgentSource::new(id, make_launcher))
+    }
+
+    /// Adds an agent; the last of an id counts.
+    #[must_use]
+    pub fn with_agent(mut self, agent: AgentSource) -> Self {
+        self.sources.insert(Arc::clone(&agent.id), agent);
         self
     }
 
@@ -159,6 +195,6 @@ impl ToolRouterBuilder {
 
 impl fmt::Debug for ToolRouterBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_set().entries(self.launchers.keys()).finish()
+        f.debug_set().entries(self.sources.keys()).finish()
     }
 }

@@ -1,29 +1,86 @@
-//! What a router is made of, and what it shows.
+//! What the driver of a router holds, and what handles ask of it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::{AbortHandle, JoinSet};
+use ubos_common::os::Clock;
+
 use super::super::audit::AuditSink;
-use super::super::launch::Launcher;
-use crate::message::{Health, ToolSpec};
-use crate::role::router::Config;
+use super::super::call::{CallDriver, Change, Link, RunningCall};
+use super::super::io::Alarm;
+use super::connected::Connected;
+use super::report::{LaunchId, Report};
+use super::source::{AddError, AgentSource, View};
+use crate::role::core::CallRequest;
+use crate::role::router::{Refused, RouteId, Router};
 
-/// Makes the launcher for each launch of an agent.
-pub(super) type MakeLauncher = Arc<dyn Fn() -> Launcher + Send + Sync>;
-
-/// What is there to be called, as it was a moment ago.
-#[derive(Clone, Debug, Default, PartialEq)]
-#[non_exhaustive]
-pub struct View {
-    /// The tools of all agents that are connected, by id.
-    pub tools: Arc<[Arc<ToolSpec>]>,
-    /// How the agents are that are connected, by id.
-    pub agents: BTreeMap<Arc<str>, Health>,
+/// What handles ask of the driver.
+pub(super) enum Command {
+    Call(
+        Box<CallRequest>,
+        Arc<Cancels>,
+        oneshot::Sender<Result<RunningCall<RouteId>, Refused>>,
+    ),
+    Add(Box<AgentSource>, Mode, AddReply),
+    Stop(Box<str>),
+    Shutdown,
 }
 
-/// Puts a [`ToolRouter`](super::ToolRouter) together.
-pub struct ToolRouterBuilder {
-    pub(super) config: Config,
-    pub(super) launchers: BTreeMap<Arc<str>, MakeLauncher>,
+/// Whether an agent comes anew or in the place of another.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Mode {
+    Add,
+    Replace,
+}
+
+pub(super) type AddReply = oneshot::Sender<Result<(), AddError>>;
+
+/// A launch that is not over.
+pub(super) struct Launching {
+    pub(super) launch: LaunchId,
+    pub(super) task: AbortHandle,
+    /// What is to take the place of the agent's source, and who waits for it.
+    pub(super) change: Option<(Box<AgentSource>, AddReply)>,
+}
+
+/// How calls are cancelled. At most one cancel for each call that was taken waits.
+#[derive(Debug)]
+pub(super) struct Cancels(pub(super) mpsc::UnboundedSender<RouteId>);
+
+impl Link<RouteId> for Cancels {
+    fn cancel(&self, id: &RouteId) {
+        // A driver that is gone has ended the call already.
+        let _ = self.0.send(*id);
+    }
+
+    /// The task of the call waits for room by itself.
+    fn on_change(&self, _: Change) {}
+}
+
+pub(super) struct Driver {
+    pub(super) router: Router,
+    pub(super) clock: Clock,
+    pub(super) alarm: Alarm,
+    pub(super) max_agents: usize,
+    pub(super) sources: BTreeMap<Arc<str>, AgentSource>,
     pub(super) audit: AuditSink,
+    pub(super) connected: Connected,
+    /// The calls whose callers wait for their ends.
+    pub(super) slots: HashMap<RouteId, Arc<CallDriver>>,
+    /// At most one for each call, and one for each agent that is connected.
+    pub(super) tasks: JoinSet<Report>,
+    /// The tasks of `launching`, and of those that were given up.
+    pub(super) launches: JoinSet<Report>,
+    /// At most one for each agent.
+    pub(super) launching: HashMap<Arc<str>, Launching>,
+    pub(super) last_launch: LaunchId,
+    pub(super) reports_tx: mpsc::Sender<Report>,
+    pub(super) reports: mpsc::Receiver<Report>,
+    pub(super) view: watch::Sender<Arc<View>>,
+    /// Agents whose first launch is not over; `ready` becomes true when none is left.
+    pub(super) starting: BTreeSet<Arc<str>>,
+    pub(super) ready: watch::Sender<bool>,
+    pub(super) closing: bool,
 }

@@ -1,0 +1,35 @@
+//! The mission: a folder of source text audited by way of all five protocols.
+//!
+//! ```text
+//! plan        SACP: words -> message -> plan -> runner        world      drives the runner
+//! governed    SAP: each act a task, cached, recorded          findings   what the passes found
+//! toolbox     OpenSentience core  ── socket ──  tools         scan       the passes
+//! fleet       hub and two agents: a second count
+//! report      a uap-agent writes the report                   sections   its parts
+//! checkpoints where that agent keeps its state
+//! ```
+
+#![expect(
+    clippy::missing_errors_doc,
+    reason = "parts of a program: nothing here is depended on from outside"
+)]
+
+pub mod args;
+pub mod checkpoints;
+pub mod clock;
+pub mod findings;
+pub mod fleet;
+pub mod governed;
+pub mod output;
+pub mod plan;
+pub mod report;
+pub mod run;
+pub mod scan;
+pub mod screen;
+pub mod sections;
+pub mod toolbox;
+pub mod tools;
+pub mod words;
+pub mod world;
+
+pub use run::main;

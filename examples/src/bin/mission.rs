@@ -1,7 +1,0 @@
-//! Audits a folder of source text by way of all five protocols.
-
-use std::process::ExitCode;
-
-fn main() -> ExitCode {
-    examples::mission::main()
-}

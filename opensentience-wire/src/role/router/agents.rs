@@ -1,0 +1,188 @@
+//! What happens at the agents: they come, change, become unwell, go, and are replaced.
+
+use core::time::Duration;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use ubos_common::time::Now;
+
+use super::config::Quota;
+use super::policy::AgentPolicy;
+use super::restart::{Ended, RestartPolicy, Supervision};
+use super::state::{Agent, Output, Router, Timer, Tool};
+use crate::audit::AuditName;
+use crate::error::{ConfigError, ErrorCode, ErrorObject, require};
+use crate::message::{Health, ToolSpec};
+use crate::role::core::Outcome;
+use crate::trace::debug;
+
+impl Router {
+    /// Sets what an agent may do and how much of it may be used, whether or not it is there: from the next call on.
+    ///
+    /// # Errors
+    ///
+    /// A setting is out of its range, or as many agents have policies as there may be agents.
+    pub fn set_policy(&mut self, agent: &str, policy: AgentPolicy) -> Result<(), ConfigError> {
+        policy.check()?;
+        let is_new = !self.policies.contains_key(agent);
+        let policies = self.policies.len() + usize::from(is_new);
+        let limit = self.config.max_agents;
+        let wanted = "more agents have policies";
+        require(policies <= limit, "max_agents", limit, wanted)?;
+        let restart = policy.restart.unwrap_or(self.config.restart);
+        if let Some(entry) = self.agents.get_mut(agent) {
+            entry.supervision.set_policy(restart);
+        }
+        self.policies.insert(agent.into(), policy);
+        Ok(())
+    }
+
+    /// Has an agent be under the settings of the router alone.
+    pub fn clear_policy(&mut self, agent: &str) {
+        self.policies.remove(agent);
+    }
+
+    fn restart_of(&self, agent: &str) -> RestartPolicy {
+        let own = self.policies.get(agent).and_then(|policy| policy.restart);
+        own.unwrap_or(self.config.restart)
+    }
+
+    /// How much of an agent its own policy lets be used.
+    pub(super) fn policy_quota(&self, agent: &str) -> Quota {
+        let policy = self.policies.get(agent);
+        policy.map_or_else(Quota::default, |policy| policy.quota)
+    }
+
+    /// The time that a call of an agent's tool has: what was asked for, as far as the agent's policy allows.
+    pub(super) fn time_of(&self, agent: &str, asked: Option<Duration>) -> Option<Duration> {
+        let own = self
+            .policies
+            .get(agent)
+            .and_then(|policy| policy.call_timeout);
+        asked.into_iter().chain(own).min()
+    }
+
+    pub(super) fn on_up(&mut self, now: Now, agent: &str, tools: Vec<Arc<ToolSpec>>) {
+        if !self.agents.contains_key(agent) && self.agents.len() >= self.config.max_agents {
+            return self.note(
+                now,
+                agent,
+                AuditName::MessageRejected,
+                "more agents than the router takes",
+            );
+        }
+        let name: Arc<str> = agent.into();
+        self.timers.clear(&Timer::Launch(Arc::clone(&name)));
+        let restart = self.restart_of(agent);
+        let entry = self
+            .agents
+            .entry(Arc::clone(&name))
+            .or_insert_with(|| Agent {
+                up: false,
+                health: Health::Ok,
+                tools: BTreeSet::new(),
+                routes: BTreeSet::new(),
+                supervision: Supervision::new(restart),
+                stopping: false,
+            });
+        debug!(%agent, tools = tools.len(), "agent is up");
+        // The calls of the one that it replaces go on there, and end by themselves.
+        entry.routes.clear();
+        (entry.up, entry.health, entry.stopping) = (true, Health::Ok, false);
+        entry.supervision.came_up(now.mono);
+        self.on_tools(now, agent, tools);
+    }
+
+    /// Takes what an agent offers now. A tool that another agent has stays with that one.
+    pub(super) fn on_tools(&mut self, now: Now, agent: &str, tools: Vec<Arc<ToolSpec>>) {
+        let Some((name, entry)) = self
+            .agents
+            .get_key_value(agent)
+            .filter(|(_, entry)| entry.up)
+        else {
+            return;
+        };
+        let name = Arc::clone(name);
+        for id in &entry.tools {
+            self.tools.remove(id);
+        }
+        let mut owned = BTreeSet::new();
+        let mut taken = false;
+        for spec in tools {
+            let id: Box<str> = spec.tool_id.as_str().into();
+            if self.tools.contains_key(&id) {
+                taken = true;
+                continue;
+            }
+            let agent = Arc::clone(&name);
+            self.tools.insert(id.clone(), Tool { agent, spec });
+            owned.insert(id);
+        }
+        if let Some(entry) = self.agents.get_mut(&name) {
+            entry.tools = owned;
+        }
+        if taken {
+            self.note(
+                now,
+                &name,
+                AuditName::MessageRejected,
+                "a tool that another agent has",
+            );
+        }
+    }
+
+    pub(super) fn on_health(&mut self, agent: &str, health: Health) {
+        // One that is being ended for its health is not saved by a last good word.
+        if let Some(entry) = self.agents.get_mut(agent).filter(|entry| !entry.stopping) {
+            entry.health = health;
+        }
+        self.stop_if_unwell(agent);
+    }
+
+    /// An unhealthy agent whose policy wants another one is ended once none of its calls runs.
+    pub(super) fn stop_if_unwell(&mut self, agent: &str) {
+        let Some(entry) = self.agents.get_mut(agent) else {
+            return;
+        };
+        let unwell = entry.up && entry.health == Health::Unhealthy && entry.routes.is_empty();
+        if unwell && !entry.stopping && entry.supervision.replaces_unwell() {
+            entry.stopping = true;
+            let agent = agent.into();
+            self.out.push(Output::Stop { agent });
+        }
+    }
+
+    // impl: OSW-4.5-3
+    pub(super) fn on_disconnected(&mut self, agent: &str) {
+        let Some(entry) = self.agents.get_mut(agent) else {
+            return;
+        };
+        entry.up = false;
+        for tool in core::mem::take(&mut entry.tools) {
+            self.tools.remove(&tool);
+        }
+        for route in entry.routes.clone() {
+            let error = ErrorObject::of(ErrorCode::AgentDisconnected, "the connection has ended");
+            self.on_ended(route, Outcome::failed(error.noticed_by("core.router")));
+        }
+    }
+
+    pub(super) fn on_down(&mut self, now: Now, agent: &str, ended: Ended) {
+        self.on_disconnected(agent);
+        let Some((name, entry)) = self.agents.get_key_value(agent) else {
+            return;
+        };
+        let (name, was_unwell) = (Arc::clone(name), entry.health == Health::Unhealthy);
+        let Some(entry) = self.agents.get_mut(&name) else {
+            return;
+        };
+        debug!(%agent, ?ended, "agent is down");
+        match entry.supervision.went_down(now.mono, ended, was_unwell) {
+            Some(delay) => {
+                let at = now.mono.saturating_add(delay);
+                self.timers.set(Timer::Launch(name), at);
+            }
+            None => drop(self.agents.remove(&name)),
+        }
+    }
+}

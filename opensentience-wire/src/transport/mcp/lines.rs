@@ -1,0 +1,229 @@
+//! Messages as lines, both ways. Arguments and results cross as the text that they are: a value of `serde_json` would round
+//! their numbers.
+
+use std::borrow::Cow;
+use std::io;
+use std::sync::Arc;
+
+use rmcp::model::{
+    CallToolResult, ClientRequest, JsonRpcMessage, RequestId, ServerNotification, ServerResult,
+};
+use rmcp::service::{RoleClient, RxJsonRpcMessage, TxJsonRpcMessage};
+use rmcp::transport::Transport;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use tokio::io::{
+    AsyncBufReadExt as _, AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader, ReadHalf, WriteHalf,
+};
+use tokio::sync::Mutex;
+use ubos_common::json::{RawBuf, RawObject};
+
+use super::server::Calls;
+
+/// The longest line that is read. A longer one ends the session: nobody knows whose answer it is.
+const LINE_BYTES: usize = 16 << 20;
+
+/// The arguments of a call, beside its request.
+#[derive(Clone)]
+pub(super) struct RawArguments(pub(super) RawObject);
+
+/// A stream of lines. It hands reports of progress and the texts of results to their calls as it reads them: the library
+/// handles each notification in a task of its own, so that an answer may overtake what the server said before it.
+pub(super) struct Lines<S> {
+    reader: BufReader<ReadHalf<S>>,
+    line: Vec<u8>,
+    writer: Arc<Mutex<Writer<S>>>,
+    calls: Calls,
+    /// A message that was read and is not handed on yet: reading may be dropped at any time.
+    held: Option<RxJsonRpcMessage<RoleClient>>,
+}
+
+/// Lines that wait to be written.
+struct Writer<S> {
+    /// `None` once it is closed.
+    stream: Option<WriteHalf<S>>,
+    unsent: Vec<u8>,
+    sent: usize,
+}
+
+impl<S: AsyncRead + AsyncWrite> Lines<S> {
+    pub(super) fn new(stream: S, calls: Calls) -> Self {
+        let (reader, writer) = tokio::io::split(stream);
+        Self {
+            reader: BufReader::new(reader),
+            line: Vec::new(),
+            writer: Arc::new(Mutex::new(Writer {
+                stream: Some(writer),
+                unsent: Vec::new(),
+                sent: 0,
+            })),
+            calls,
+            held: None,
+        }
+    }
+
+    /// Reads to the end of a line; `None` at the end of the stream, and after too long a line. May be dropped at any time.
+    async fn read_line(&mut self) -> Option<()> {
+        loop {
+            let available = self.reader.fill_buf().await.ok()?;
+            let end = available.iter().position(|byte| *byte == b'\n');
+            let taken = end.map_or(available.len(), |end| end + 1);
+            if taken == 0 || self.line.len() + taken > LINE_BYTES {
+                return None;
+            }
+            self.line.extend(available.get(..taken)?);
+            self.reader.consume(taken);
+            if end.is_some() {
+                return Some(());
+            }
+        }
+    }
+}
+
+impl<S: AsyncWrite> Writer<S> {
+    /// Writes what waits. What is not written when this is dropped is written first the next time.
+    async fn flush(&mut self) -> io::Result<()> {
+        let stream = self.stream.as_mut().ok_or(io::ErrorKind::NotConnected)?;
+        while let Some(unsent) = self.unsent.get(self.sent..).filter(|rest| !rest.is_empty()) {
+            match stream.write(unsent).await? {
+                0 => return Err(io::ErrorKind::WriteZero.into()),
+                count => self.sent += count,
+            }
+        }
+        self.unsent.clear();
+        self.sent = 0;
+        stream.flush().await
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Send + 'static> Transport<RoleClient> for Lines<S> {
+    type Error = io::Error;
+
+    fn name() -> Cow<'static, str> {
+        "lines".into()
+    }
+
+    fn send(
+        &mut self,
+        item: TxJsonRpcMessage<RoleClient>,
+    ) -> impl Future<Output = Result<(), io::Error>> + Send + 'static {
+        let (line, writer) = (line_of(&item), Arc::clone(&self.writer));
+        async move {
+            let line = line?;
+            let mut writer = writer.lock().await;
+            writer.unsent.extend(line);
+            writer.flush().await
+        }
+    }
+
+    async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
+        while self.held.is_none() {
+            self.read_line().await?;
+            self.held = message_of(&self.line);
+            if self.held.is_none() {
+                self.line.clear();
+            }
+        }
+        if let Some(message) = &self.held {
+            hand_on(&self.calls, message, &self.line).await;
+        }
+        self.line.clear();
+        self.held.take()
+    }
+
+    async fn close(&mut self) -> Result<(), io::Error> {
+        self.writer.lock().await.stream = None;
+        Ok(())
+    }
+}
+
+/// Hands on what belongs to a call.
+async fn hand_on(calls: &Calls, message: &RxJsonRpcMessage<RoleClient>, line: &[u8]) {
+    match message {
+        JsonRpcMessage::Notification(said) => {
+            if let ServerNotification::ProgressNotification(report) = &said.notification {
+                let calls = calls.lock().await;
+                if let Some(call) = calls.reports.get(&report.params.progress_token) {
+                    // One that says more follows; a slow core need not hear them all.
+                    let _ = call.try_send(report.params.clone());
+                }
+            }
+        }
+        JsonRpcMessage::Response(answer) => {
+            let mut calls = calls.lock().await;
+            if let Some(result) = calls.results.get_mut(&answer.id) {
+                *result = result_of(line);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// A message as a line, with the arguments of a call as they are.
+fn line_of(message: &TxJsonRpcMessage<RoleClient>) -> io::Result<Vec<u8>> {
+    let mut line = match arguments_of(message) {
+        None => serde_json::to_vec(message)?,
+        Some(arguments) => {
+            let mut whole = serde_json::to_value(message)?;
+            let params = whole.get_mut("params").map(serde_json::Value::take);
+            let params = with_member(&params.unwrap_or_default(), "arguments", arguments.as_str())?;
+            if let Some(whole) = whole.as_object_mut() {
+                whole.remove("params");
+            }
+            with_member(&whole, "params", &params)?.into_bytes()
+        }
+    };
+    line.push(b'\n');
+    Ok(line)
+}
+
+fn arguments_of(message: &TxJsonRpcMessage<RoleClient>) -> Option<&RawObject> {
+    let JsonRpcMessage::Request(request) = message else {
+        return None;
+    };
+    let ClientRequest::CallToolRequest(call) = &request.request else {
+        return None;
+    };
+    let arguments: &RawArguments = call.extensions.get()?;
+    Some(&arguments.0)
+}
+
+/// The text of an object with members, with one more behind them.
+fn with_member(object: &serde_json::Value, name: &str, value: &str) -> io::Result<String> {
+    let mut text = serde_json::to_string(object)?;
+    text.pop();
+    text.push_str(&format!(",\"{name}\":{value}}}"));
+    Ok(text)
+}
+
+/// What a line says; `None` where that is nothing of the protocol, as what a server logs on its standard output.
+fn message_of(line: &[u8]) -> Option<RxJsonRpcMessage<RoleClient>> {
+    if let Ok(message) = serde_json::from_slice(line) {
+        return Some(message);
+    }
+    // The library reads no number beyond a double: its place is taken by an empty result, for the call reads the text. So it
+    // does what the library cannot read for other reasons.
+    let Answer { id, method, .. } = serde_json::from_slice(line).ok()?;
+    match method {
+        Some(_) => None,
+        None => {
+            let empty = ServerResult::CallToolResult(CallToolResult::success(Vec::new()));
+            Some(JsonRpcMessage::response(empty, id))
+        }
+    }
+}
+
+/// The text of an answer's result; `None` where it is no sound JSON.
+fn result_of(line: &[u8]) -> Option<RawBuf> {
+    let answer: Answer<'_> = serde_json::from_slice(line).ok()?;
+    RawBuf::parse(answer.result.get()).ok()
+}
+
+/// An answer, its result unread.
+#[derive(Deserialize)]
+struct Answer<'a> {
+    id: RequestId,
+    #[serde(borrow)]
+    result: &'a RawValue,
+    method: Option<serde::de::IgnoredAny>,
+}

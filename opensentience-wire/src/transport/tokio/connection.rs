@@ -1,0 +1,316 @@
+//! A connection of a core, as its driver and its callers work on it while they hold its lock.
+
+use core::mem;
+use core::sync::atomic::{AtomicUsize, Ordering};
+use core::task::{Context, Poll, Waker};
+use std::collections::HashMap;
+use std::pin::Pin;
+
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::{mpsc, watch};
+use ubos_common::os::Clock;
+use ubos_common::time::Mono;
+
+use super::audit::{AuditSink, Observer};
+use super::call::{CallDriver, Change};
+use super::io::{Alarm, HIGH_WATER, Moved, Wire};
+use super::trace::{self, Span};
+use crate::error::CommandError;
+use crate::message::SharedTools;
+use crate::role::core::{CallRequest, CoreConnection, Event, Output};
+use crate::role::{CallId, CloseReason, Input};
+use crate::token::Grant;
+
+/// Moves of bytes in one turn: then readers are woken, and callers get the lock.
+const MOVES: usize = 4;
+
+/// What a connection needs of its stream.
+pub(super) trait Duplex: AsyncRead + AsyncWrite + Send {}
+
+impl<S: AsyncRead + AsyncWrite + Send + ?Sized> Duplex for S {}
+
+/// What calls tell their connection without its lock.
+#[derive(Default)]
+pub(super) struct Counts {
+    /// Calls with more output than their readers have room for: while there are any, nothing is read.
+    full: AtomicUsize,
+    /// Calls whose end has not come, or whose output is still to be taken.
+    pending: AtomicUsize,
+}
+
+impl Counts {
+    pub(super) fn pending(&self) -> usize {
+        self.pending.load(Ordering::Relaxed)
+    }
+
+    /// Counts what has become of a call; gives whether the agent may be read again.
+    pub(super) fn count(&self, change: Change) -> bool {
+        if change.is_settled {
+            self.pending.fetch_sub(1, Ordering::Relaxed);
+        }
+        if change.is_full {
+            self.full.fetch_add(1, Ordering::Relaxed);
+        }
+        change.has_room && self.full.fetch_sub(1, Ordering::Relaxed) == 1
+    }
+}
+
+/// A connection and the calls on it.
+pub(super) struct Connection {
+    conn: CoreConnection,
+    clock: Clock,
+    wire: Wire<dyn Duplex>,
+    slots: HashMap<CallId, Slot>,
+    /// Nothing is read while output of some call waits for its reader.
+    is_blocked: bool,
+    /// Bytes that wait to be sent and were provoked by the agent; at most [`HIGH_WATER`] and what one read provokes.
+    answers: usize,
+    audit: AuditSink,
+    observer: Observer,
+    /// `None` once the connection has ended: whoever waits for a change is told so.
+    tools: Option<watch::Sender<SharedTools>>,
+    closed: Option<CloseReason>,
+    /// When the driver wakes by itself.
+    alarm: Option<Mono>,
+    /// Readers of calls to wake once the lock is free.
+    readers: Vec<Waker>,
+}
+
+/// A call that runs.
+pub(super) struct Slot {
+    pub(super) call: CallDriver,
+    pub(super) span: Span,
+}
+
+/// What ends a turn of the driver.
+pub(super) enum Turn {
+    /// There is more to do: the alarm rang, or others are to get the lock first.
+    Again,
+    /// The handshake is decided.
+    Open,
+    Closed(CloseReason),
+}
+
+impl Connection {
+    pub(super) fn new(
+        stream: Pin<Box<dyn Duplex>>,
+        clock: Clock,
+        mut conn: CoreConnection,
+        (audit, observer): (AuditSink, Observer),
+        tools: watch::Sender<SharedTools>,
+    ) -> Self {
+        if !audit.listens() && !observer.listens() {
+            conn.skip_call_records();
+        }
+        Self {
+            conn,
+            clock,
+            wire: Wire::new(stream),
+            slots: HashMap::new(),
+            is_blocked: false,
+            answers: 0,
+            audit,
+            observer,
+            tools: Some(tools),
+            closed: None,
+            alarm: None,
+            readers: Vec::new(),
+        }
+    }
+
+    /// Calls that wait or run, and the most that may.
+    pub(super) fn pending_calls(&self) -> (usize, usize) {
+        (self.conn.pending_calls(), self.conn.max_calls())
+    }
+
+    pub(super) const fn readers_mut(&mut self) -> &mut Vec<Waker> {
+        &mut self.readers
+    }
+
+    /// Whether calls are taken: not too much waits to be sent.
+    pub(super) fn has_room(&self) -> bool {
+        self.wire.has_room()
+    }
+
+    pub(super) fn call_tool(
+        &mut self,
+        counts: &Counts,
+        request: CallRequest,
+    ) -> Result<CallId, CommandError> {
+        let taken = self.conn.call_tool(self.clock.now(), request);
+        if taken.is_err() {
+            // The record of the refusal.
+            self.drain(counts);
+        }
+        taken
+    }
+
+    /// Adds a call that was taken.
+    pub(super) fn add(&mut self, counts: &Counts, id: CallId, slot: Slot) {
+        self.slots.insert(id, slot);
+        counts.pending.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn cancel(&mut self, calls: &[CallId]) {
+        for id in calls {
+            // A call that has ended needs no cancel.
+            let _ = self.conn.cancel(self.clock.now(), id, None);
+        }
+    }
+
+    /// Sends what a call wants sent while nothing else waits; gives whether the driver has to see to the rest.
+    pub(super) fn send_now(&mut self, counts: &Counts) -> bool {
+        let is_alone = self.wire.waiting() == 0 && self.conn.pending_calls() == 1;
+        self.drain(counts);
+        let sent = is_alone && {
+            let context = &mut Context::from_waker(Waker::noop());
+            matches!(self.wire.poll_flush(context), Poll::Ready(Ok(())))
+        };
+        let is_earlier = match (self.conn.poll_timeout(), self.alarm) {
+            (Some(wanted), Some(set)) => wanted < set,
+            (wanted, _) => wanted.is_some(),
+        };
+        (!sent && self.wire.waiting() > 0) || is_earlier || self.closed.is_some()
+    }
+
+    pub(super) fn poll_shutdown(
+        &mut self,
+        context: &mut Context<'_>,
+        shutdown: &mut Option<mpsc::Receiver<()>>,
+    ) {
+        let Some(requests) = shutdown else { return };
+        let Poll::Ready(request) = requests.poll_recv(context) else {
+            return;
+        };
+        let reason = match request {
+            Some(()) => "shutdown",
+            None => "the core has no more use for it",
+        };
+        // One is enough.
+        *shutdown = None;
+        // A connection that is closing has said so already.
+        drop(self.conn.goodbye(self.clock.now(), reason, None));
+    }
+
+    /// Lets the machine do what is due; ready where that was something.
+    pub(super) fn poll_alarm(&mut self, context: &mut Context<'_>, alarm: &mut Alarm) -> Poll<()> {
+        self.alarm = self.conn.poll_timeout();
+        alarm
+            .poll_ring(context, self.alarm)
+            .map(|()| self.conn.handle_timeout(self.clock.now()))
+    }
+
+    /// Moves bytes, and carries out what comes of them.
+    pub(super) fn poll_turn(
+        &mut self,
+        counts: &Counts,
+        context: &mut Context<'_>,
+        greeting: bool,
+    ) -> Poll<Turn> {
+        self.drain(counts);
+        for _ in 0..MOVES {
+            if let Some(reason) = self.closed.take() {
+                trace::closed(&reason, self.slots.len());
+                return Poll::Ready(Turn::Closed(reason));
+            }
+            if greeting && self.conn.is_open() {
+                return Poll::Ready(Turn::Open);
+            }
+            let is_blocked = counts.full.load(Ordering::Relaxed) > 0;
+            if mem::replace(&mut self.is_blocked, is_blocked) != is_blocked {
+                self.conn.set_reading(self.clock.now(), !is_blocked);
+            }
+            // Calls that wait to be sent are no reason not to read: an agent whose results wait reads no calls.
+            self.answers = self.answers.min(self.wire.waiting());
+            let reading = !is_blocked && self.conn.accepts_input() && self.answers < HIGH_WATER;
+            match self.wire.poll_move(context, reading) {
+                Poll::Ready(moved) => self.on_moved(counts, &moved),
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+        Poll::Ready(Turn::Again)
+    }
+
+    fn on_moved(&mut self, counts: &Counts, moved: &Moved) {
+        let now = self.clock.now();
+        let before = self.wire.waiting();
+        self.conn.take_routed_bytes();
+        // A fault is among the outputs too: the farewell, the audit and the end.
+        let _ = match moved {
+            Moved::Read(0) | Moved::Broken => self.conn.handle_input(now, Input::Eof),
+            Moved::Read(count) => {
+                let bytes = Input::Bytes(self.wire.received(*count));
+                self.conn.handle_input(now, bytes)
+            }
+            Moved::Sent => return,
+        };
+        self.drain(counts);
+        // What the agent provokes counts, except for calls: they waited for the places of others and are not the agent's to
+        // choose.
+        let added = self.wire.waiting().saturating_sub(before);
+        self.answers += added.saturating_sub(self.conn.take_routed_bytes());
+    }
+
+    /// Carries out everything the machine wants done.
+    fn drain(&mut self, counts: &Counts) {
+        while let Some(output) = self.conn.poll_output() {
+            match output {
+                Output::Transmit(frame) => self.wire.send(frame),
+                Output::Event(event) => self.on_event(counts, event),
+                Output::Close(reason) => self.closed = Some(reason),
+            }
+        }
+    }
+
+    fn on_event(&mut self, counts: &Counts, event: Event) {
+        self.observer.observe(&event);
+        match event {
+            Event::Stream(id, chunk) => {
+                if let Some(slot) = self.slots.get(&id) {
+                    let (change, reader) = slot.call.push(Box::new(chunk));
+                    counts.count(change);
+                    self.readers.extend(reader);
+                }
+            }
+            Event::Ended(id, outcome) => {
+                if let Some(slot) = self.slots.remove(&id) {
+                    trace::ended(&slot.span, &outcome);
+                    let (change, reader) = slot.call.end(*outcome);
+                    counts.count(change);
+                    self.readers.extend(reader);
+                }
+            }
+            Event::ToolsChanged => {
+                if let Some(tools) = &self.tools {
+                    tools.send_replace(self.conn.tools().cloned().collect());
+                }
+            }
+            Event::Audit(event) => self.audit.take(*event),
+            _ => {}
+        }
+    }
+
+    /// Sends the refusal of a handshake and closes; gives the grant back.
+    pub(super) async fn refuse(mut self) -> Option<Grant> {
+        self.wire.close().await;
+        self.conn.into_grant()
+    }
+
+    /// Ends it: the stream, on which the rest may still be sent, is its driver's to close.
+    pub(super) fn end(&mut self) -> Wire<dyn Duplex> {
+        self.tools = None;
+        let gone: Pin<Box<dyn Duplex>> = Box::pin(tokio::io::empty());
+        mem::replace(&mut self.wire, Wire::new(gone))
+    }
+
+    /// Ends it without its driver.
+    pub(super) fn abandon(&mut self, counts: &Counts) {
+        if !self.conn.is_closed() {
+            // Nobody is told of events by a task that was stopped, maybe by a panic of theirs.
+            (self.audit, self.observer) = Default::default();
+            let _ = self.conn.handle_input(self.clock.now(), Input::Eof);
+            self.drain(counts);
+        }
+        self.tools = None;
+    }
+}

@@ -1,0 +1,130 @@
+//! The agents that are connected: one by each id, and those that were replaced and go on with their calls.
+
+use core::time::Duration;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use tokio::sync::{Notify, watch};
+
+use super::super::handle::Caller;
+use super::report::{LaunchId, Wanted};
+use crate::role::router::RouteId;
+
+/// An agent that is connected.
+pub(super) struct Live {
+    pub(super) launch: LaunchId,
+    pub(super) caller: Caller,
+    pub(super) wanted: watch::Sender<Wanted>,
+    /// Calls that were sent to it.
+    pub(super) calls: usize,
+}
+
+/// A call that was sent.
+pub(super) struct Sent {
+    pub(super) cancel: Arc<Notify>,
+    agent: Arc<str>,
+    launch: LaunchId,
+}
+
+/// The agents that are connected, and the calls that were sent to them.
+#[derive(Default)]
+pub(super) struct Connected {
+    live: HashMap<Arc<str>, Live>,
+    /// Those that were replaced and still have calls.
+    retired: HashMap<LaunchId, Live>,
+    /// How to cancel the calls that were sent.
+    sent: HashMap<RouteId, Sent>,
+}
+
+impl Connected {
+    pub(super) fn get(&self, agent: &str) -> Option<&Live> {
+        self.live.get(agent)
+    }
+
+    pub(super) fn ids(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.live.keys()
+    }
+
+    /// Whether a report comes from the one that is called by its id: those that were replaced have nothing to say.
+    pub(super) fn is_current(&self, agent: &str, launch: LaunchId) -> bool {
+        self.live
+            .get(agent)
+            .is_some_and(|live| live.launch == launch)
+    }
+
+    /// Adds one. Another of its id goes on with its calls, for as long as `drain`.
+    pub(super) fn add(&mut self, agent: &Arc<str>, live: Live, drain: Duration) {
+        let Some(before) = self.live.insert(Arc::clone(agent), live) else {
+            return;
+        };
+        let wanted = match before.calls {
+            0 => Wanted::Stop,
+            _ => Wanted::Drain(drain),
+        };
+        before.wanted.send_replace(wanted);
+        self.retired.insert(before.launch, before);
+    }
+
+    /// Forgets one that has ended; gives whether it is the one that is called by its id.
+    pub(super) fn remove(&mut self, agent: &str, launch: LaunchId) -> bool {
+        if self.is_current(agent, launch) {
+            return self.live.remove(agent).is_some();
+        }
+        self.retired.remove(&launch);
+        false
+    }
+
+    /// A call is sent to an agent; gives what calls it and what tells of its cancel.
+    pub(super) fn send(
+        &mut self,
+        route: RouteId,
+        agent: &Arc<str>,
+    ) -> Option<(Caller, Arc<Notify>)> {
+        let live = self.live.get_mut(agent)?;
+        live.calls += 1;
+        let cancel = Arc::new(Notify::new());
+        let sent = Sent {
+            cancel: Arc::clone(&cancel),
+            agent: Arc::clone(agent),
+            launch: live.launch,
+        };
+        self.sent.insert(route, sent);
+        Some((live.caller.clone(), cancel))
+    }
+
+    /// A call that was sent has ended. One that was replaced ends with the last of its calls.
+    pub(super) fn called(&mut self, route: RouteId) {
+        let Some(sent) = self.sent.remove(&route) else {
+            return;
+        };
+        if self.is_current(&sent.agent, sent.launch) {
+            if let Some(live) = self.live.get_mut(&sent.agent) {
+                live.calls -= 1;
+            }
+        } else if let Some(retired) = self.retired.get_mut(&sent.launch) {
+            retired.calls -= 1;
+            if retired.calls == 0 {
+                retired.wanted.send_replace(Wanted::Stop);
+            }
+        }
+    }
+
+    pub(super) fn cancel(&self, route: RouteId) {
+        if let Some(sent) = self.sent.get(&route) {
+            sent.cancel.notify_one();
+        }
+    }
+
+    /// Asks those of an id to end.
+    pub(super) fn stop(&self, agent: &str) {
+        if let Some(live) = self.live.get(agent) {
+            live.wanted.send_replace(Wanted::Stop);
+        }
+    }
+
+    pub(super) fn stop_all(&self) {
+        for live in self.live.values().chain(self.retired.values()) {
+            live.wanted.send_replace(Wanted::Stop);
+        }
+    }
+}

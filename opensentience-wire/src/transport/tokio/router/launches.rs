@@ -1,0 +1,161 @@
+//! Launches: of agents that are there from the start, come anew, take the place of others, or are launched again.
+
+use core::time::Duration;
+use std::sync::Arc;
+
+use tokio::sync::watch;
+
+use super::super::launch::LaunchError;
+use super::agents;
+use super::connected::Live;
+use super::report::{LaunchId, RunningAgent, Wanted};
+use super::source::{AddError, AgentSource};
+use super::state::{AddReply, Driver, Launching, Mode};
+use crate::role::router::{Ended, Input};
+
+impl Driver {
+    pub(super) fn may_add(&self, source: &AgentSource, mode: Mode) -> Result<(), AddError> {
+        let id = Arc::clone(&source.id);
+        let changing = |launching: &Launching| launching.change.is_some();
+        let exists = self.sources.contains_key(&id);
+        let limit = self.max_agents;
+        if self.launching.get(&id).is_some_and(changing) {
+            return Err(AddError::InProgress { id });
+        }
+        match mode {
+            Mode::Add if exists => Err(AddError::Exists { id }),
+            Mode::Replace if !exists => Err(AddError::Unknown { id }),
+            Mode::Add if self.sources.len() + self.additions() >= limit => {
+                Err(AddError::TooMany { limit })
+            }
+            _ => Ok(source.policy.check()?),
+        }
+    }
+
+    /// Agents that are being added.
+    fn additions(&self) -> usize {
+        let is_new = |agent: &&Arc<str>| !self.sources.contains_key(*agent);
+        self.launching.keys().filter(is_new).count()
+    }
+
+    /// Launches an agent beside the one of its id, if there is one, whose place it takes when it is connected.
+    pub(super) fn add(&mut self, source: Box<AgentSource>, reply: AddReply) {
+        let agent = Arc::clone(&source.id);
+        // What is being launched of the one before has no calls yet.
+        self.give_up_launch(&agent);
+        self.launch(&agent, Some((source, reply)));
+    }
+
+    /// Launches an agent, unless it is being launched or nobody wants it any more.
+    pub(super) fn launch_again(&mut self, agent: &Arc<str>) {
+        let is_wanted = !self.closing && self.sources.contains_key(agent);
+        if is_wanted && !self.launching.contains_key(agent) {
+            self.launch(agent, None);
+        }
+    }
+
+    fn launch(&mut self, agent: &Arc<str>, change: Option<(Box<AgentSource>, AddReply)>) {
+        let new = change.as_ref().map(|(source, _)| source.as_ref());
+        let Some(source) = new.or_else(|| self.sources.get(agent)) else {
+            return;
+        };
+        let mut launcher = (source.make_launcher)().with_audit(self.audit.clone());
+        // The router alone checks permissions.
+        launcher.map_config(|config| {
+            config
+                .with_agent_grant("tool:invoke:*")
+                .with_directives(false)
+        });
+        self.last_launch += 1;
+        let launch = self.last_launch;
+        let launched = agents::launch(Arc::clone(agent), launch, launcher);
+        let task = self.launches.spawn(launched);
+        let launching = Launching {
+            launch,
+            task,
+            change,
+        };
+        self.launching.insert(Arc::clone(agent), launching);
+    }
+
+    /// Ends a launch that is not over; its process is killed with it.
+    pub(super) fn give_up_launch(&mut self, agent: &str) {
+        self.starting.remove(agent);
+        if let Some(launching) = self.launching.remove(agent) {
+            launching.task.abort();
+            if let Some((_, reply)) = launching.change {
+                drop(reply.send(Err(AddError::Closing)));
+            }
+        }
+    }
+
+    pub(super) fn on_launched(
+        &mut self,
+        agent: &Arc<str>,
+        result: Result<Box<RunningAgent>, LaunchError>,
+    ) {
+        let Some(Launching { launch, change, .. }) = self.launching.remove(agent) else {
+            return;
+        };
+        self.starting.remove(agent);
+        let running = match (result, change) {
+            (Ok(running), None) => return self.keep(agent, launch, *running, Duration::ZERO),
+            (Ok(running), Some(change)) => (running, change),
+            (Err(_), None) => return self.never_came_up(agent),
+            (Err(error), Some((_, reply))) => {
+                // Who asked may be gone.
+                drop(reply.send(Err(error.into())));
+                // The one before may have gone down meanwhile, and waited for this one.
+                if self.sources.contains_key(agent) && self.connected.get(agent).is_none() {
+                    self.never_came_up(agent);
+                }
+                return;
+            }
+        };
+        let (running, (source, reply)) = running;
+        // Without its policy nobody takes its place.
+        if let Err(error) = self.router.set_policy(agent, source.policy.clone()) {
+            return drop(reply.send(Err(error.into())));
+        }
+        let drain_time = source.drain_time;
+        self.sources.insert(Arc::clone(agent), *source);
+        self.keep(agent, launch, *running, drain_time);
+        drop(reply.send(Ok(())));
+    }
+
+    fn keep(
+        &mut self,
+        agent: &Arc<str>,
+        launch: LaunchId,
+        running: RunningAgent,
+        drain_time: Duration,
+    ) {
+        let (wanted, wanted_rx) = watch::channel(Wanted::Run);
+        let tools = running.handle.tools().to_vec();
+        let live = Live {
+            launch,
+            caller: running.handle.caller.clone(),
+            wanted,
+            calls: 0,
+        };
+        if self.closing || !self.sources.contains_key(agent) {
+            live.wanted.send_replace(Wanted::Stop);
+        }
+        self.connected.add(agent, live, drain_time);
+        let reports = self.reports_tx.clone();
+        let keeping = agents::keep((Arc::clone(agent), launch), running, wanted_rx, reports);
+        self.tasks.spawn(keeping);
+        let agent = agent.to_string();
+        self.input(Input::AgentUp { agent, tools });
+    }
+
+    /// One that never came up is known to the router all the same, for it is to be launched again.
+    fn never_came_up(&mut self, agent: &Arc<str>) {
+        let tools = Vec::new();
+        self.input(Input::AgentUp {
+            agent: agent.to_string(),
+            tools,
+        });
+        self.down(agent, Ended::Failed);
+    }
+}

@@ -1,0 +1,132 @@
+//! What agents a router has, and what it shows of them.
+
+use core::fmt;
+use core::time::Duration;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::super::audit::AuditSink;
+use super::super::launch::{LaunchError, Launcher};
+use crate::error::ConfigError;
+use crate::manifest::Manifest;
+use crate::message::{Health, ToolSpec};
+use crate::role::router::{AgentPolicy, Config};
+
+/// Makes the launcher for each launch of an agent.
+pub(super) type MakeLauncher = Arc<dyn Fn() -> Launcher + Send + Sync>;
+
+/// How long the calls of an agent that is replaced may go on.
+const DRAIN_TIME: Duration = Duration::from_secs(60);
+
+/// An agent for a [`ToolRouter`](super::ToolRouter): what launches it, what it may do, how much of it may be used.
+#[derive(Clone)]
+pub struct AgentSource {
+    pub(super) id: Arc<str>,
+    pub(super) make_launcher: MakeLauncher,
+    pub(super) policy: AgentPolicy,
+    pub(super) drain_time: Duration,
+}
+
+impl AgentSource {
+    /// An agent, and what makes the launcher for each of its launches.
+    ///
+    /// The router has its own permissions, and its records go to its own sink: it sets both at the launcher.
+    #[must_use]
+    pub fn new(id: &str, make_launcher: impl Fn() -> Launcher + Send + Sync + 'static) -> Self {
+        Self {
+            id: id.into(),
+            make_launcher: Arc::new(make_launcher),
+            policy: AgentPolicy::default(),
+            drain_time: DRAIN_TIME,
+        }
+    }
+
+    /// The agent of a manifest, with the policy that stands in it: who takes it approves the permissions that the agent asks
+    /// for. Launchers are bound to the manifest with [`Launcher::with_manifest`].
+    #[must_use]
+    pub fn of(
+        manifest: &Manifest,
+        make_launcher: impl Fn() -> Launcher + Send + Sync + 'static,
+    ) -> Self {
+        Self::new(manifest.agent_id(), make_launcher).with_policy(manifest.into())
+    }
+
+    /// Sets what the agent may do, and how much of it may be used.
+    #[must_use]
+    pub fn with_policy(mut self, policy: AgentPolicy) -> Self {
+        self.policy = policy;
+        self
+    }
+
+    /// Sets how long the calls that run may go on when it takes the place of another: 60 s by default.
+    #[must_use]
+    pub const fn with_drain_time(mut self, span: Duration) -> Self {
+        self.drain_time = span;
+        self
+    }
+}
+
+impl fmt::Debug for AgentSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AgentSource")
+            .field("id", &self.id)
+            .field("policy", &self.policy)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Why an agent is not added or replaced. Nothing has changed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AddError {
+    /// There is an agent of this id: replace it.
+    #[error("the router has an agent {id} already")]
+    Exists {
+        /// Its id.
+        id: Arc<str>,
+    },
+    /// There is no agent of this id: add it.
+    #[error("the router has no agent {id}")]
+    Unknown {
+        /// The id.
+        id: Arc<str>,
+    },
+    /// The agent is being added or replaced at the moment.
+    #[error("the agent {id} is being added or replaced already")]
+    InProgress {
+        /// Its id.
+        id: Arc<str>,
+    },
+    /// As many agents are there as the router takes.
+    #[error("the router has {limit} agents, and takes no more")]
+    TooMany {
+        /// Agents allowed.
+        limit: usize,
+    },
+    /// A setting of the policy is out of its range.
+    #[error(transparent)]
+    Policy(#[from] ConfigError),
+    /// The agent could not be launched.
+    #[error(transparent)]
+    Launch(#[from] LaunchError),
+    /// It was stopped meanwhile, or the router is shutting down or gone.
+    #[error("the agent was stopped, or the router is closing")]
+    Closing,
+}
+
+/// What is there to be called, as it was a moment ago.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct View {
+    /// The tools of all agents that are connected, by id.
+    pub tools: Arc<[Arc<ToolSpec>]>,
+    /// How the agents are that are connected, by id.
+    pub agents: BTreeMap<Arc<str>, Health>,
+}
+
+/// Puts a [`ToolRouter`](super::ToolRouter) together.
+pub struct ToolRouterBuilder {
+    pub(super) config: Config,
+    pub(super) sources: BTreeMap<Arc<str>, AgentSource>,
+    pub(super) audit: AuditSink,
+}

@@ -1,0 +1,132 @@
+//! What one agent may do, and how much of it may be used.
+
+use core::time::Duration;
+
+use opensentience_wire::message::{ActorType, Caller};
+use opensentience_wire::role::router::{
+    AgentPolicy, Config, Ended, Input, Output, Quota, Refused, RestartPolicy, Router,
+};
+use serde_json::json;
+use ubos_common::json::RawObject;
+
+use super::{drain, end, ended, good, request, router, up};
+use crate::kit::{at, object};
+
+fn with_policy(policy: AgentPolicy) -> Router {
+    let mut router = router(Config::default());
+    router.set_policy("a", policy).unwrap();
+    router
+}
+
+#[test]
+fn a_policy_binds_the_agent_that_it_is_for() {
+    let quota = Quota::default()
+        .with_concurrent(1)
+        .with_max_output_bytes(100);
+    let mut router = with_policy(AgentPolicy::default().with_quota(quota));
+    let first = router.call(at(0), request("a/read")).unwrap();
+    assert_eq!(
+        router.call(at(0), request("a/write")),
+        Err(Refused::ConcurrencyExceeded { limit: 1 })
+    );
+    router.call(at(0), request("b/count")).unwrap();
+    let long = good(object(&json!({"text": "x".repeat(200)})));
+    let ends = end(&mut router, first, long);
+    assert_eq!(ends, [(first, "tool.output_too_large".into())].into());
+    router.call(at(0), request("a/write")).unwrap();
+
+    let small = Quota::default().with_max_input_bytes(10);
+    let mut router = with_policy(AgentPolicy::default().with_quota(small));
+    let mut large = request("a/read");
+    large.input = object(&json!({"text": "x".repeat(20)}));
+    let refused = router.call(at(0), large).unwrap_err();
+    assert!(matches!(refused, Refused::InputTooLarge { limit: 10, .. }));
+}
+
+#[test]
+fn no_call_takes_longer_than_its_agent_may() {
+    let second = Duration::from_secs(1);
+    let mut router = with_policy(AgentPolicy::default().with_call_timeout(second));
+    for (asked, gets) in [
+        (None, second),
+        (Some(second * 2), second),
+        (Some(second / 2), second / 2),
+    ] {
+        let mut call = request("a/read");
+        call.timeout = asked;
+        router.call(at(0), call).unwrap();
+        let sent = drain(&mut router)
+            .into_iter()
+            .find_map(|output| match output {
+                Output::Send { request, .. } => Some(request.timeout),
+                _ => None,
+            });
+        assert_eq!(sent, Some(Some(gets)));
+    }
+}
+
+// spec: OSW-4.3-2
+#[test]
+fn an_agent_may_call_what_its_policy_permits() {
+    let mut router = with_policy(AgentPolicy::default().with_permission("tool:invoke:b/*"));
+    let by = |kind: ActorType, id: &str, tool: &str| {
+        let mut request = request(tool);
+        request.caller = Some(Caller::new(kind, id.into()));
+        request
+    };
+    router
+        .call(at(0), by(ActorType::Agent, "a", "b/count"))
+        .unwrap();
+    for (kind, id, tool) in [
+        (ActorType::Agent, "a", "a/read"),
+        (ActorType::Agent, "b", "b/count"),
+    ] {
+        let refused = router.call(at(0), by(kind, id, tool)).unwrap_err();
+        assert!(matches!(refused, Refused::PermissionDenied { .. }));
+    }
+    router.clear_policy("a");
+    let refused = router.call(at(0), by(ActorType::Agent, "a", "b/count"));
+    assert!(refused.is_err());
+}
+
+#[test]
+fn a_policy_says_whether_its_agent_is_launched_again() {
+    let down = |router: &mut Router| {
+        let (agent, ended) = ("a".into(), Ended::Failed);
+        router.handle_input(at(0), Input::AgentDown { agent, ended });
+        router.poll_timeout().is_some()
+    };
+    assert!(!down(&mut with_policy(AgentPolicy::default())));
+    let always = AgentPolicy::default().with_restart(RestartPolicy::Always);
+    assert!(down(&mut with_policy(always)));
+}
+
+#[test]
+fn policies_out_of_their_range_are_refused() {
+    let mut router = router(Config::default().with_max_agents(2));
+    let none = AgentPolicy::default().with_call_timeout(Duration::ZERO);
+    let refused = router.set_policy("a", none).unwrap_err();
+    assert!(refused.to_string().starts_with("call_timeout is"));
+    router.set_policy("a", AgentPolicy::default()).unwrap();
+    router.set_policy("b", AgentPolicy::default()).unwrap();
+    router.set_policy("b", AgentPolicy::default()).unwrap();
+    let refused = router.set_policy("c", AgentPolicy::default()).unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "max_agents is 2, but more agents have policies"
+    );
+}
+
+#[test]
+fn calls_of_an_agent_that_is_replaced_end_by_themselves() {
+    let mut router = router(Config::default());
+    let before = router.call(at(0), request("a/read")).unwrap();
+    up(&mut router, 0, "a", &["read"]);
+    let behind = router.call(at(0), request("a/read")).unwrap();
+    drain(&mut router);
+    router.handle_input(at(0), Input::AgentDisconnected { agent: "a".into() });
+    let ends = ended(&drain(&mut router));
+    assert_eq!(ends, [(behind, "agent.disconnected".into())].into());
+    let ends = end(&mut router, before, good(RawObject::empty()));
+    assert_eq!(ends, [(before, "succeeded".into())].into());
+}

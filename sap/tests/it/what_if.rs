@@ -1,0 +1,162 @@
+//! What another context makes of a whole transcript.
+
+use futures::executor::block_on;
+use sap::alignment::{Rules, WhatIfTable};
+use sap::store::MemoryTranscript;
+use sap::transcript::{Entry, EntryKind, Transcript as _};
+use sap::{Alignment, ConstitutionalContext, Whole};
+use serde_json::{Value, json};
+use ubos_common::json::RawObject;
+use ubos_common::time::Timestamp;
+
+use crate::samples::{result, task, with};
+
+/// A transcript that is written entry by entry.
+#[derive(Default)]
+struct Written(MemoryTranscript);
+
+impl Written {
+    fn write(&self, kind: &str, message: &Value, task: Option<u64>) -> u64 {
+        let body = RawObject::from_serialize(message).unwrap().unwrap();
+        let mut entry = Entry::new(EntryKind::from(kind), Timestamp::EPOCH.into(), body);
+        entry.task = task.map(|number| Whole::try_from(number).unwrap());
+        block_on(self.0.record(&entry)).unwrap()
+    }
+
+    fn task(&self, id: u64, territory: &str) -> u64 {
+        let pointer = "/constitutionalContext/territory";
+        self.write(
+            "task",
+            &with(named(task(), id), pointer, Some(json!(territory))),
+            None,
+        )
+    }
+
+    fn result(&self, id: u64, task: Option<u64>, changes: &[(&str, Option<Value>)]) -> u64 {
+        let changed = changes
+            .iter()
+            .fold(named(result(), id), |result, (pointer, value)| {
+                with(result, pointer, value.clone())
+            });
+        self.write("result", &changed, task)
+    }
+
+    fn table(&self, principle: &str) -> WhatIfTable {
+        let rules = Rules::default().forbid("strategic_pause", "learning");
+        let other = |context: &ConstitutionalContext| {
+            let mut other = context.clone();
+            other.principles = Some(vec![principle.to_owned()]);
+            other
+        };
+        block_on(WhatIfTable::of(&self.0, &rules, other)).unwrap()
+    }
+}
+
+fn named(message: Value, id: u64) -> Value {
+    let id = format!("00000000-0000-0000-0000-{id:012}");
+    with(message, "/taskId", Some(json!(id)))
+}
+
+fn status(word: &str) -> (&'static str, Option<Value>) {
+    ("/status", Some(json!(word)))
+}
+
+#[test]
+fn a_whole_transcript_is_one_table() {
+    let log = Written::default();
+    // More than is read at once; each has its end far from its beginning.
+    let tasks: Vec<u64> = (0..300).map(|id| log.task(id, "EUFM")).collect();
+    for (id, task) in (0..).zip(&tasks) {
+        log.result(id, Some(*task), &[status("RUNNING"), ("/output", None)]);
+    }
+    for (id, task) in (0..).zip(&tasks) {
+        log.result(id, Some(*task), &[]);
+    }
+    // The output was not handed out; the task has only come so far; its end says nothing of its part.
+    let task = log.task(400, "EUFM");
+    let refused = [
+        status("FAILED"),
+        ("/output", None),
+        (
+            "/error",
+            Some(json!({"code": "NON_CONSTITUTIONAL", "message": "no"})),
+        ),
+        (
+            "/constitutionalEvidence/alignment",
+            Some(json!("NON_CONSTITUTIONAL")),
+        ),
+    ];
+    log.result(400, Some(task), &refused);
+    let task = log.task(401, "elsewhere");
+    let partial = log.result(401, Some(task), &[status("PARTIAL")]);
+    let task = log.task(402, "elsewhere");
+    let late = [
+        status("FAILED"),
+        ("/output", None),
+        (
+            "/error",
+            Some(json!({"code": "TIMEOUT", "message": "late"})),
+        ),
+    ];
+    let part = log.result(402, Some(task), &[status("PARTIAL")]);
+    log.result(402, Some(task), &late);
+    let table = log.table("strategic_pause");
+    let row = |territory: &str| {
+        let key = ("consult.align".parse().unwrap(), Some(territory.to_owned()));
+        table.rows[&key].clone()
+    };
+    let flip = (Alignment::Valid, Alignment::NonConstitutional);
+    let here = row("EUFM");
+    assert_eq!(
+        (here.same, here.unknown, here.flips[&flip].outcomes),
+        (0, 1, 300)
+    );
+    assert_eq!(here.flips[&flip].samples, (600..608).collect::<Vec<u64>>());
+    let elsewhere = row("elsewhere");
+    assert_eq!(elsewhere.flips[&flip].samples, [part, partial]);
+    assert_eq!(
+        (table.flips(), table.left_out, table.passed_over),
+        (302, 0, 0)
+    );
+    let shown = "\
+capability     territory  same  unknown  flips
+consult.align  EUFM          0        1  300 VALID to NON_CONSTITUTIONAL (entries 600, 601, 602, 603, 604, 605, 606, 607, ...)
+consult.align  elsewhere     0        0  2 VALID to NON_CONSTITUTIONAL (entries 905, 903)
+";
+    assert_eq!(table.to_string(), shown);
+    let same = log.table("blueprint_thinking");
+    assert_eq!((same.flips(), same.rows.len()), (0, 2));
+    assert!(
+        same.to_string().contains("EUFM        300        1  -\n"),
+        "{same}"
+    );
+}
+
+#[test]
+fn a_result_belongs_to_the_task_whose_entry_it_names() {
+    let log = Written::default();
+    // Two issuers have the same id at the same time.
+    let one = log.task(1, "one");
+    let other = log.task(1, "other");
+    log.result(1, Some(one), &[]);
+    log.result(1, Some(other), &[("/output", Some(json!("harmless")))]);
+    // Older transcripts name no entry: the latest task of the id is meant.
+    log.task(2, "third");
+    log.result(2, None, &[]);
+    // Nobody knows whose these are.
+    log.result(1, Some(other), &[]);
+    log.result(3, Some(one), &[]);
+    log.write("task", &json!({"taskId": "none"}), None);
+    let table = log.table("strategic_pause");
+    let flips = table.rows.iter().map(|((_, territory), row)| {
+        (
+            territory.as_deref().unwrap_or_default(),
+            row.same,
+            row.flips.len(),
+        )
+    });
+    let flips: Vec<(&str, u64, usize)> = flips.collect();
+    assert_eq!(flips, [("one", 0, 1), ("other", 1, 0), ("third", 0, 1)]);
+    assert_eq!(table.passed_over, 3);
+    assert!(table.to_string().ends_with("left out: 0, passed over: 3\n"));
+}

@@ -1,0 +1,131 @@
+//! The last checkpoint of a session, and what is written for the next one.
+
+use ubos_common::json::{self, Limits};
+use ubos_common::violation::Profile;
+
+use super::{CheckpointError, CheckpointMetadata};
+use crate::state::AgentState;
+use crate::state::delta::Delta;
+
+/// Bytes of differences that are always borne, however small the state is.
+const SLACK: usize = 64 << 10;
+
+/// What is written for a checkpoint, as JSON.
+#[derive(Debug)]
+pub(super) enum Piece {
+    /// The whole state.
+    Whole(String),
+    /// What makes it of the state before.
+    Difference(String),
+}
+
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+impl Piece {
+    pub(super) fn bytes(&self) -> usize {
+        match self {
+            Self::Whole(text) | Self::Difference(text) => text.len(),
+        }
+    }
+}
+
+/// A whole state as JSON, where it could be read back.
+pub(super) fn whole(state: &AgentState) -> Result<String, CheckpointError> {
+    match state.breach() {
+        Some(why) => Err(CheckpointError::Unreadable(why.into())),
+        None => Ok(state.to_json()),
+    }
+}
+
+/// The state that a difference makes of the one before.
+pub(super) fn grown(
+    before: &AgentState,
+    difference: &[u8],
+    limits: &Limits,
+) -> Result<AgentState, CheckpointError> {
+    let read = json::decode::<Delta>(difference, limits, Profile::Strict);
+    let (delta, _) = read.map_err(damaged)?;
+    delta.apply(before, limits).map_err(damaged)
+}
+
+pub(super) fn damaged(what: impl ToString) -> CheckpointError {
+    CheckpointError::Damaged(what.to_string().into())
+}
+
+/// The last checkpoint, and what reading it costs.
+#[derive(Clone, Debug)]
+pub(super) struct Head {
+    pub(super) metadata: CheckpointMetadata,
+    pub(super) state: AgentState,
+    /// Records since the last whole state.
+    pub(super) back: u64,
+    /// Bytes of them and of that state.
+    pub(super) cost: usize,
+    /// About what the state itself has, as JSON.
+    live: usize,
+}
+
+impl Head {
+    /// A checkpoint that was read.
+    pub(super) fn found(
+        metadata: CheckpointMetadata,
+        state: AgentState,
+        back: u64,
+        cost: usize,
+    ) -> Self {
+        let live = state.to_json().len();
+        Self {
+            metadata,
+            state,
+            back,
+            cost,
+            live,
+        }
+    }
+
+    /// Whether this is that checkpoint: it is saved again by a run that was killed before it could say that this is done.
+    pub(super) fn is(&self, metadata: &CheckpointMetadata, state: &AgentState) -> bool {
+        self.metadata == *metadata && self.state == *state
+    }
+
+    /// What is written for the next checkpoint, and the head after it, the bytes of its own piece not counted yet.
+    ///
+    /// The whole state is written where reading the differences would cost more than twice as much. What that takes was
+    /// written in differences before, so all that is ever written stays within a multiple of what steps have added.
+    pub(super) fn next(
+        before: Option<&Self>,
+        metadata: &CheckpointMetadata,
+        state: AgentState,
+        limit: usize,
+    ) -> Result<(Piece, Self), CheckpointError> {
+        let head = |state, back, cost, live| Self {
+            metadata: metadata.clone(),
+            state,
+            back,
+            cost,
+            live,
+        };
+        if let Some(before) = before {
+            let delta = Delta::between(&before.state, &state);
+            let live = if delta.drops() {
+                state.to_json().len()
+            } else {
+                before.live.saturating_add(delta.added_bytes())
+            };
+            let text = json::to_string(&delta);
+            let (bytes, back) = (text.len(), before.back + 1);
+            let bearable = live.saturating_mul(2).saturating_add(SLACK);
+            if live <= limit && bytes <= limit && before.cost.saturating_add(bytes) <= bearable {
+                return Ok((
+                    Piece::Difference(text),
+                    head(state, back, before.cost, live),
+                ));
+            }
+        }
+        let text = whole(&state)?;
+        let bytes = text.len();
+        if bytes > limit {
+            return Err(CheckpointError::TooLarge { bytes, limit });
+        }
+        Ok((Piece::Whole(text), head(state, 0, 0, bytes)))
+    }
+}

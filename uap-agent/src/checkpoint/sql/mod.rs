@@ -1,0 +1,192 @@
+//! Checkpoints in a database.
+
+mod rows;
+mod session;
+
+use core::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ubos_common::id::Uuid;
+
+use super::held::OpenSessions;
+use super::seal::Seal;
+use super::seal::sealing::Sealing;
+use super::{CheckpointError, CheckpointHistory, CheckpointMetadata, CheckpointStore, StoreFuture};
+use crate::sql::Pool;
+use crate::state::AgentState;
+use rows::Options;
+use session::{At, Session};
+
+/// Bytes of a session's name. An index takes no more than about 2,700.
+const MAX_NAME: usize = 1024;
+
+/// A store in a [`Database`](crate::sql::Database) that keeps states with their history.
+///
+/// A save writes what the step has added, as in [`LogCheckpoints`](crate::LogCheckpoints), and compares and sets the last
+/// checkpoint of the session: a store that has saved or loaded a session, and continues after another has saved, is refused
+/// with [`CheckpointError::Conflict`] until it loads. Nothing is locked between two calls, so any machine can continue a
+/// session. A changed row is [`CheckpointError::Damaged`].
+///
+/// | bound | default |
+/// |---|---|
+/// | state | 256 MiB as JSON |
+/// | checkpoints of a session | 100,000; at twice as many the older ones are pruned |
+/// | sessions whose last state is in memory | 64 for each connection |
+/// | sessions whose last checkpoint is remembered | 100,000 for each connection |
+#[derive(Clone)]
+pub struct SqlCheckpoints {
+    pool: Arc<Pool>,
+    options: Options,
+    /// What this store knows of sessions, for each connection.
+    known: Arc<[Mutex<OpenSessions<Session>>]>,
+}
+
+impl SqlCheckpoints {
+    /// The default limit of a state, in bytes.
+    const DEFAULT_MAX_BYTES: usize = 256 << 20;
+    /// The default number of checkpoints per session.
+    const DEFAULT_HISTORY: usize = 100_000;
+
+    pub(crate) fn of(pool: Arc<Pool>) -> Self {
+        let known = (0..pool.connections()).map(|_| Mutex::new(OpenSessions::new()));
+        Self {
+            known: known.collect(),
+            pool,
+            options: Options {
+                sealing: Sealing::default(),
+                max_bytes: Self::DEFAULT_MAX_BYTES,
+                history: Self::DEFAULT_HISTORY,
+            },
+        }
+    }
+
+    /// Sets the encryption of states and metadata. A store with a seal reads nothing that is not sealed. Names of sessions,
+    /// ids of checkpoints and sizes stay readable.
+    #[must_use]
+    pub fn with_seal(mut self, seal: Arc<dyn Seal>) -> Self {
+        self.options.sealing = Sealing::new(seal);
+        self
+    }
+
+    /// Sets the maximum size of a state as JSON, for saving and reading: 256 MiB by default.
+    #[must_use]
+    pub const fn with_max_bytes(mut self, bytes: usize) -> Self {
+        self.options.max_bytes = bytes;
+        self
+    }
+
+    /// Sets how many checkpoints of a session are kept: 100,000 by default, at least 1. At twice as many the older ones are
+    /// pruned.
+    #[must_use]
+    pub const fn with_history(mut self, checkpoints: usize) -> Self {
+        self.options.history = checkpoints;
+        self
+    }
+
+    /// Does something with a session, in the order of the calls for it.
+    fn ask<T: Send + 'static>(
+        &self,
+        session: &str,
+        act: impl FnOnce(&mut At<'_>, &str) -> Result<T, CheckpointError> + Send + 'static,
+    ) -> StoreFuture<'static, T> {
+        if let Err(error) = named(session) {
+            return Box::pin(core::future::ready(Err(error)));
+        }
+        let (known, options) = (Arc::clone(&self.known), self.options.clone());
+        let (place, name) = (self.pool.place_of(session), session.to_owned());
+        self.pool.ask(session, move |worker| {
+            let Some(known) = known.get(place) else {
+                return Err(CheckpointError::Failed("no connection".into()));
+            };
+            let known = known.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut at = At {
+                worker,
+                known,
+                options: &options,
+            };
+            act(&mut at, &name)
+        })
+    }
+}
+
+/// Whether every database takes a name.
+fn named(session: &str) -> Result<(), CheckpointError> {
+    let why = match session {
+        "" => "it is empty",
+        _ if session.len() > MAX_NAME => "it has more than 1,024 bytes",
+        _ if session.contains('\0') => "it has a zero byte",
+        _ => return Ok(()),
+    };
+    Err(CheckpointError::Session(why))
+}
+
+impl CheckpointStore for SqlCheckpoints {
+    fn takes_session(&self, session_id: &str) -> Result<(), CheckpointError> {
+        named(session_id)
+    }
+
+    fn save<'a>(&'a self, metadata: CheckpointMetadata, state: AgentState) -> StoreFuture<'a, ()> {
+        let session = metadata.session_id.clone();
+        self.ask(&session, move |at, _| at.save(&metadata, &state))
+    }
+
+    fn load<'a>(&'a self, session_id: &'a str) -> StoreFuture<'a, Option<AgentState>> {
+        self.ask(session_id, |at, session| at.load(session))
+    }
+
+    fn load_metadata<'a>(
+        &'a self,
+        session_id: &'a str,
+    ) -> StoreFuture<'a, Option<CheckpointMetadata>> {
+        self.ask(session_id, |at, session| at.metadata(session))
+    }
+
+    fn delete<'a>(&'a self, session_id: &'a str) -> StoreFuture<'a, ()> {
+        self.ask(session_id, |at, session| at.delete(session))
+    }
+
+    fn list(&self) -> StoreFuture<'_, Vec<String>> {
+        self.pool.ask("", |worker| worker.read(rows::list))
+    }
+}
+
+impl CheckpointHistory for SqlCheckpoints {
+    fn history<'a>(&'a self, session_id: &'a str) -> StoreFuture<'a, Vec<CheckpointMetadata>> {
+        self.ask(session_id, |at, session| at.history(session))
+    }
+
+    fn load_at<'a>(
+        &'a self,
+        session_id: &'a str,
+        checkpoint_id: Uuid,
+    ) -> StoreFuture<'a, Option<AgentState>> {
+        self.ask(session_id, move |at, session| {
+            at.load_at(session, checkpoint_id)
+        })
+    }
+
+    fn fork<'a>(
+        &'a self,
+        session_id: &'a str,
+        checkpoint_id: Uuid,
+        new_session_id: &'a str,
+    ) -> StoreFuture<'a, ()> {
+        if let Err(error) = named(session_id) {
+            return Box::pin(core::future::ready(Err(error)));
+        }
+        let from = session_id.to_owned();
+        self.ask(new_session_id, move |at, new| {
+            at.fork(&from, checkpoint_id, new)
+        })
+    }
+
+    fn prune<'a>(&'a self, session_id: &'a str, keep: usize) -> StoreFuture<'a, usize> {
+        self.ask(session_id, move |at, session| at.prune(session, keep))
+    }
+}
+
+impl fmt::Debug for SqlCheckpoints {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SqlCheckpoints")
+    }
+}

@@ -1,0 +1,297 @@
+//! Journals in a database.
+
+use core::fmt;
+use core::time::Duration;
+use std::sync::Arc;
+
+use ubos_common::canon::{Digest, Domain};
+use ubos_common::json::{RawObject, decode};
+use ubos_common::os::fill_random;
+use ubos_common::time::Timestamp;
+use ubos_common::violation::Profile;
+
+use super::entry::Entry;
+use super::recording::limits;
+use super::{Journal, JournalError, JournalFuture, failed};
+use crate::sql::{Again, DbFault, Param, Pool, Row, Transaction, int};
+
+/// The maximum size of all entries of a run, in bytes.
+const MAX_BYTES: usize = 256 << 20;
+
+/// Bytes of a name. An index takes no more than about 2,700.
+const MAX_NAME: usize = 1024;
+
+/// The journal of one run in a [`Database`](crate::sql::Database).
+///
+/// Each write compares and sets the place at which the run goes on, in one transaction, so that of two owners of a run one
+/// is refused.
+#[derive(Clone)]
+pub struct SqlJournal {
+    run: Arc<str>,
+    pool: Arc<Pool>,
+}
+
+impl SqlJournal {
+    pub(crate) const fn of(run: Arc<str>, pool: Arc<Pool>) -> Self {
+        Self { run, pool }
+    }
+
+    pub(crate) fn abandoned(pool: &Pool, now: Timestamp) -> JournalFuture<'static, Vec<String>> {
+        let now = Param::Int(now.unix_millis());
+        pool.ask("", move |worker| {
+            worker.read(|transaction| {
+                let mut runs = Vec::new();
+                transaction.each(ABANDONED, &[now], |mut row| {
+                    runs.push(row.text(0)?);
+                    Ok::<_, JournalError>(())
+                })?;
+                Ok(runs)
+            })
+        })
+    }
+
+    pub(crate) fn delete(pool: &Pool, run: &str) -> JournalFuture<'static, ()> {
+        let name = run.to_owned();
+        pool.ask(run, move |worker| {
+            worker.write(Again::Yes, |transaction| {
+                // The row first: a writer that holds it is waited for, and what it has written goes, too.
+                for text in [
+                    "DELETE FROM uap_run WHERE run = ?1",
+                    "DELETE FROM uap_entry WHERE run = ?1",
+                ] {
+                    transaction.execute(text, &[Param::Text(&name)])?;
+                }
+                Ok(())
+            })
+        })
+    }
+}
+
+const ABANDONED: &str = "SELECT run FROM uap_run
+    WHERE ended = 0 AND (term_ms IS NULL OR at_ms + term_ms <= ?1) ORDER BY run";
+
+impl Journal for SqlJournal {
+    fn append(&self, first: u64, entries: Vec<RawObject>) -> JournalFuture<'_, ()> {
+        let run = Arc::clone(&self.run);
+        self.pool.ask(&self.run, move |worker| {
+            named(&run)?;
+            let mut batch = [0; 8];
+            fill_random(&mut batch).map_err(failed)?;
+            let batch = i64::from_le_bytes(batch);
+            worker.write(Again::Yes, |transaction| {
+                append(transaction, &run, first, &entries, batch)
+            })
+        })
+    }
+
+    fn read(&self) -> JournalFuture<'_, Vec<RawObject>> {
+        let run = Arc::clone(&self.run);
+        self.pool.ask(&self.run, move |worker| {
+            named(&run)?;
+            let digests = Digests::new();
+            worker.read(|transaction| {
+                let (mut entries, mut next) = (Vec::new(), 0);
+                transaction.each(READ, &[Param::Text(&run)], |mut row| {
+                    let (n, text, digest) = (row.count(0)?, row.text(1)?, row.bytes(2)?);
+                    next = row.count(3)?;
+                    let entry = entries.len() as u64;
+                    if n != entry || digest != digests.of(&run, n, &text) {
+                        return Err(JournalError::Damaged { entry });
+                    }
+                    entries.push(readable(n, &text)?);
+                    Ok(())
+                })?;
+                match entries.len() as u64 {
+                    entry if entry < next => Err(JournalError::Damaged { entry }),
+                    _ => Ok(entries),
+                }
+            })
+        })
+    }
+}
+
+const READ: &str =
+    "SELECT e.n, e.entry, e.digest, r.next FROM uap_run r JOIN uap_entry e ON e.run = r.run
+    WHERE r.run = ?1 ORDER BY e.n";
+
+/// Whether every database takes a name.
+fn named(run: &str) -> Result<(), JournalError> {
+    let why = match run {
+        _ if run.len() > MAX_NAME => "the name of the run has more than 1,024 bytes",
+        _ if run.contains('\0') => "the name of the run has a zero byte",
+        _ => return Ok(()),
+    };
+    Err(JournalError::Failed(why.into()))
+}
+
+/// The digest of an entry in its place.
+struct Digests(Domain);
+
+impl Digests {
+    fn new() -> Self {
+        Self(Domain::new("ubos uap-agent 2026-11 journal entry in sql"))
+    }
+
+    fn of(&self, run: &str, n: u64, text: &str) -> [u8; 32] {
+        let mut bytes = Vec::with_capacity(run.len() + text.len() + 16);
+        bytes.extend_from_slice(&(run.len() as u64).to_le_bytes());
+        bytes.extend_from_slice(run.as_bytes());
+        bytes.extend_from_slice(&n.to_le_bytes());
+        bytes.extend_from_slice(text.as_bytes());
+        *Digest::of(&self.0, &bytes).as_bytes()
+    }
+}
+
+/// What the row of a run says.
+#[derive(Clone, Default)]
+struct RunRow {
+    next: u64,
+    bytes: usize,
+    ended: bool,
+    epoch: u64,
+    owner: Arc<str>,
+    term_ms: Option<i64>,
+    at_ms: i64,
+}
+
+impl RunRow {
+    fn read(row: &mut Row) -> Result<Self, DbFault> {
+        Ok(Self {
+            next: row.count(0)?,
+            bytes: usize::try_from(row.count(1)?).unwrap_or(usize::MAX),
+            ended: row.int(2)? != 0,
+            epoch: row.count(3)?,
+            owner: row.text(4)?.into(),
+            term_ms: row.opt_int(5)?,
+            at_ms: row.int(6)?,
+        })
+    }
+
+    /// Takes what an entry says of the run. Entries of others say nothing.
+    fn take(&mut self, raw: &RawObject) {
+        let Ok(entry) = Entry::read_at(self.next, raw, &limits()) else {
+            return;
+        };
+        let millis = |term: Option<Duration>| {
+            term.map(|term| i64::try_from(term.as_millis()).unwrap_or(i64::MAX / 2))
+        };
+        if let Some(at) = entry.at() {
+            self.at_ms = at.wall.unix_millis();
+        }
+        match entry {
+            Entry::Begin(begin) => {
+                (self.epoch, self.owner) = (1, begin.owner.clone());
+                self.term_ms = millis(begin.term);
+            }
+            Entry::Lease(lease) => {
+                (self.epoch, self.owner) = (lease.epoch.max(self.epoch), lease.owner);
+                self.term_ms = millis(lease.term.filter(|_| !lease.is_released));
+            }
+            Entry::End(_) => self.ended = true,
+            _ => {}
+        }
+    }
+
+    /// Sets the row, where it is still the one that was read.
+    fn set(
+        &self,
+        transaction: &mut Transaction<'_>,
+        run: &str,
+        first: u64,
+    ) -> Result<(), JournalError> {
+        let changed = transaction.execute(
+            SET_RUN,
+            &[
+                Param::Text(run),
+                Param::Int(int(first)),
+                Param::Int(int(self.next)),
+                Param::Int(int(self.bytes as u64)),
+                Param::Int(i64::from(self.ended)),
+                Param::Int(int(self.epoch)),
+                Param::Text(&self.owner),
+                Param::OptInt(self.term_ms),
+                Param::Int(self.at_ms),
+            ],
+        )?;
+        match changed {
+            1 => Ok(()),
+            _ => Err(JournalError::Conflict {
+                wanted: first,
+                seen: self.next,
+            }),
+        }
+    }
+}
+
+const NEW_RUN: &str = "INSERT INTO uap_run (run, next, bytes, ended, epoch, owner, term_ms, at_ms)
+    VALUES (?1, 0, 0, 0, 0, '', NULL, 0) ON CONFLICT (run) DO NOTHING";
+const FIND_RUN: &str =
+    "SELECT next, bytes, ended, epoch, owner, term_ms, at_ms FROM uap_run WHERE run = ?1/*lock*/";
+const SET_RUN: &str = "UPDATE uap_run
+    SET next = ?3, bytes = ?4, ended = ?5, epoch = ?6, owner = ?7, term_ms = ?8, at_ms = ?9
+    WHERE run = ?1 AND next = ?2";
+const ADD_ENTRY: &str =
+    "INSERT INTO uap_entry (run, n, entry, batch, digest) VALUES (?1, ?2, ?3, ?4, ?5)";
+const WHOSE: &str = "SELECT batch FROM uap_entry WHERE run = ?1 AND n = ?2";
+
+fn append(
+    transaction: &mut Transaction<'_>,
+    run: &str,
+    first: u64,
+    entries: &[RawObject],
+    batch: i64,
+) -> Result<(), JournalError> {
+    if first == 0 {
+        // Others wait here: of two new runs with one name, one finds that of the other.
+        transaction.execute(NEW_RUN, &[Param::Text(run)])?;
+    }
+    let found = transaction.one(FIND_RUN, &[Param::Text(run)], RunRow::read)?;
+    let mut row = found.unwrap_or_default();
+    if row.next != first {
+        let place = [Param::Text(run), Param::Int(int(first))];
+        // Only this very write has this number: another writer may well have written the same entries.
+        if transaction.may_be_done()
+            && transaction.one(WHOSE, &place, |row| row.int(0))? == Some(batch)
+        {
+            return Ok(());
+        }
+        let (wanted, seen) = (first, row.next);
+        return Err(JournalError::Conflict { wanted, seen });
+    }
+    let digests = Digests::new();
+    for entry in entries {
+        let text = entry.as_str();
+        row.bytes = row.bytes.saturating_add(text.len());
+        if row.bytes > MAX_BYTES {
+            let (limit, unit) = (MAX_BYTES, "bytes");
+            return Err(JournalError::Full { limit, unit });
+        }
+        readable(row.next, text)?;
+        row.take(entry);
+        let values = [
+            Param::Text(run),
+            Param::Int(int(row.next)),
+            Param::Text(text),
+            Param::Int(batch),
+            Param::Bytes(&digests.of(run, row.next, text)),
+        ];
+        transaction.execute(ADD_ENTRY, &values)?;
+        row.next += 1;
+    }
+    row.set(transaction, run, first)
+}
+
+/// An entry as it is read.
+fn readable(entry: u64, text: &str) -> Result<RawObject, JournalError> {
+    let read = decode::<RawObject>(text.as_bytes(), &limits(), Profile::Strict);
+    let read = read.map_err(|error| JournalError::Entry { entry, error })?;
+    Ok(read.0)
+}
+
+impl fmt::Debug for SqlJournal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SqlJournal")
+            .field("run", &self.run)
+            .finish_non_exhaustive()
+    }
+}

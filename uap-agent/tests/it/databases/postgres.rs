@@ -1,0 +1,231 @@
+//! PostgreSQL, on servers that the tests start for themselves.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures::executor::block_on;
+use uap_agent::agent;
+use uap_agent::journal::{Journal as _, Recording};
+use uap_agent::sql::{Database, OpenError, PostgresConfig};
+use uap_agent::{CheckpointHistory as _, CheckpointStore as _};
+use ubos_common::id::IdSource;
+use upp::{FnTool, Tool, object};
+
+use super::race::two_processes_race;
+use super::server::Server;
+use crate::journal::{asking, strategies};
+use crate::log_store::Steps;
+
+fn open(server: &Server) -> Database {
+    Database::postgres(&PostgresConfig::new(server.address())).unwrap()
+}
+
+fn with(test: impl FnOnce(super::Open<'_>)) {
+    let server = Server::start();
+    test(&|| open(&server));
+}
+
+// spec: UAP-12-5
+#[test]
+fn postgres_keeps_what_journals_must() {
+    with(super::it_keeps_what_journals_must);
+}
+
+// spec: UAP-12-5
+#[test]
+fn runs_whose_owner_is_gone_are_found_in_postgres() {
+    with(super::runs_whose_owner_is_gone_are_found);
+}
+
+// spec: UAP-12-7, UAP-12-4
+#[test]
+fn checkpoints_in_postgres_do_what_stores_do() {
+    with(super::checkpoints_do_what_stores_do);
+}
+
+// spec: UAP-12-4
+#[test]
+fn checkpoints_in_postgres_are_those_of_memory() {
+    with(super::checkpoints_are_those_of_memory);
+}
+
+#[test]
+fn bounds_hold_in_postgres() {
+    with(super::bounds_hold);
+}
+
+#[test]
+fn a_thousand_sessions_go_side_by_side_in_postgres() {
+    with(super::a_thousand_sessions_go_side_by_side);
+}
+
+// spec: UAP-12-5
+#[test]
+fn two_processes_race_in_postgres() {
+    let server = Server::start();
+    two_processes_race(&format!("postgres {}", server.address()), 200);
+}
+
+/// A server that is killed and started again while others work with it.
+struct Outages {
+    kills: Arc<AtomicUsize>,
+    is_over: Arc<AtomicBool>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Outages {
+    /// Kills the server as soon as it is told to, and starts it again a moment later; `wanted` counts.
+    fn of(server: &Arc<Mutex<Server>>, wanted: Arc<AtomicUsize>) -> Self {
+        let (kills, is_over) = (Arc::<AtomicUsize>::default(), Arc::<AtomicBool>::default());
+        let (server, killed, ended) = (Arc::clone(server), kills.clone(), is_over.clone());
+        let work = move || {
+            while !ended.load(Ordering::SeqCst) {
+                if killed.load(Ordering::SeqCst) < wanted.load(Ordering::SeqCst) {
+                    let mut server = server.lock().unwrap();
+                    server.kill();
+                    std::thread::sleep(Duration::from_millis(100));
+                    server.run();
+                    killed.fetch_add(1, Ordering::SeqCst);
+                }
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        };
+        let named = std::thread::Builder::new().name("outages".into());
+        let thread = Some(named.spawn(work).unwrap());
+        Self {
+            kills,
+            is_over,
+            thread,
+        }
+    }
+
+    fn end(mut self) -> usize {
+        self.is_over.store(true, Ordering::SeqCst);
+        self.thread.take().unwrap().join().unwrap();
+        self.kills.load(Ordering::SeqCst)
+    }
+}
+
+// spec: UAP-12-5
+#[test]
+fn a_run_goes_on_when_the_server_was_killed_in_its_middle() {
+    let server = Arc::new(Mutex::new(Server::start()));
+    let database = open(&server.lock().unwrap());
+    let [looped, ..] = strategies();
+    let uncut = agent(asking(&looped)).unwrap();
+    let wanted = block_on(uncut.generate("go", &uncut.initial_state())).unwrap();
+
+    let (wish, ran) = (
+        Arc::<AtomicUsize>::default(),
+        Arc::<Mutex<Vec<String>>>::default(),
+    );
+    let outages = Outages::of(&server, wish.clone());
+    let tool = |name: &str| {
+        let (wish, ran, kills) = (wish.clone(), ran.clone(), outages.kills.clone());
+        let run = move |arguments: ubos_common::json::RawObject, context: upp::ToolContext| {
+            ran.lock().unwrap().push(context.tool_call_id.to_string());
+            // The server is gone, or has just come back, when the result is written.
+            let next = wish.fetch_add(1, Ordering::SeqCst) + 1;
+            while next % 2 == 0 && kills.load(Ordering::SeqCst) < next {
+                std::thread::yield_now();
+            }
+            let fails = arguments.as_str() == r#"{"fail":1}"#;
+            let answer = if fails {
+                Err("it failed".into())
+            } else {
+                Ok(arguments.into())
+            };
+            std::future::ready(answer)
+        };
+        let schema = object(r#"{"type":"object"}"#).unwrap();
+        Arc::new(FnTool::new(name, "Echoes", schema, run)) as Arc<dyn Tool>
+    };
+    let checkpoints = Arc::new(database.checkpoints());
+    let options = asking(&looped).with_tools([tool("echo"), tool("other")]);
+    let options = options
+        .with_checkpoints(checkpoints.clone())
+        .with_session_id("s");
+    let lost = Arc::new(Mutex::new(Vec::new()));
+    let told = lost.clone();
+    let options =
+        options.with_on_save_failed(move |error| told.lock().unwrap().push(error.clone()));
+    let recorded = agent(options).unwrap();
+    let run = Arc::new(database.journal("run"));
+    let state = recorded.initial_state();
+    let result = block_on(recorded.record(run.clone(), "go", &state).result()).unwrap();
+    assert!(outages.end() >= 2);
+    assert_eq!(result.turn.response.text(), wanted.turn.response.text());
+    let mut calls = ran.lock().unwrap().clone();
+    let number = calls.len();
+    calls.sort();
+    calls.dedup();
+    assert_eq!(calls.len(), number, "a tool ran twice: {calls:?}");
+    assert!(lost.lock().unwrap().is_empty(), "{lost:?}");
+    assert!(block_on(Recording::load(run.as_ref())).unwrap().has_ended());
+    assert_eq!(
+        block_on(checkpoints.load("s")).unwrap(),
+        Some(result.state.clone())
+    );
+    // What stands there is what was recorded: it replays.
+    let again = block_on(async { recorded.resume(run).await.unwrap().result().await });
+    assert_eq!(again.unwrap(), result);
+}
+
+// spec: UAP-12-4, UAP-12-5
+#[test]
+fn nothing_is_written_twice_or_lost_however_often_the_server_is_killed() {
+    let server = Arc::new(Mutex::new(Server::start()));
+    let database = open(&server.lock().unwrap());
+    let wish = Arc::<AtomicUsize>::default();
+    let outages = Outages::of(&server, wish.clone());
+    let (mut dice, entries) = (IdSource::seeded(5), super::entries());
+    let (run, store) = (database.journal("run"), database.checkpoints());
+    let (mut steps, mut saved, mut written) = (Steps::new(6), Vec::new(), Vec::new());
+    for n in 0..400_usize {
+        if n % 80 == 40 {
+            wish.fetch_add(1, Ordering::SeqCst);
+        }
+        // Somewhere in the middle of what is done next.
+        for _ in 0..dice.bits() % 2000 {
+            std::thread::yield_now();
+        }
+        let entry = entries[n % entries.len()].clone();
+        block_on(run.append(n as u64, vec![entry.clone()])).unwrap();
+        written.push(entry);
+        steps.step(10);
+        steps.save(&store, "s").unwrap();
+        saved.push(steps.state.clone());
+    }
+    assert!(outages.end() >= 4);
+    assert_eq!(block_on(run.read()).unwrap(), written);
+    let history = block_on(store.history("s")).unwrap();
+    assert_eq!(history.len(), saved.len());
+    for (known, state) in history.iter().zip(&saved) {
+        let found = block_on(store.load_at("s", known.checkpoint_id)).unwrap();
+        assert_eq!(found.as_ref(), Some(state));
+    }
+}
+
+#[test]
+fn what_cannot_be_reached_is_refused() {
+    let server = Server::start();
+    for connections in [0, 65] {
+        let config = PostgresConfig::new(server.address()).with_connections(connections);
+        let refused = Database::postgres(&config).unwrap_err();
+        let wanted = format!("connections is {connections}, but must be from 1 to 64");
+        assert_eq!(refused.to_string(), wanted);
+    }
+    let nobody = server
+        .address()
+        .replace("user=agents", "user=nobody password=secret");
+    for address in [
+        "host=/nowhere user=a password=secret",
+        "nonsense password=secret",
+        &nobody,
+    ] {
+        let refused = Database::postgres(&PostgresConfig::new(address)).unwrap_err();
+        assert!(matches!(refused, OpenError::Failed(_)), "{refused:?}");
+        assert!(!refused.to_string().contains("secret"), "{refused}");
+    }
+}

@@ -1,0 +1,150 @@
+//! A PostgreSQL server that a test starts for itself.
+
+use std::os::unix::fs::{PermissionsExt as _, chown};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+/// A server with a folder of its own, reached through a socket in that folder.
+pub(crate) struct Server {
+    folder: tempfile::TempDir,
+    child: Option<Child>,
+}
+
+impl Server {
+    pub(crate) fn start() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        // The server refuses to run as root, and is another user then.
+        if let Some((user, group)) = other_user() {
+            chown(folder.path(), Some(user), Some(group)).unwrap();
+        }
+        let data = folder.path().join("data");
+        let made = command("initdb")
+            .args([
+                "--no-sync",
+                "--auth=trust",
+                "--username=agents",
+                "--encoding=UTF8",
+                "-D",
+            ])
+            .arg(data)
+            .output()
+            .unwrap();
+        assert!(
+            made.status.success(),
+            "{}",
+            String::from_utf8_lossy(&made.stderr)
+        );
+        let mut server = Self {
+            folder,
+            child: None,
+        };
+        server.run();
+        server
+    }
+
+    /// Starts the server where it was killed.
+    pub(crate) fn run(&mut self) {
+        // What the former one has left may still be ending, and is in the way then.
+        for _ in 0..600 {
+            let mut child = command("postgres")
+                .arg("-D")
+                .arg(self.folder.path().join("data"))
+                .arg("-k")
+                .arg(self.folder.path())
+                .args(["-c", "listen_addresses=", "-c", "max_connections=64"])
+                .stdin(Stdio::null())
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn()
+                .unwrap();
+            while child.try_wait().unwrap().is_none() {
+                if self.is_ready() {
+                    self.child = Some(child);
+                    return;
+                }
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        panic!("PostgreSQL does not start");
+    }
+
+    fn is_ready(&self) -> bool {
+        let asked = command("pg_isready")
+            .args(["-q", "-U", "agents", "-h"])
+            .arg(self.folder.path())
+            .status();
+        asked.unwrap().success()
+    }
+
+    /// Kills the server, as a crash of its machine's system would.
+    pub(crate) fn kill(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+    }
+
+    /// The address of the server, without a database.
+    pub(crate) fn base(&self) -> String {
+        let folder = self.folder.path().display();
+        format!("host={folder} user=agents")
+    }
+
+    /// The address of a database that every server has.
+    pub(crate) fn address(&self) -> String {
+        format!("{} dbname=postgres", self.base())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            // The second panic would hide the first.
+            let _ = self
+                .child
+                .take()
+                .map(|mut child| (child.kill(), child.wait()));
+        } else {
+            self.kill();
+        }
+    }
+}
+
+/// The user and the group that the Debian package has made, where this process is root.
+fn other_user() -> Option<(u32, u32)> {
+    let is_root = std::fs::metadata("/proc/self").is_ok_and(|own| {
+        use std::os::unix::fs::MetadataExt as _;
+        own.uid() == 0
+    });
+    let users = std::fs::read_to_string("/etc/passwd").unwrap();
+    let line = users.lines().find(|line| line.starts_with("postgres:"))?;
+    let mut parts = line.split(':').skip(2).map(|part| part.parse().unwrap());
+    is_root.then(|| (parts.next().unwrap(), parts.next().unwrap()))
+}
+
+/// A program of the server, run as its user.
+fn command(name: &str) -> Command {
+    let mut command = Command::new(program(name));
+    if let Some((user, group)) = other_user() {
+        command.uid(user).gid(group);
+    }
+    command.current_dir("/").env("LC_ALL", "C");
+    command
+}
+
+/// Where Debian's package has a program, and else the path.
+fn program(name: &str) -> PathBuf {
+    let installed = std::fs::read_dir("/usr/lib/postgresql")
+        .into_iter()
+        .flatten();
+    let versions = installed.map(|version| version.unwrap().path().join("bin").join(name));
+    let is_program = |path: &PathBuf| {
+        let found = std::fs::metadata(path);
+        found.is_ok_and(|file| file.permissions().mode() & 0o111 != 0)
+    };
+    let newest = versions.filter(is_program).max();
+    newest.unwrap_or_else(|| Path::new(name).to_owned())
+}

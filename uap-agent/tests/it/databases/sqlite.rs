@@ -1,0 +1,129 @@
+//! SQLite.
+
+use std::path::Path;
+
+use futures::executor::block_on;
+use uap_agent::journal::{Journal as _, JournalError};
+use uap_agent::sql::{Database, OpenError};
+use uap_agent::{CheckpointError, CheckpointHistory as _, CheckpointStore as _};
+
+use super::race::two_processes_race;
+use crate::log_store::Steps;
+
+fn with(test: impl FnOnce(super::Open<'_>)) {
+    let folder = tempfile::tempdir().unwrap();
+    test(&|| Database::sqlite(folder.path().join("agents.db")).unwrap());
+}
+
+// spec: UAP-12-5
+#[test]
+fn sqlite_keeps_what_journals_must() {
+    with(super::it_keeps_what_journals_must);
+}
+
+// spec: UAP-12-5
+#[test]
+fn runs_whose_owner_is_gone_are_found_in_sqlite() {
+    with(super::runs_whose_owner_is_gone_are_found);
+}
+
+// spec: UAP-12-7, UAP-12-4
+#[test]
+fn checkpoints_in_sqlite_do_what_stores_do() {
+    with(super::checkpoints_do_what_stores_do);
+}
+
+// spec: UAP-12-4
+#[test]
+fn checkpoints_in_sqlite_are_those_of_memory() {
+    with(super::checkpoints_are_those_of_memory);
+}
+
+#[test]
+fn bounds_hold_in_sqlite() {
+    with(super::bounds_hold);
+}
+
+#[test]
+fn a_thousand_sessions_go_side_by_side_in_sqlite() {
+    with(super::a_thousand_sessions_go_side_by_side);
+}
+
+// spec: UAP-12-5
+#[test]
+fn two_processes_race_in_sqlite() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("agents.db");
+    two_processes_race(&format!("sqlite {}", file.display()), 200);
+}
+
+fn change(file: &Path, text: &str) {
+    let changed = rusqlite::Connection::open(file).unwrap();
+    assert_eq!(changed.execute(text, []).unwrap(), 1, "{text}");
+}
+
+// spec: UAP-12-4, UAP-12-5
+#[test]
+fn a_changed_row_is_noticed() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("agents.db");
+    let open = || Database::sqlite(&file).unwrap();
+    let entries = super::entries();
+    for text in [
+        "UPDATE uap_entry SET entry = replace(entry, 'go', 'no') WHERE n = 0",
+        "UPDATE uap_entry SET digest = zeroblob(32) WHERE n = 2",
+        "DELETE FROM uap_entry WHERE n = 1",
+        "DELETE FROM uap_entry WHERE n = (SELECT max(n) FROM uap_entry)",
+    ] {
+        let database = open();
+        block_on(database.delete_journal("run")).unwrap();
+        block_on(database.journal("run").append(0, entries.clone())).unwrap();
+        change(&file, text);
+        let refused = block_on(database.journal("run").read()).unwrap_err();
+        assert!(
+            matches!(refused, JournalError::Damaged { .. }),
+            "{text}: {refused}"
+        );
+    }
+    for text in [
+        "UPDATE uap_checkpoint SET state = CAST(replace(CAST(state AS TEXT), 'xxx', 'xxy') AS BLOB) WHERE n = 0",
+        "UPDATE uap_checkpoint SET about = CAST(replace(CAST(about AS TEXT), '\"agent\"', '\"agenT\"') AS BLOB) WHERE n = 2",
+        "UPDATE uap_checkpoint SET back = 1 WHERE n = 2",
+        "UPDATE uap_checkpoint SET back = 7 WHERE n = 2",
+        "DELETE FROM uap_checkpoint WHERE n = 1",
+        "DELETE FROM uap_checkpoint WHERE n = 2",
+        "UPDATE uap_session SET last = 'x'",
+    ] {
+        let store = open().checkpoints();
+        block_on(store.delete("s")).unwrap();
+        let mut steps = Steps::new(4);
+        for _ in 0..3 {
+            steps.step(20);
+            steps.save(&store, "s").unwrap();
+        }
+        assert!(block_on(open().checkpoints().load("s")).is_ok());
+        change(&file, text);
+        let refused = block_on(open().checkpoints().load("s")).unwrap_err();
+        assert!(
+            matches!(refused, CheckpointError::Damaged(_)),
+            "{text}: {refused}"
+        );
+    }
+    let store = open().checkpoints();
+    block_on(store.delete("s")).unwrap();
+    assert!(block_on(store.history("s")).unwrap().is_empty());
+}
+
+#[test]
+fn what_is_no_database_of_ours_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("no");
+    std::fs::write(&file, "this is no database, however long it is read").unwrap();
+    assert!(matches!(Database::sqlite(&file), Err(OpenError::Failed(_))));
+    let file = folder.path().join("later");
+    drop(Database::sqlite(&file).unwrap());
+    change(&file, "UPDATE uap_schema SET version = 2");
+    let refused = Database::sqlite(&file).unwrap_err();
+    let wanted = OpenError::Version { seen: 2, wanted: 1 };
+    assert_eq!(refused, wanted);
+}
