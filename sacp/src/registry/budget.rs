@@ -49,7 +49,8 @@ pub(super) fn of_tool(tool: &ToolDef) -> usize {
     tool.id.len() + tool.description.len() + interface + words(&tool.supported_verbs) + ENTRY
 }
 
-/// The bytes of an agent, about: its record, and an entry for each word and each pair that it is found by.
+/// The bytes of an agent, about: its record, and an entry for each word and each pair that it is found by. The row of its vector
+/// comes on top.
 pub(super) fn of_agent(agent: &AgentRecord) -> usize {
     let listed: usize = lists(agent).iter().map(|(_, list)| words(list)).sum();
     let pairs = agent
@@ -59,7 +60,7 @@ pub(super) fn of_agent(agent: &AgentRecord) -> usize {
     let vector = agent
         .embedding
         .as_ref()
-        .map_or(0, |vector| vector.len() * 12);
+        .map_or(0, |vector| vector.len() * size_of::<f64>());
     let texts = agent.agent_name.len() + agent.description.len();
     listed * 2 + pairs.saturating_mul(ENTRY + 32) + vector + texts + ENTRY
 }

@@ -49,13 +49,13 @@ fn a_plan_is_drawn_with_states_and_times() {
         r##"s1 [label="1 fetch WEATHER - done 12 ms", fillcolor="#c8f0c8"];"##,
         "s1 -> s3;",
         r#"s4 -> s5 [style=dashed, label="subtask"];"#,
-        "}",
     ] {
         assert!(
             picture.lines().any(|l| l.trim() == line),
             "{line}\n{picture}"
         );
     }
+    assert_eq!(picture.lines().last(), Some("}"));
 }
 
 // spec: SACP-3-6

@@ -476,7 +476,8 @@ fn a_shared_registry_takes_the_place_of_the_default() {
     assert_eq!(shared.write().query(&Query::default()).len(), 2);
     let mut there = shared.clone();
     there.add_verb(verb("sail", &[])).unwrap();
-    assert!(registry.verb("sail").is_some());
+    there.add_tool(tool("BOAT", &["sail"])).unwrap();
+    assert!(registry.verb("sail").is_some() && registry.tool("BOAT").is_some());
 }
 
 // spec: SACP-11-6

@@ -228,6 +228,8 @@ fn a_saved_run_is_that_of_one_plan_alone() {
         text("", r#","test_mode":true"#),
         text("", "").replace(r#""msg_id":"m""#, r#""msg_id":"n""#),
         text("", "").replace(r#""g":"G""#, r#""g":"H""#),
+        text("", "").replacen(r#""tool":"T""#, r#""tool":"U""#, 1),
+        text("", "").replacen(r#""verb":"v""#, r#""verb":"w""#, 1),
         text("", "").replace(r#""id":"b""#, r#""id":"c""#),
         text("", "").replacen(r#""params":{}"#, r#""params":{"n":1}"#, 1),
     ] {
@@ -399,6 +401,67 @@ fn a_saved_step_is_replaced_by_a_step_that_replaces_it() {
     assert_eq!(
         refused,
         Err(sacp::runner::ResumeError::Inconsistent { step: 1 })
+    );
+}
+
+#[test]
+fn a_run_that_is_saved_while_a_fallback_runs_goes_on_with_it() {
+    let falls = r#","on_error":"fallback","fallback_step":"s1""#;
+    let mut run = new(&[falls, ""], Config::default());
+    run.start(at(0));
+    let first = one(&mut run);
+    fail(&mut run, first);
+    assert_eq!(one(&mut run).step, 2);
+    let saved = run.save(at(0)).unwrap();
+    let mut again = new(&[falls, ""], Config::default());
+    again.restore(at(0), &saved).unwrap();
+    let fallback = one(&mut again);
+    assert_eq!(fallback.step, 2);
+    done(&mut again, at(0), fallback, "7");
+    let outputs = drain(&mut again);
+    let Some(Output::Ended(outcome)) = outputs.last() else {
+        panic!("{outputs:?}")
+    };
+    assert_eq!((outcome.end, outcome.steps.len()), (End::Done, 2));
+    assert_eq!(outcome.steps[0].output.as_ref().unwrap().as_str(), "7");
+}
+
+#[test]
+fn a_fallback_that_is_done_already_gives_its_output() {
+    let rule = Rule {
+        verb: Some("b".into()),
+        recoveries: vec![Recovery::Fallback(1)],
+        ..Rule::default()
+    };
+    let text = r#"{"g":"G","plan":[["a","T",{}],["b","T",{}]]}"#;
+    let mut run = begun(text, Config::default().with_rule(rule));
+    let first = one(&mut run);
+    done(&mut run, at(0), first, "9");
+    let second = one(&mut run);
+    fail(&mut run, second);
+    let outputs = drain(&mut run);
+    let Some(Output::Ended(outcome)) = outputs.last() else {
+        panic!("{outputs:?}")
+    };
+    assert_eq!(outcome.end, End::Done);
+    assert_eq!(outcome.steps[1].output.as_ref().unwrap().as_str(), "9");
+}
+
+#[test]
+fn a_saved_run_whose_steps_are_all_done_ends() {
+    let text = r#"{"g":"G","plan":[["a","T",{"subtask":{"g":"S","plan":[["b","T",{}]]}}]]}"#;
+    let run = begun(text, Config::default());
+    let saved = String::from_utf8(run.save(at(0)).unwrap()).unwrap();
+    // Nobody saves this: the step around the subtask ends with it.
+    let forged = saved.replacen("\"running\"", "\"failed\"", 1);
+    let forged = forged.replacen("\"ready\"", "\"failed\"", 1);
+    assert_ne!(forged, saved);
+    let mut again = self::run(text, Config::default());
+    again.restore(at(0), forged.as_bytes()).unwrap();
+    let outputs = drain(&mut again);
+    assert!(
+        matches!(outputs.last(), Some(Output::Ended(_))),
+        "{outputs:?}\n{forged}"
     );
 }
 

@@ -352,6 +352,14 @@ fn repairs_are_data() {
         let repair = text.parse::<Repair>().unwrap();
         assert_eq!(wire::to_string(&repair), text);
         assert!(!repair.to_string().is_empty());
+        // One place behind the end is nowhere.
+        let behind = text
+            .replace("/plan/0", "/plan/1")
+            .replace("\"at\":\"\"", "\"at\":\"/g\"");
+        let behind = behind.parse::<Repair>().unwrap();
+        let message = decode(&old(json!([["search", "H_API", {"a": 1}]])));
+        let refused = self::repair(&message, &behind);
+        assert!(refused.is_err() || text.contains("set_raw"), "{text}");
     }
     for bad in [
         r#"{"repair":"explode","at":""}"#,

@@ -204,6 +204,7 @@ fn a_message_of_0_1_has_the_sender_that_its_host_names() {
         (error.code, error.pointer.as_deref()),
         (Code::StepFailed, Some("/plan/0/parallel/0"))
     );
+    assert!(error.details.contains("may not have"), "{error:?}");
 }
 
 #[test]
