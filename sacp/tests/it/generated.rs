@@ -43,7 +43,7 @@ fn every_member_is_drawn() {
     ] {
         assert!(seen.contains(&format!("\"{member}\":")), "{member}");
     }
-    assert!(seen.contains("[\"join\","));
+    assert!(seen.contains("]},[\"join\","), "a join behind a group");
 }
 
 proptest! {
