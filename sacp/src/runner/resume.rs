@@ -89,7 +89,7 @@ pub enum ResumeError {
     /// The saved run belongs to another plan.
     #[error("the saved run belongs to another plan")]
     OtherPlan,
-    /// A step has started although a step that it depends on is not done.
+    /// A step has started although a step that it depends on is not done, or the subtask that it belongs to does not run.
     #[error("step {step} has started before the steps that it depends on are done")]
     Inconsistent {
         /// The step's number.
@@ -217,7 +217,13 @@ impl Runner {
             let early = gate.is_some_and(|gate| gate.left > 0 || gate.broken);
             let scope = node.and_then(|node| graph.scopes().get(node.scope));
             let follows_all = scope.is_some_and(|scope| scope.last == Some(step));
+            // Only a subtask that runs has steps that do.
+            let parent = scope.and_then(|scope| self.step_run(scope.parent?));
+            let parent_runs =
+                parent.is_none_or(|parent| matches!(parent.progress, Progress::Subtask));
+            let active = moved && !is_over(run);
             let consistent = match run.progress {
+                _ if active && !parent_runs => false,
                 Progress::Subtask => node.is_some_and(|node| node.subtask.is_some()),
                 Progress::FallbackRunning => self.has_active_fallback(step, run),
                 _ => true,

@@ -260,6 +260,10 @@ fn what_0_1_cannot_say_is_refused_or_dropped_and_listed() {
         assert!(lost.contains(&pointer), "{lost:?}");
     }
     assert_eq!(dropped.message.reply_to.as_deref(), Some("m0"));
+    let mut rehearsed = native(json!([step("a", &[])]));
+    rehearsed.test_mode = Some(true);
+    let old = down(&rehearsed, Profile::Lenient).unwrap().message;
+    assert!(sacp::MessageRef::from(&old).is_test());
     // A join that nothing comes before has no form at all.
     let mut join = step("j", &[]);
     join["verb"] = json!("join");

@@ -43,6 +43,16 @@ fn a_plan_is_drawn_with_states_and_times() {
             "{line}\n{picture}"
         );
     }
+    let lines = |word: &str| {
+        picture
+            .lines()
+            .filter(|l| l.trim().starts_with(word))
+            .count()
+    };
+    assert_eq!(
+        (lines("subgraph"), lines("end"), lines("classDef")),
+        (1, 1, 6)
+    );
     let picture = dot(&graph, view);
     for line in [
         "digraph plan {",

@@ -478,6 +478,9 @@ fn a_shared_registry_takes_the_place_of_the_default() {
     there.add_verb(verb("sail", &[])).unwrap();
     there.add_tool(tool("BOAT", &["sail"])).unwrap();
     assert!(registry.verb("sail").is_some() && registry.tool("BOAT").is_some());
+    // Cyrillic letters among Latin ones.
+    assert_eq!(registry.look_alike("BОAT").as_deref(), Some("BOAT"));
+    assert_eq!(registry.verb_look_alike("sаil").as_deref(), Some("sail"));
 }
 
 // spec: SACP-11-6

@@ -448,6 +448,97 @@ fn a_fallback_that_is_done_already_gives_its_output() {
 }
 
 #[test]
+fn a_step_took_the_time_from_its_first_attempt_to_its_end() {
+    let text = r#"{"g":"G","plan":[["a","T",{}],["b","T",{}]]}"#;
+    let mut run = begun(text, Config::default());
+    let first = one(&mut run);
+    done(&mut run, at(12), first, "1");
+    let second = one(&mut run);
+    done(&mut run, at(15), second, "2");
+    let outputs = drain(&mut run);
+    let Some(Output::Ended(outcome)) = outputs.last() else {
+        panic!("{outputs:?}")
+    };
+    let took: Vec<Option<Duration>> = outcome.steps.iter().map(|step| step.took).collect();
+    assert_eq!(took, [12, 3].map(|ms| Some(Duration::from_millis(ms))));
+}
+
+#[test]
+fn a_step_that_is_begun_again_with_its_subtask_stands_for_nobody() {
+    let text = r#"{"g":"G","plan":[["x","T",{"subtask":{"g":"H","plan":[
+        {"parallel":[["b","T",{}],["c","T",{}],["d","T",{}]]}]}}]]}"#;
+    let of = |verb: &str, recovery: Recovery| Rule {
+        verb: Some(verb.into()),
+        recoveries: vec![recovery],
+        ..Rule::default()
+    };
+    let config = Config::default()
+        .with_rule(of("x", Recovery::Retry(Retry::fixed(2, Duration::ZERO))))
+        .with_rule(of("b", Recovery::Fallback(3)));
+    let mut run = begun(text, config);
+    let first = asked(&mut run);
+    // The second stands for the first; then the third ends the attempt.
+    fail(&mut run, first[0]);
+    fail(&mut run, first[2]);
+    let again = asked(&mut run);
+    done(&mut run, at(0), again[1], "7");
+    done(&mut run, at(0), again[0], "5");
+    done(&mut run, at(0), again[2], "6");
+    assert_eq!(run.end(), Some(&End::Done));
+    assert_eq!(run.output(2).map(RawBuf::as_str), Some("5"));
+}
+
+#[test]
+fn what_only_a_fallback_waits_for_is_part_of_the_result() {
+    let falls = r#","on_error":"fallback","fallback_step":"s2""#;
+    let mut run = new(&["", falls, r#","depends_on":["s0"]"#], Config::default());
+    run.start(at(0));
+    for (ticket, output) in asked(&mut run).into_iter().zip(["1", "2"]) {
+        done(&mut run, at(0), ticket, output);
+    }
+    let outputs = drain(&mut run);
+    let Some(Output::Ended(outcome)) = outputs.last() else {
+        panic!("{outputs:?}")
+    };
+    assert_eq!(outcome.result.as_ref().map(RawBuf::as_str), Some("[1,2]"));
+}
+
+#[test]
+fn a_runner_that_refused_a_saved_run_runs_as_if_nothing_had_been() {
+    let text = r#"{"g":"G","plan":[{"parallel":[["a","T",{}],["b","T",{}]]},["join","C",{}],
+        ["d","T",{"subtask":{"g":"S","plan":[["e","T",{}]]}}]]}"#;
+    let mut other = begun(text, Config::default());
+    let first = asked(&mut other);
+    done(&mut other, at(0), first[0], "1");
+    let saved = String::from_utf8(other.save(at(0)).unwrap()).unwrap();
+    // The step behind the join has begun before the join.
+    let forged = saved.replacen(
+        "\"waiting\",\"attempt\":0}]",
+        "\"running\",\"attempt\":0}]",
+        1,
+    );
+    let (head, tail) = saved.rsplit_once("\"waiting\"").unwrap();
+    let forged = if forged == saved {
+        format!("{head}\"running\"{tail}")
+    } else {
+        forged
+    };
+    let mut run = run(text, Config::default());
+    run.restore(at(0), forged.as_bytes()).unwrap_err();
+    run.start(at(0));
+    let group = asked(&mut run);
+    assert_eq!(group.len(), 2);
+    for ticket in group {
+        done(&mut run, at(0), ticket, "1");
+    }
+    for _ in ["join", "e"] {
+        let ticket = one(&mut run);
+        done(&mut run, at(0), ticket, "1");
+    }
+    assert_eq!(run.end(), Some(&End::Done));
+}
+
+#[test]
 fn a_saved_run_whose_steps_are_all_done_ends() {
     let text = r#"{"g":"G","plan":[["a","T",{"subtask":{"g":"S","plan":[["b","T",{}]]}}]]}"#;
     let run = begun(text, Config::default());

@@ -133,13 +133,13 @@ fn what_is_forbidden_stays_forbidden_however_it_is_written() {
         let found = limits(json!({"forbidden_tools": ["RM"]}), made.clone());
         assert_eq!(found.len(), 1, "{made}");
     }
-    assert!(
-        limits(
-            json!({"forbidden_tools": ["rm"]}),
-            json!([["instantiate", "A", {"tool": "LS"}]])
-        )
-        .is_empty()
-    );
+    for other in [
+        json!([["instantiate", "A", {"tool": "LS"}]]),
+        json!([["del", "ÜBER", {}]]),
+    ] {
+        let found = limits(json!({"forbidden_tools": ["rm"]}), other.clone());
+        assert!(found.is_empty(), "{other} {found:?}");
+    }
 }
 
 // spec: SACP-9-1

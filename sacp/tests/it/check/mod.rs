@@ -369,6 +369,26 @@ fn repairs_are_data() {
     ] {
         assert!(bad.parse::<Repair>().is_err(), "{bad}");
     }
+    // A step that goes takes the fallback from those that it stood for, and from nobody else.
+    let falls = |to: &str| json!({"on_error": "fallback", "fallback_step": to});
+    let plan = [
+        step("a", &[], falls("f")),
+        step("f", &[], json!({})),
+        step("b", &[], falls("g")),
+        step("g", &[], json!({})),
+    ];
+    let change = Repair::RemoveStep {
+        at: "/plan/1".into(),
+    };
+    let left = repair(&decode(&new(&plan)), &change).unwrap();
+    let left: Value = serde_json::from_slice(&left.encode()).unwrap();
+    assert_eq!(
+        (
+            &left["plan"][0]["fallback_step"],
+            &left["plan"][1]["fallback_step"]
+        ),
+        (&Value::Null, &json!("g"))
+    );
     let message = decode(&old(json!([["search", "H_API", {}]])));
     for nowhere in [
         "/plan/7",

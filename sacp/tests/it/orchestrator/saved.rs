@@ -64,6 +64,22 @@ fn an_orchestrator_pauses_and_is_taken_up_elsewhere() {
     assert_eq!(after.pause(now()), Err(OrchestratorError::Closed));
 }
 
+#[test]
+fn a_pause_is_told_at_once_where_nothing_is_open() {
+    let retried = ONE.replace(
+        r#""a"}"#,
+        r#""a","retry":{"max_attempts":2,"backoff_ms":50}}"#,
+    );
+    let mut run = start_new(&retried, "", OrchestratorConfig::default());
+    let ticket = delegations(&drain(&mut run))[0].ticket;
+    let cause = sacp::runner::Cause::tool("down");
+    run.handle_input(now(), Input::Failed { ticket, cause })
+        .unwrap();
+    assert_eq!(drain(&mut run), []);
+    run.pause(now()).unwrap();
+    assert_eq!(drain(&mut run), [Output::Paused]);
+}
+
 // spec: SACP-3-2, SACP-14-1
 #[test]
 fn a_run_whose_agent_is_gone_goes_on_once_it_is_spawned() {

@@ -217,7 +217,10 @@ fn gaps_inside_subtasks_spawn_the_right_thing_under_ids_that_differ() {
     let mut seen = Vec::new();
     for gap in sacp::check::gaps(&message, &library()) {
         let request = sacp::spawn::spawn_request(&gap, &message, Timestamp::EPOCH).unwrap();
-        let hints = MessageRef::from(&request).context().unwrap()["input_hints"].clone();
+        let context = MessageRef::from(&request).context().unwrap();
+        let hints = context["input_hints"].clone();
+        let path = format!(r#"["{}/{}"]"#, gap.verb, gap.tool);
+        assert_eq!(context["spawn_path"].as_str(), path);
         let id = MessageRef::from(&request).msg_id().unwrap().to_owned();
         seen.push((id, hints.as_str().to_owned()));
     }
