@@ -137,4 +137,17 @@ mod tests {
         let (few, many) = (of_agent(&agent(1, 64)), of_agent(&agent(64, 64)));
         assert!(many > few + 63 * 64 * ENTRY, "{few} {many}");
     }
+
+    #[test]
+    fn a_word_is_counted_in_the_record_and_in_the_index_and_a_number_once() {
+        let agent = |tag: &str, numbers: usize| {
+            let mut agent =
+                AgentRecord::new("A".into(), vec![], vec![], vec![], vec![], String::new());
+            agent.tags = Some(vec![tag.into()]);
+            agent.embedding = Some(vec![0.5; numbers]);
+            of_agent(&agent)
+        };
+        assert_eq!(agent("long", 0) - agent("", 0), 8);
+        assert_eq!(agent("", 3) - agent("", 0), 24);
+    }
 }

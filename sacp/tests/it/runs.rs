@@ -539,6 +539,21 @@ fn a_runner_that_refused_a_saved_run_runs_as_if_nothing_had_been() {
 }
 
 #[test]
+fn a_fallback_that_waits_for_what_failed_ends_the_run() {
+    let goes_on = r#","on_error":"continue""#;
+    let falls = r#","on_error":"fallback","fallback_step":"s2""#;
+    let mut run = new(
+        &[goes_on, falls, r#","depends_on":["s0"]"#],
+        Config::default(),
+    );
+    run.start(at(0));
+    for ticket in asked(&mut run) {
+        fail(&mut run, ticket);
+    }
+    assert_eq!(run.end(), Some(&End::Failed));
+}
+
+#[test]
 fn a_saved_run_whose_steps_are_all_done_ends() {
     let text = r#"{"g":"G","plan":[["a","T",{"subtask":{"g":"S","plan":[["b","T",{}]]}}]]}"#;
     let run = begun(text, Config::default());

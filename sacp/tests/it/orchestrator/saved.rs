@@ -110,6 +110,14 @@ fn a_run_whose_agent_is_gone_goes_on_once_it_is_spawned() {
         Orchestrator::restore(now(), message, library(), config(), ids, saved)
     };
     assert!(matches!(restore(b"{}"), Err(RestoreError::Run(_))));
+    // The run of another plan is refused before anybody is spawned for it.
+    let (head, tail) = core::str::from_utf8(&saved)
+        .unwrap()
+        .split_once(r#""plan":""#)
+        .unwrap();
+    let other = format!(r#"{head}"plan":"0{tail}"#);
+    let refused = restore(other.as_bytes()).unwrap_err();
+    assert_eq!(refused.to_string(), "the saved run belongs to another plan");
     let mut after = restore(&saved).unwrap();
     let confirmation = spawned(&mut after);
     after
