@@ -6,6 +6,7 @@ mod config;
 mod delegate;
 mod dispatch;
 mod event;
+mod resume;
 mod saved;
 mod spawning;
 
