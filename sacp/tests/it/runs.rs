@@ -554,6 +554,51 @@ fn a_fallback_that_waits_for_what_failed_ends_the_run() {
 }
 
 #[test]
+fn who_waits_for_what_failed_is_skipped_while_others_run() {
+    let config = Config::default().with_step_events(true);
+    let waits = r#","depends_on":["s0","s1"]"#;
+    let mut run = new(&[r#","on_error":"continue""#, "", waits], config);
+    run.start(at(0));
+    let tickets = asked(&mut run);
+    fail(&mut run, tickets[0]);
+    let skipped = Output::Step {
+        step: 3,
+        state: StepState::Skipped,
+    };
+    assert!(drain(&mut run).contains(&skipped));
+    done(&mut run, at(0), tickets[1], "1");
+    assert_eq!(run.end(), Some(&End::Done));
+}
+
+#[test]
+fn a_step_that_holds_a_subtask_is_told_to_run() {
+    let text = r#"{"g":"G","plan":[["x","T",{"subtask":{"g":"H","plan":[["a","T",{}]]}}]]}"#;
+    let mut run = begun(text, Config::default().with_step_events(true));
+    let runs = |step| Output::Step {
+        step,
+        state: StepState::Running,
+    };
+    let outputs = drain(&mut run);
+    assert!(
+        outputs.contains(&runs(1)) && outputs.contains(&runs(2)),
+        "{outputs:?}"
+    );
+}
+
+#[test]
+fn the_outputs_of_a_run_may_be_as_long_as_their_limit() {
+    let text = r#"{"g":"G","plan":[["a","T",{}],["b","T",{}]]}"#;
+    for (bytes, end) in [(10, End::Done), (9, End::Failed)] {
+        let mut run = begun(text, Config::default().with_max_bytes(9, bytes));
+        for _ in 0..2 {
+            let ticket = one(&mut run);
+            done(&mut run, at(0), ticket, "12345");
+        }
+        assert_eq!(run.end(), Some(&end));
+    }
+}
+
+#[test]
 fn a_saved_run_whose_steps_are_all_done_ends() {
     let text = r#"{"g":"G","plan":[["a","T",{"subtask":{"g":"S","plan":[["b","T",{}]]}}]]}"#;
     let run = begun(text, Config::default());

@@ -154,3 +154,26 @@ fn a_forbidden_verb_is_forbidden_under_each_of_its_names() {
     let is_ban = |finding: &Finding| finding.violation.message.contains("ctx forbids");
     assert_eq!(findings.iter().filter(|finding| is_ban(finding)).count(), 1);
 }
+
+// spec: SACP-8-2
+#[test]
+fn no_repair_sets_a_parameter_that_says_what_may_be_spent() {
+    let mut registry = library();
+    let def = json!({"name": "spend", "description": "d", "outputs": "any",
+        "inputs": [{"name": "budget", "type": "string"}]});
+    registry.add_verb(read::<VerbDef>(&def)).unwrap();
+    use crate::registry::{agent, tool};
+    registry.add_tool(tool("PAY", &["spend"])).unwrap();
+    registry
+        .add_agent(agent("PAYER", "spend", "PAY", None))
+        .unwrap();
+    let message = json!({"g": "G", "ctx": {"budget": 150}, "plan": [["spend", "PAY", {}]]});
+    let message = AnyMessage::decode(message.to_string().as_bytes())
+        .unwrap()
+        .0;
+    let findings = check_plan(&message, Some(&registry), &Config::default());
+    let about = |finding: &&Finding| finding.violation.message.contains("budget");
+    let finding = findings.iter().find(about).unwrap();
+    assert_eq!(finding.question.as_deref(), Some("budget"));
+    assert!(finding.repairs.is_empty(), "{finding:?}");
+}

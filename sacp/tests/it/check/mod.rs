@@ -369,6 +369,9 @@ fn repairs_are_data() {
     ] {
         assert!(bad.parse::<Repair>().is_err(), "{bad}");
     }
+    let unknown = r#"{"repair":"explode","at":""}"#.parse::<Repair>();
+    let said = unknown.unwrap_err().to_string();
+    assert!(said.contains("no repair of that name"), "{said}");
     // A step that goes takes the fallback from those that it stood for, and from nobody else.
     let falls = |to: &str| json!({"on_error": "fallback", "fallback_step": to});
     let plan = [

@@ -103,6 +103,7 @@ fn acts_are_delegated_to_registered_agents_and_gathered() {
         .map(|ask| ask.agent.agent_name.clone())
         .collect();
     assert_eq!(names, ["ONE_AGENT", "TWO_AGENT"]);
+    assert!(!run.is_closed());
     let first = old(&asked[0]);
     assert_eq!(Message::decode(&first.encode()).unwrap(), *first);
     assert_eq!(
