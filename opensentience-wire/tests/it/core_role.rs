@@ -399,6 +399,12 @@ fn calls_past_the_limit_wait_and_past_the_queue_are_refused() {
         (said.sent.len(), said.ended()),
         (0, vec!["canceled tool.canceled".to_owned()])
     );
+    // Its place in the queue is another's.
+    conn.call_tool(at(0), request("echo")).unwrap();
+    assert_eq!(
+        conn.call_tool(at(0), request("echo")),
+        Err(CommandError::Busy)
+    );
 }
 
 // spec: OSW-4.3-5
