@@ -7,8 +7,8 @@ use sacp::check::gaps;
 use sacp::spawn::PromptSpawner;
 
 use sacp::registry::{
-    AgentRecord, Embedder, Health, MemoryRegistry, Query, QueryMessage, Registry, RegistryError,
-    Shared, Subject, ToolDef, VerbDef, answer, look_up,
+    AgentRecord, Embedder, EmbeddingRecord, Health, MemoryRegistry, Query, QueryMessage, Registry,
+    RegistryError, Shared, Subject, ToolDef, VerbDef, answer, look_up,
 };
 use sacp::role::{Planner, RegistryPlanner, keeps_constraints};
 use sacp::spawn::{Spawner, spawn_missing, spawn_request};
@@ -478,7 +478,11 @@ fn a_shared_registry_takes_the_place_of_the_default() {
     let mut there = shared.clone();
     there.add_verb(verb("sail", &[])).unwrap();
     there.add_tool(tool("BOAT", &["sail"])).unwrap();
+    assert_eq!(there.add_tool(tool("", &[])), Err(RegistryError::NoName));
     assert!(registry.verb("sail").is_some() && registry.tool("BOAT").is_some());
+    let along = EmbeddingRecord::new("NEW".into(), vec![0.0, 1.0], String::new());
+    there.set_embedding(&along).unwrap();
+    assert_eq!(registry.cosine("NEW", &[0.0, 2.0]), Some(1.0));
     // Cyrillic letters among Latin ones.
     assert_eq!(registry.look_alike("BОAT").as_deref(), Some("BOAT"));
     assert_eq!(registry.verb_look_alike("sаil").as_deref(), Some("sail"));
