@@ -140,6 +140,10 @@ fn what_words_do_not_tell_is_asked_back() {
     let model = Scripted::new(&[red]);
     let interface = ModelInterface::new(&registry, [], |prompt| model.say(prompt));
     assert!(interface.interpret("a red car for 3 days").is_ok());
+    let years = r#"{"g":"CAR","plan":[["hire","CARS",{"days":1200}]]}"#;
+    let model = Scripted::new(&[years]);
+    let interface = ModelInterface::new(&registry, [], |prompt| model.say(prompt));
+    assert!(interface.interpret("1,200 days with a car").is_ok());
 }
 
 // spec: SACP-12-1

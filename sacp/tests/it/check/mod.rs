@@ -372,6 +372,26 @@ fn repairs_are_data() {
     let unknown = r#"{"repair":"explode","at":""}"#.parse::<Repair>();
     let said = unknown.unwrap_err().to_string();
     assert!(said.contains("no repair of that name"), "{said}");
+    // Only those that wait for the same take turns.
+    let waits = |id: &str, after: &[&str]| step(id, after, json!({}));
+    let plan = [
+        waits("s", &[]),
+        waits("a", &["s"]),
+        waits("b", &["s"]),
+        waits("c", &["s"]),
+        waits("d", &[]),
+    ];
+    let change = Repair::Stagger {
+        at: "/plan/1".into(),
+        most: 2,
+    };
+    let turns = repair(&decode(&new(&plan)), &change).unwrap();
+    let after: Vec<Vec<usize>> = Graph::from(&turns)
+        .steps()
+        .iter()
+        .map(|step| step.after.to_vec())
+        .collect();
+    assert_eq!(after, [vec![], vec![1], vec![1], vec![1, 2], vec![]]);
     // A step that goes takes the fallback from those that it stood for, and from nobody else.
     let falls = |to: &str| json!({"on_error": "fallback", "fallback_step": to});
     let plan = [

@@ -462,3 +462,15 @@ fn new_answer(outputs: &[Output]) -> v1::Message {
 
 const ONE: &str = r#"{"id":"one","verb":"get","tool":"ONE","params":{},"output_key":"a"}"#;
 const TWO: &str = r#"{"id":"two","verb":"get","tool":"TWO","params":{"n":1},"depends_on":["one"],"output_key":"b"}"#;
+
+#[test]
+fn progress_keeps_an_agent_that_is_slow() {
+    let at = |seconds: u64| Now::new(Mono::from_millis(seconds * 1000), Timestamp::EPOCH);
+    let idle = core::time::Duration::from_secs(10);
+    let config = Config::default().with_idle_timeout(Some(idle));
+    let config = OrchestratorConfig::default().with_run(config);
+    let mut run = start(r#"{"g":"G","plan":[["get","ONE",{}]]}"#, config);
+    let ticket = delegations(&drain(&mut run))[0].ticket;
+    run.handle_input(at(8), Input::Progress { ticket }).unwrap();
+    assert_eq!(run.poll_timeout(), Some(at(18).mono));
+}
