@@ -179,6 +179,18 @@ fn a_tool_that_the_core_refused_is_not_called() {
     }
 }
 
+// spec: OSW-4.2-4
+#[test]
+fn a_registration_that_replaces_takes_back_what_it_does_not_name() {
+    for (replace, wanted) in [(false, 1), (true, 0)] {
+        let mut conn = open_agent(Limits::default());
+        conn.register(at(0), vec![spec("other")], replace).unwrap();
+        drain_agent(&mut conn);
+        let said = tell_agent(&mut conn, 0, &call("c"));
+        assert_eq!(said.calls.len(), wanted, "{replace}");
+    }
+}
+
 // spec: OSW-2-7
 #[test]
 fn an_output_of_the_limit_is_sent_and_a_result_that_fits_no_frame_is_told() {

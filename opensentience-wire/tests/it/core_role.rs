@@ -534,6 +534,17 @@ fn an_output_over_the_limit_becomes_an_error() {
 #[test]
 fn a_late_call_ends_by_itself_and_is_cancelled() {
     let mut conn = open_core(Config::default());
+    // A call that ends in time leaves no timer behind.
+    let idle = conn.poll_timeout();
+    let quick = conn
+        .call_tool(
+            at(0),
+            request("echo").with_timeout(Duration::from_millis(1)),
+        )
+        .unwrap();
+    assert_eq!(conn.poll_timeout(), Some(at(1_001).mono));
+    tell_core(&mut conn, 0, &result(&quick, "succeeded"));
+    assert_eq!(conn.poll_timeout(), idle);
     let id = conn
         .call_tool(at(0), request("echo").with_timeout(Duration::from_secs(2)))
         .unwrap();
@@ -658,6 +669,7 @@ fn every_call_ends_once_when_the_connection_does() {
     conn.handle_input(at(1), Input::Eof).unwrap();
     let said = drain_core(&mut conn);
     assert_eq!(said.ended(), ["failed agent.disconnected"; 5]);
+    assert_eq!(said.audits().last().unwrap(), "agent.disconnected ");
     assert_eq!(
         (said.closed, conn.poll_timeout()),
         (Some(CloseReason::Disconnected), None)
@@ -736,6 +748,11 @@ fn messages_out_of_place_have_no_effect_after_the_welcome() {
     other["v"] = json!(2);
     let mut bare = message("agent.pong", json!({}));
     bare["ts"] = json!(null);
+    let said = tell_core(&mut conn, 0, &hello());
+    let second = said.events.iter().any(|event| {
+        matches!(event, Event::Audit(audit) if audit.detail.as_deref() == Some("a second hello"))
+    });
+    assert!(second, "{:?}", said.events);
     for odd in [
         hello(),
         message("core.tool.call", json!({})),
