@@ -286,6 +286,16 @@ fn quotas_bound_rate_concurrency_and_bytes() {
         router.call(at(100), request("b/count")).is_ok(),
         "each agent has its own"
     );
+    let quota = Quota::default().with_max_output_bytes(20);
+    let mut router = self::router(Config::default().with_agent_quota(quota));
+    for (letters, wanted) in [(9, "succeeded"), (10, "tool.output_too_large")] {
+        let route = router.call(at(0), request("a/read")).unwrap();
+        let output = object(&json!({"text": "x".repeat(letters)}));
+        assert_eq!(
+            end(&mut router, route, good(output)),
+            [(route, wanted.into())].into()
+        );
+    }
     let full = Config::default().with_max_agents(9).with_max_calls(1);
     let mut router = self::router(full);
     router.call(at(0), request("a/read")).unwrap();
