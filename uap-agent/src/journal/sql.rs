@@ -13,13 +13,10 @@ use ubos_common::violation::Profile;
 use super::entry::Entry;
 use super::recording::limits;
 use super::{Journal, JournalError, JournalFuture, failed};
-use crate::sql::{Again, DbFault, Param, Pool, Row, Transaction, int};
+use crate::sql::{Again, DbFault, Param, Pool, Row, Transaction, check_name, int};
 
 /// The maximum size of all entries of a run, in bytes.
 const MAX_BYTES: usize = 256 << 20;
-
-/// Bytes of a name. An index takes no more than about 2,700.
-const MAX_NAME: usize = 1024;
 
 /// The journal of one run in a [`Database`](crate::sql::Database).
 ///
@@ -114,14 +111,9 @@ const READ: &str =
     "SELECT e.n, e.entry, e.digest, r.next FROM uap_run r JOIN uap_entry e ON e.run = r.run
     WHERE r.run = ?1 ORDER BY e.n";
 
-/// Whether every database takes a name.
 fn named(run: &str) -> Result<(), JournalError> {
-    let why = match run {
-        _ if run.len() > MAX_NAME => "the name of the run has more than 1,024 bytes",
-        _ if run.contains('\0') => "the name of the run has a zero byte",
-        _ => return Ok(()),
-    };
-    Err(JournalError::Failed(why.into()))
+    check_name(run)
+        .map_err(|why| JournalError::Failed(format!("the name of the run: {why}").into()))
 }
 
 /// The digest of an entry in its place.

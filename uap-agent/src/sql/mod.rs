@@ -43,3 +43,15 @@ pub use postgres_config::PostgresConfig;
 
 pub(crate) use link::{DbFault, Param, Row, int};
 pub(crate) use pool::{Again, Pool, Transaction, Worker};
+
+/// Bytes of the name of a session or a run. An index takes no more than about 2,700.
+const MAX_NAME: usize = 1024;
+
+/// Whether every database takes a name.
+pub(crate) fn check_name(name: &str) -> Result<(), &'static str> {
+    match name {
+        _ if name.len() > MAX_NAME => Err("it has more than 1,024 bytes"),
+        _ if name.contains('\0') => Err("it has a zero byte"),
+        _ => Ok(()),
+    }
+}

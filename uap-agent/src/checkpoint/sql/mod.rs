@@ -11,14 +11,14 @@ use ubos_common::id::Uuid;
 use super::held::OpenSessions;
 use super::seal::Seal;
 use super::seal::sealing::Sealing;
-use super::{CheckpointError, CheckpointHistory, CheckpointMetadata, CheckpointStore, StoreFuture};
-use crate::sql::Pool;
+use super::{
+    CheckpointError, CheckpointHistory, CheckpointMetadata, CheckpointStore, StoreFuture,
+    at_least_one,
+};
+use crate::sql::{Pool, check_name};
 use crate::state::AgentState;
 use rows::Options;
 use session::{At, Session};
-
-/// Bytes of a session's name. An index takes no more than about 2,700.
-const MAX_NAME: usize = 1024;
 
 /// A store in a [`Database`](crate::sql::Database) that keeps states with their history.
 ///
@@ -69,18 +69,23 @@ impl SqlCheckpoints {
     }
 
     /// Sets the maximum size of a state as JSON, for saving and reading: 256 MiB by default.
-    #[must_use]
-    pub const fn with_max_bytes(mut self, bytes: usize) -> Self {
-        self.options.max_bytes = bytes;
-        self
+    ///
+    /// # Errors
+    ///
+    /// [`CheckpointError::Setting`] where it is 0.
+    pub fn with_max_bytes(mut self, bytes: usize) -> Result<Self, CheckpointError> {
+        self.options.max_bytes = at_least_one("max_bytes", bytes)?;
+        Ok(self)
     }
 
-    /// Sets how many checkpoints of a session are kept: 100,000 by default, at least 1. At twice as many the older ones are
-    /// pruned.
-    #[must_use]
-    pub const fn with_history(mut self, checkpoints: usize) -> Self {
-        self.options.history = checkpoints;
-        self
+    /// Sets how many checkpoints of a session are kept: 100,000 by default. At twice as many the older ones are pruned.
+    ///
+    /// # Errors
+    ///
+    /// [`CheckpointError::Setting`] where it is 0.
+    pub fn with_history(mut self, checkpoints: usize) -> Result<Self, CheckpointError> {
+        self.options.history = at_least_one("history", checkpoints)?;
+        Ok(self)
     }
 
     /// Does something with a session, in the order of the calls for it.
@@ -109,15 +114,11 @@ impl SqlCheckpoints {
     }
 }
 
-/// Whether every database takes a name.
 fn named(session: &str) -> Result<(), CheckpointError> {
-    let why = match session {
-        "" => "it is empty",
-        _ if session.len() > MAX_NAME => "it has more than 1,024 bytes",
-        _ if session.contains('\0') => "it has a zero byte",
-        _ => return Ok(()),
-    };
-    Err(CheckpointError::Session(why))
+    match session {
+        "" => Err(CheckpointError::Session("it is empty")),
+        _ => check_name(session).map_err(CheckpointError::Session),
+    }
 }
 
 impl CheckpointStore for SqlCheckpoints {

@@ -179,7 +179,15 @@ fn checkpoints_are_those_of_memory(open: Open<'_>) {
 
 fn bounds_hold(open: Open<'_>) {
     let database = open();
-    let store = database.checkpoints().with_history(10).with_max_bytes(4096);
+    for (field, refused) in [
+        ("history", database.checkpoints().with_history(0)),
+        ("max_bytes", database.checkpoints().with_max_bytes(0)),
+    ] {
+        let wanted = format!("{field} is 0, but a store needs at least 1");
+        assert_eq!(refused.unwrap_err().to_string(), wanted);
+    }
+    let store = database.checkpoints().with_history(10).unwrap();
+    let store = store.with_max_bytes(4096).unwrap();
     let (mut steps, mut last) = (Steps::new(2), None);
     for _ in 0..45 {
         let state = steps.step(10).clone();
