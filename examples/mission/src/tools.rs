@@ -108,7 +108,11 @@ pub async fn serve() -> ExitCode {
         );
     match agent.serve_from_env().await {
         Ok(_) => ExitCode::SUCCESS,
-        Err(_) => ExitCode::from(3),
+        // The parent captures this, and shows it with what it says of the launch.
+        Err(error) => {
+            eprintln!("mission: the tools cannot be served: {error}");
+            ExitCode::from(3)
+        }
     }
 }
 
