@@ -7,7 +7,7 @@ use ::arbitrary::{Arbitrary, Error, Result, Unstructured};
 use ubos_common::json;
 
 use crate::any::AnyMessage;
-use crate::message::Message;
+use crate::message::{Message, OutFmt};
 use crate::tree::Node;
 use crate::v1;
 
@@ -167,14 +167,26 @@ fn message_v1(u: &mut Unstructured<'_>) -> Result<Node> {
         message.set(name, Node::Text(format!("{name}-{}", u.arbitrary::<u8>()?)));
     }
     message.set("ts", Node::text("2025-10-01T12:00:00Z"));
+    for name in ["recipient", "reply_to"] {
+        if u.arbitrary()? {
+            message.set(name, Node::Text(format!("{name}-{}", u.arbitrary::<u8>()?)));
+        }
+    }
     message.set("g", filled(u)?);
     if u.arbitrary()? {
         message.set("ctx", object(u, 0)?);
     }
-    let count = u.int_in_range(1..=6)?;
-    let steps = (0..count).map(|n| step(u, n));
-    let steps = steps.collect::<Result<_>>()?;
-    message.set("plan", Node::List(steps));
+    if u.arbitrary()? {
+        let test = if u.arbitrary()? { "true" } else { "false" };
+        message.set("test_mode", Node::Plain(test.into()));
+    }
+    if u.arbitrary()? {
+        message.set("out_fmt", Node::text(u.choose(OutFmt::WORDS)?));
+    }
+    if u.arbitrary()? {
+        message.set("trace", trace(u)?);
+    }
+    message.set("plan", Node::List(steps(u)?));
     let state = *u.choose(v1::State::WORDS)?;
     message.set("state", Node::text(state));
     match state {
@@ -199,6 +211,42 @@ fn message_v1(u: &mut Unstructured<'_>) -> Result<Node> {
     Ok(message)
 }
 
+fn trace(u: &mut Unstructured<'_>) -> Result<Node> {
+    let mut trace = Node::Object(Vec::new());
+    for name in ["trace_id", "span_id", "parent_span_id"] {
+        if u.arbitrary()? {
+            trace.set(name, Node::Text(format!("{}", u.arbitrary::<u8>()?)));
+        }
+    }
+    if u.arbitrary()? {
+        let tokens = Node::Plain(u.arbitrary::<u32>()?.to_string().into());
+        trace.set(
+            "metrics",
+            Node::Object(vec![("tokens_in".to_owned(), tokens)]),
+        );
+    }
+    Ok(trace)
+}
+
+/// At most six steps; a further one may stand for one of them that fails.
+fn steps(u: &mut Unstructured<'_>) -> Result<Vec<Node>> {
+    let count = u.int_in_range(1..=6)?;
+    let steps = (0..count).map(|n| step(u, n));
+    let mut steps: Vec<Node> = steps.collect::<Result<_>>()?;
+    if u.ratio(1, 4)? {
+        let falls = u.choose_index(count)?;
+        if let Some(step) = steps.get_mut(falls) {
+            step.set("on_error", Node::text("fallback"));
+            step.set("fallback_step", Node::text("spare"));
+        }
+        let mut spare = step(u, 0)?;
+        spare.set("id", Node::text("spare"));
+        spare.set("output_key", Node::text("spare"));
+        steps.push(spare);
+    }
+    Ok(steps)
+}
+
 /// A step that waits for earlier ones only.
 fn step(u: &mut Unstructured<'_>, n: usize) -> Result<Node> {
     let mut step = Node::Object(Vec::new());
@@ -221,10 +269,13 @@ fn step(u: &mut Unstructured<'_>, n: usize) -> Result<Node> {
     }
     if u.arbitrary()? {
         let attempts = Node::Plain(u.int_in_range(1..=10)?.to_string().into());
-        step.set(
-            "retry",
-            Node::Object(vec![("max_attempts".to_owned(), attempts)]),
-        );
+        let mut retry = Node::Object(vec![("max_attempts".to_owned(), attempts)]);
+        if u.arbitrary()? {
+            let millis: u16 = u.arbitrary()?;
+            retry.set("backoff_ms", Node::Plain(millis.to_string().into()));
+            retry.set("strategy", Node::text(u.choose(&["fixed", "exponential"])?));
+        }
+        step.set("retry", retry);
     }
     if u.arbitrary()? {
         step.set(

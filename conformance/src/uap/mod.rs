@@ -45,6 +45,7 @@ mod files;
 mod journal;
 mod level;
 mod model;
+mod model_blocks;
 mod mutants;
 mod recording;
 pub mod resume_kit;

@@ -11,6 +11,8 @@ use upp::{
     ModelEvent, Stamp, StreamEvent, StreamEventType, ToolResult, ToolResultMessage, UppError,
 };
 
+use super::model_blocks::Blocks;
+
 /// The limits of a response.
 const MAX_BYTES: usize = 64 << 20;
 const MAX_PARTS: usize = 4_096;
@@ -62,7 +64,7 @@ pub enum ModelFault {
 }
 
 /// Asks a model the same in whole, by a stream, by a stream that is dropped at its first event, and in whole again, and
-/// compares what comes of it: the same response with the same raw form, or the same error; every event once and in order;
+/// compares what comes of it: the same response with the same raw form, or the same error; every event once and in order, of the message and of each block;
 /// events that add up to the response; a message under the id of the request that JSON keeps, within the limits of a
 /// response. A response is then asked to be gone on from, as it came and as it is read back from its JSON: the model may
 /// not refuse what it said, and a server that knows what it sent can compare.
@@ -158,9 +160,10 @@ fn compare(
     Ok(())
 }
 
-/// One start, then everything else, then one stop.
+/// One start, then everything else, then one stop; and the same for each block.
 fn check_order(events: &[StreamEvent]) -> Result<(), ModelFault> {
     let last = events.len().saturating_sub(1);
+    let mut blocks = Blocks::default();
     for (place, event) in events.iter().enumerate() {
         let is_start = event.event_type == StreamEventType::MessageStart;
         let is_stop = event.event_type == StreamEventType::MessageStop;
@@ -170,6 +173,7 @@ fn check_order(events: &[StreamEvent]) -> Result<(), ModelFault> {
         if is_stop != (place == last) {
             return Err(order(place, "a message stops once, with the last event"));
         }
+        blocks.see(event).map_err(|what| order(place, what))?;
     }
     if events.len() < 2 {
         return Err(order(0, "a message has a start and a stop"));

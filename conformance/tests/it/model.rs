@@ -177,3 +177,47 @@ fn a_response_is_gone_on_from_and_within_the_limits() {
     let fault = check_script(move |_| many(4_096), |_, _| {}).unwrap_err();
     assert!(fault.to_string().contains("4,096 parts"), "{fault}");
 }
+
+/// What each block of a stream may not do.
+#[test]
+fn a_block_that_is_out_of_order_is_found() {
+    use StreamEventType::{
+        ContentBlockStart, ContentBlockStop, ReasoningDelta, TextDelta, ToolExecutionStart,
+    };
+    let at = |items: &Items, kind: StreamEventType| {
+        let is_it = |item: &Result<ModelEvent, UppError>| matches!(item, Ok(ModelEvent::Event(event)) if event.event_type == kind);
+        items.iter().position(is_it).unwrap()
+    };
+    let insert = |place: usize, event: StreamEvent| {
+        check(move |_, items| items.insert(place, Ok(ModelEvent::Event(event.clone()))))
+    };
+    let bare = StreamEvent::bare;
+    let named = |id: &str| StreamEvent::tool_call(1, Some(id.into()), None, "");
+    let faults = [
+        // Behind the start of the message and that of the block.
+        insert(2, bare(ContentBlockStart, 0)),
+        insert(2, StreamEvent::text(ReasoningDelta, 0, "")),
+        insert(7, StreamEvent::text(TextDelta, 0, "")),
+        insert(7, bare(ContentBlockStop, 0)),
+        insert(7, bare(ContentBlockStop, 5)),
+        insert(8, named("other")),
+        insert(3, bare(ToolExecutionStart, 0)),
+        insert(1, StreamEvent::text(TextDelta, 7, "")),
+        check(|_, items| drop(items.remove(at(items, ContentBlockStop)))),
+    ];
+    let said = faults.map(|fault| fault.unwrap_err().to_string());
+    assert_eq!(
+        said.each_ref().map(|said| said.split_once(": ").unwrap().1),
+        [
+            "a block starts once, before its parts",
+            "the parts of a block are of one kind",
+            "a block has no parts after its stop",
+            "a block stops once, after its start",
+            "a block stops once, after its start",
+            "a call has one id and one name",
+            "a model runs no tools",
+            "blocks begin in the order of their places",
+            "a block that has started stops before the message",
+        ]
+    );
+}

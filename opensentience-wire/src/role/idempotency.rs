@@ -185,3 +185,24 @@ const FOLLOWERS: usize = 64;
 
 /// Bytes that a remembered call takes beside its texts.
 const ENTRY_BYTES: usize = 512;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_key_is_called_counts_for_the_bound() {
+        let caller = Caller::new(ActorType::Human, "c".repeat(40));
+        let input = RawObject::empty();
+        let own = |key: &Key| 2 * (40 + 4 + key.key.len()) + ENTRY_BYTES + input.as_str().len();
+        for key in ["k".repeat(300), "k".to_owned()] {
+            let key = Key::new(Some(&caller), "tool", &key);
+            for (bytes, turn) in [(own(&key), Turn::Repeat(7)), (own(&key) - 1, Turn::Run)] {
+                let mut memory = Memory::new(1, bytes);
+                assert_eq!(memory.turn(&key, &input, &1), Turn::Run);
+                memory.end(&key, &1, Some((7, 0)));
+                assert_eq!(memory.turn(&key, &input, &2), turn);
+            }
+        }
+    }
+}

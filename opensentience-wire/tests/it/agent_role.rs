@@ -162,6 +162,67 @@ fn calls_that_cannot_run_get_their_result_at_once() {
     assert_eq!(failed(&tell_agent(&mut conn, 0, &call("d"))), "tool.busy");
 }
 
+// spec: OSW-4.2-3
+#[test]
+fn a_tool_that_the_core_refused_is_not_called() {
+    for (code, wanted) in [("tool.invalid_schema", 0), ("tool.conflict", 1)] {
+        let mut conn = open_agent(Limits::default());
+        let rejected =
+            json!([{"tool_id": format!("{AGENT}/echo"), "error": {"code": code, "message": "no"}}]);
+        let reply = json!({"registered": [], "rejected": rejected});
+        tell_agent(&mut conn, 0, &message("core.tools.registered", reply));
+        let said = tell_agent(&mut conn, 0, &call("c"));
+        assert_eq!(said.calls.len(), wanted, "{code}");
+        if wanted == 0 {
+            assert_eq!(failed(&said), "tool.not_found");
+        }
+    }
+}
+
+// spec: OSW-4.2-4
+#[test]
+fn a_registration_that_replaces_takes_back_what_it_does_not_name() {
+    for (replace, wanted) in [(false, 1), (true, 0)] {
+        let mut conn = open_agent(Limits::default());
+        conn.register(at(0), vec![spec("other")], replace).unwrap();
+        drain_agent(&mut conn);
+        let said = tell_agent(&mut conn, 0, &call("c"));
+        assert_eq!(said.calls.len(), wanted, "{replace}");
+    }
+}
+
+// spec: OSW-2-7
+#[test]
+fn an_output_of_the_limit_is_sent_and_a_result_that_fits_no_frame_is_told() {
+    let output = object(&json!({"x": "y"}));
+    let limits = Limits::default().with_max_tool_output_bytes(output.as_str().len());
+    let mut conn = open_agent(limits);
+    let id = tell_agent(&mut conn, 0, &call("c")).calls[0]
+        .call_id
+        .clone();
+    conn.finish(at(0), &id, Ok(output.clone())).unwrap();
+    let said = drain_agent(&mut conn);
+    assert_eq!(said.sent[0]["payload"]["status"], "succeeded");
+    // Not even its error fits: it has to echo ids that are as long as a frame may be.
+    let mut long = call("d");
+    let room = 4_096 - long.to_string().len();
+    long["request_id"] = json!("r".repeat(room));
+    let id = tell_agent(&mut conn, 0, &long).calls[0].call_id.clone();
+    conn.finish(at(0), &id, Ok(output)).unwrap();
+    let said = drain_agent(&mut conn);
+    assert!(said.sent.is_empty());
+    let told = |event: &opensentience_wire::role::agent::Event| {
+        matches!(
+            event,
+            opensentience_wire::role::agent::Event::Rejected {
+                code: ErrorCode::FrameTooLarge,
+                ..
+            }
+        )
+    };
+    assert!(said.events.iter().any(told), "{:?}", said.events);
+}
+
 // spec: OSW-4.3-9
 #[test]
 fn a_late_tool_is_stopped_and_keeps_its_place_until_it_returns() {

@@ -399,6 +399,12 @@ fn calls_past_the_limit_wait_and_past_the_queue_are_refused() {
         (said.sent.len(), said.ended()),
         (0, vec!["canceled tool.canceled".to_owned()])
     );
+    // Its place in the queue is another's.
+    conn.call_tool(at(0), request("echo")).unwrap();
+    assert_eq!(
+        conn.call_tool(at(0), request("echo")),
+        Err(CommandError::Busy)
+    );
 }
 
 // spec: OSW-4.3-5
@@ -528,6 +534,17 @@ fn an_output_over_the_limit_becomes_an_error() {
 #[test]
 fn a_late_call_ends_by_itself_and_is_cancelled() {
     let mut conn = open_core(Config::default());
+    // A call that ends in time leaves no timer behind.
+    let idle = conn.poll_timeout();
+    let quick = conn
+        .call_tool(
+            at(0),
+            request("echo").with_timeout(Duration::from_millis(1)),
+        )
+        .unwrap();
+    assert_eq!(conn.poll_timeout(), Some(at(1_001).mono));
+    tell_core(&mut conn, 0, &result(&quick, "succeeded"));
+    assert_eq!(conn.poll_timeout(), idle);
     let id = conn
         .call_tool(at(0), request("echo").with_timeout(Duration::from_secs(2)))
         .unwrap();
@@ -652,6 +669,7 @@ fn every_call_ends_once_when_the_connection_does() {
     conn.handle_input(at(1), Input::Eof).unwrap();
     let said = drain_core(&mut conn);
     assert_eq!(said.ended(), ["failed agent.disconnected"; 5]);
+    assert_eq!(said.audits().last().unwrap(), "agent.disconnected ");
     assert_eq!(
         (said.closed, conn.poll_timeout()),
         (Some(CloseReason::Disconnected), None)
@@ -730,6 +748,11 @@ fn messages_out_of_place_have_no_effect_after_the_welcome() {
     other["v"] = json!(2);
     let mut bare = message("agent.pong", json!({}));
     bare["ts"] = json!(null);
+    let said = tell_core(&mut conn, 0, &hello());
+    let second = said.events.iter().any(|event| {
+        matches!(event, Event::Audit(audit) if audit.detail.as_deref() == Some("a second hello"))
+    });
+    assert!(second, "{:?}", said.events);
     for odd in [
         hello(),
         message("core.tool.call", json!({})),
@@ -749,6 +772,73 @@ fn messages_out_of_place_have_no_effect_after_the_welcome() {
 }
 
 // spec: OSW-2-1
+// spec: OSW-8-1
+#[test]
+fn a_call_is_recorded_when_it_is_sent_and_when_it_ends() {
+    let mut conn =
+        open_core(Config::default().with_limits(Limits::default().with_max_inflight_requests(1)));
+    let records = |events: &[Event]| -> Vec<Value> {
+        let audits = events.iter().filter_map(|event| match event {
+            Event::Audit(audit) => Some(ubos_common::json::to_string(&**audit)),
+            _ => None,
+        });
+        audits
+            .map(|text| serde_json::from_str(&text).unwrap())
+            .collect()
+    };
+    let mut asked = request("echo").with_caller(ActorType::Human, "ada");
+    asked.request_id = Some("r-1".into());
+    asked.correlation_id = Some("run-1".into());
+    asked.causation_id = Some("cause-1".into());
+    let first = conn.call_tool(at(0), asked.clone()).unwrap();
+    let second = conn.call_tool(at(0), asked).unwrap();
+    let said = drain_core(&mut conn);
+    // The prefix of the frame has four bytes.
+    let bytes = 4 + said.sent[0].to_string().len();
+    let about = |id: &CallId, mut more: Value| {
+        let all = more.as_object_mut().unwrap();
+        let ids = json!({"agent_id": AGENT, "call_id": id.to_string(), "tool_id": format!("{AGENT}/echo"),
+            "request_id": "r-1", "correlation_id": "run-1", "causation_id": "cause-1",
+            "caller": {"type": "human", "id": "ada"}});
+        all.extend(ids.as_object().unwrap().clone());
+        more
+    };
+    let mut routed = records(&said.events);
+    for record in &mut routed {
+        assert!(record["session_id"].is_string() && record["at"].is_string());
+        record
+            .as_object_mut()
+            .unwrap()
+            .retain(|name, _| name != "session_id" && name != "at");
+    }
+    let sent = json!({"event_type": "tool.call_routed", "severity": "info", "bytes": bytes});
+    // The one that waits for a place is not sent yet.
+    assert_eq!(routed, [about(&first, sent)]);
+    let failed = json!({"call_id": first.to_string(), "status": "failed",
+        "error": {"code": "tool.failed", "message": "the secret of ada"}});
+    let said = tell_core(&mut conn, 1_500, &message("agent.tool.result", failed));
+    let ended = records(&said.events);
+    let names: Vec<&Value> = ended.iter().map(|record| &record["event_type"]).collect();
+    assert_eq!(names, ["tool.call_completed", "tool.call_routed"]);
+    let (end, next) = (&ended[0], &ended[1]);
+    assert_eq!(
+        (
+            &end["status"],
+            &end["error_code"],
+            &end["duration_ms"],
+            &end["call_id"]
+        ),
+        (
+            &json!("failed"),
+            &json!("tool.failed"),
+            &json!(1_500),
+            &json!(first.to_string())
+        )
+    );
+    assert_eq!(next["call_id"], second.to_string());
+    assert!(!end.to_string().contains("secret"), "{end}");
+}
+
 // spec: OSW-8-1
 #[test]
 fn bytes_that_are_no_message_end_the_connection() {

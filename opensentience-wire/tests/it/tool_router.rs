@@ -9,7 +9,7 @@ use opensentience_wire::role::router::{AgentPolicy, Config, Quota, Refused, Rest
 use opensentience_wire::transport::tokio::{
     AddError, AgentSource, AuditSink, LaunchError, Launcher, ToolRouter, ToolRouterBuilder,
 };
-use opensentience_wire::{AuditEvent, Manifest};
+use opensentience_wire::{AuditEvent, AuditName, Manifest};
 use serde_json::json;
 
 use crate::kit::object;
@@ -396,6 +396,53 @@ async fn an_agent_that_is_replaced_goes_on_with_its_calls() {
     assert_ne!(running.result().await.status, Status::Succeeded);
     until_gone(new).await;
     router.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_stop_ends_the_replaced_ones_too() {
+    let router = builder(Config::default(), &["com.example.a"]);
+    let router = router.start().unwrap();
+    router.ready().await;
+    let old = pid(&router, "com.example.a").await;
+    let block = request("com.example.a/block", json!({}));
+    let mut running = router.call(block).await.unwrap();
+    assert!(running.next_chunk().await.is_some());
+    let patient = source("com.example.a").with_drain_time(Duration::from_secs(3600));
+    router.replace(patient).await.unwrap();
+    let new = pid(&router, "com.example.a").await;
+    router.stop("com.example.a").await;
+    assert_ne!(running.result().await.status, Status::Succeeded);
+    until_gone(old).await;
+    until_gone(new).await;
+    router.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_launch_that_fails_is_told_to_the_auditor() {
+    let (events, mut records) = tokio::sync::mpsc::unbounded_channel();
+    let router = builder(Config::default(), &["com.example.a"])
+        .with_audit(move |event: AuditEvent| drop(events.send(event)))
+        .start()
+        .unwrap();
+    router.ready().await;
+    let error = router.add(broken("com.example.none")).await.unwrap_err();
+    assert!(matches!(error, AddError::Launch(_)), "{error}");
+    let other = AgentSource::new("com.example.b", || launcher("com.example.c"));
+    let error = router.add(other).await.unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "the launcher is that of com.example.c, the router wants com.example.b"
+    );
+    router.shutdown().await;
+    let mut crashes = Vec::new();
+    while let Some(event) = records.recv().await {
+        if event.name == AuditName::RunCrashed {
+            crashes.push(event.detail.unwrap());
+        }
+    }
+    assert_eq!(crashes.len(), 2, "{crashes:?}");
+    assert!(crashes[0].starts_with("the program cannot be started: "));
+    assert_eq!(crashes[1], error.to_string());
 }
 
 // spec: OSW-4.1-9

@@ -60,9 +60,8 @@ impl Ord for Amount {
         };
         let size = || (self.power, &self.digits).cmp(&(other.power, &other.digits));
         sign(self).cmp(&sign(other)).then_with(|| match sign(self) {
-            0 => Ordering::Equal,
-            1 => size(),
-            _ => size().reverse(),
+            -1 => size().reverse(),
+            _ => size(),
         })
     }
 }

@@ -196,7 +196,7 @@ impl Flow<'_> {
 
     fn is_declared(&self, param: &str) -> bool {
         let mut names = self.needs.iter();
-        names.any(|need| need.name == param || last_part(&need.name) == last_part(param))
+        names.any(|need| last_part(&need.name) == last_part(param))
     }
 
     /// Calls a parameter that the verb does not name like a need that it may have been written for.

@@ -307,8 +307,7 @@ pub(super) fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();
     for (n, letter) in a.chars().enumerate() {
-        let mut diagonal = core::mem::replace(&mut row, vec![n + 1]);
-        diagonal.push(0);
+        let diagonal = core::mem::replace(&mut row, vec![n + 1]);
         for (m, other) in b.iter().enumerate() {
             let at = |index: usize| diagonal.get(index).copied().unwrap_or(usize::MAX / 2);
             let left = row.last().copied().unwrap_or(0);

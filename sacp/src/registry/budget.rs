@@ -49,7 +49,8 @@ pub(super) fn of_tool(tool: &ToolDef) -> usize {
     tool.id.len() + tool.description.len() + interface + words(&tool.supported_verbs) + ENTRY
 }
 
-/// The bytes of an agent, about: its record, and an entry for each word and each pair that it is found by.
+/// The bytes of an agent, about: its record, and an entry for each word and each pair that it is found by. The row of its vector
+/// comes on top.
 pub(super) fn of_agent(agent: &AgentRecord) -> usize {
     let listed: usize = lists(agent).iter().map(|(_, list)| words(list)).sum();
     let pairs = agent
@@ -59,7 +60,7 @@ pub(super) fn of_agent(agent: &AgentRecord) -> usize {
     let vector = agent
         .embedding
         .as_ref()
-        .map_or(0, |vector| vector.len() * 12);
+        .map_or(0, |vector| vector.len() * size_of::<f64>());
     let texts = agent.agent_name.len() + agent.description.len();
     listed * 2 + pairs.saturating_mul(ENTRY + 32) + vector + texts + ENTRY
 }
@@ -135,5 +136,18 @@ mod tests {
         };
         let (few, many) = (of_agent(&agent(1, 64)), of_agent(&agent(64, 64)));
         assert!(many > few + 63 * 64 * ENTRY, "{few} {many}");
+    }
+
+    #[test]
+    fn a_word_is_counted_in_the_record_and_in_the_index_and_a_number_once() {
+        let agent = |tag: &str, numbers: usize| {
+            let mut agent =
+                AgentRecord::new("A".into(), vec![], vec![], vec![], vec![], String::new());
+            agent.tags = Some(vec![tag.into()]);
+            agent.embedding = Some(vec![0.5; numbers]);
+            of_agent(&agent)
+        };
+        assert_eq!(agent("long", 0) - agent("", 0), 8);
+        assert_eq!(agent("", 3) - agent("", 0), 24);
     }
 }

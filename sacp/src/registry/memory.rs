@@ -10,7 +10,7 @@ use super::budget::{self, Budget};
 use super::changes::{Change, Journal, Subject};
 use super::index::{Indexes, Ranked};
 use super::looks;
-use super::vectors::Vectors;
+use super::vectors::{self, Vectors};
 use super::{
     AgentRecord, EmbeddingRecord, Health, Query, Registry, RegistryError, Similar, ToolDef, VerbDef,
 };
@@ -117,10 +117,7 @@ impl MemoryRegistry {
     /// No agent has this name.
     pub fn set_health(&mut self, name: &str, health: Health) -> Result<(), RegistryError> {
         self.known(name)?;
-        let before = match health {
-            Health::Healthy => self.health.remove(name),
-            _ => self.health.insert(name.to_owned(), health),
-        };
+        let before = self.health.insert(name.to_owned(), health);
         if before.unwrap_or_default() != health {
             self.journal.note(Subject::Health, name, None);
         }
@@ -145,7 +142,8 @@ impl MemoryRegistry {
     /// Removes an agent, and gives back its share of the budget.
     fn discard(&mut self, name: &str) -> bool {
         if let Some(agent) = self.agents.get(name) {
-            self.budget.release(budget::of_agent(agent));
+            let row = self.vectors.bytes_of(name);
+            self.budget.release(budget::of_agent(agent) + row);
         }
         self.take(name)
     }
@@ -355,11 +353,13 @@ impl Registry for MemoryRegistry {
             .map(|vector| self.vectors.sound(&vector));
         let vector = vector.transpose()?;
         let name = agent.agent_name.clone();
-        let before = self
-            .agents
-            .get(&name)
-            .map_or(0, |old| budget::of_agent(old));
-        self.budget.replace(before, budget::of_agent(&agent))?;
+        let old = self.agents.get(&name);
+        let before = old.map_or(0, |old| budget::of_agent(old)) + self.vectors.bytes_of(&name);
+        let row = vector
+            .as_ref()
+            .map_or(0, |vector| vectors::row_bytes(vector.len()));
+        self.budget
+            .replace(before, budget::of_agent(&agent) + row)?;
         // Health is separate from the record: a new record keeps it.
         let health = self.health.get(&name).copied();
         self.take(&name);
@@ -380,6 +380,9 @@ impl Registry for MemoryRegistry {
     fn set_embedding(&mut self, embedding: &EmbeddingRecord) -> Result<(), RegistryError> {
         self.known(&embedding.agent)?;
         let vector = self.vectors.sound(&single(&embedding.embedding))?;
+        let before = self.vectors.bytes_of(&embedding.agent);
+        self.budget
+            .replace(before, vectors::row_bytes(vector.len()))?;
         self.vectors.set(&embedding.agent, &vector);
         self.journal
             .note(Subject::Embedding, &embedding.agent, None);
@@ -427,6 +430,40 @@ fn single(numbers: &[f64]) -> Vec<f32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_kind_of_entry_takes_of_the_budget() {
+        let mut registry = MemoryRegistry::default();
+        let agent = |name: &str| {
+            AgentRecord::new(name.into(), vec![], vec![], vec![], vec![], String::new())
+        };
+        registry.add_agent(agent("A")).unwrap();
+        let used = budget::of_agent(&agent("A"));
+        let rest = crate::limits::MAX_REGISTRY_BYTES - used;
+        registry.budget.replace(0, rest).unwrap();
+        let full = registry.budget;
+        let any = ubos_common::json::RawBuf::parse("\"any\"").unwrap();
+        let verb = VerbDef::new("v".into(), String::new(), vec![], any);
+        let tool = ToolDef::new("T".into(), String::new(), vec![]);
+        let embedding = EmbeddingRecord::new("A".into(), vec![0.5; 64], String::new());
+        for refused in [
+            registry.add_verb(verb),
+            registry.add_tool(tool),
+            registry.add_agent(agent("B")),
+            registry.set_embedding(&embedding),
+        ] {
+            assert!(
+                matches!(refused, Err(RegistryError::TooLarge { .. })),
+                "{refused:?}"
+            );
+            assert_eq!(registry.budget, full);
+        }
+        registry.budget.release(rest);
+        registry.set_embedding(&embedding).unwrap();
+        registry.set_embedding(&embedding).unwrap();
+        registry.remove_agent("A");
+        assert_eq!(registry.budget, Budget::default());
+    }
 
     #[test]
     fn what_leaves_a_registry_gives_its_bytes_back() {

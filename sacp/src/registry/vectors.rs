@@ -47,6 +47,16 @@ impl Vectors {
         self.rows.extend_from_slice(vector);
     }
 
+    /// The bytes of a row; 0 where there is none.
+    pub(super) fn bytes_of(&self, name: &str) -> usize {
+        let has_row = self.places.contains_key(name);
+        if has_row {
+            row_bytes(self.dimension)
+        } else {
+            0
+        }
+    }
+
     /// Removes a row; the last one takes its place.
     pub(super) fn remove(&mut self, name: &str) {
         let Some(place) = self.places.remove(name) else {
@@ -132,6 +142,11 @@ impl PartialEq for Near<'_> {
 }
 
 impl Eq for Near<'_> {}
+
+/// The bytes of a row of so many numbers.
+pub(super) const fn row_bytes(numbers: usize) -> usize {
+    numbers.saturating_mul(size_of::<f32>())
+}
 
 /// The vector with norm 1.
 ///

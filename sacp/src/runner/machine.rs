@@ -1,5 +1,6 @@
 //! The commands and machine methods of the runner.
 
+use core::time::Duration;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
@@ -74,6 +75,7 @@ impl Runner {
             bytes: 0,
             epoch: 0,
             began: None,
+            took_before: Duration::ZERO,
             deadline: None,
             paused: false,
             pause_reported: false,

@@ -46,4 +46,5 @@ pub use event::{Input, Output, RunnerError, StartError};
 pub use failure::{Cause, Failure};
 pub use outcome::{End, Outcome, StepReport};
 pub use resume::ResumeError;
+pub(crate) use resume::saved_limits;
 pub use state::Runner;

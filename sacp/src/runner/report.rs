@@ -43,7 +43,8 @@ impl Runner {
             result: self.last_output(0),
             took: self.began.map(|began| {
                 let ended = self.steps.iter().filter_map(|run| run.ended).max();
-                ended.unwrap_or(began).saturating_since(began)
+                let took = ended.unwrap_or(began).saturating_since(began);
+                self.took_before.saturating_add(took)
             }),
             overruled: Vec::new(),
         }

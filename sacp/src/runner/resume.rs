@@ -21,6 +21,7 @@ ubos_common::wire! {
         required paused: bool = "paused", "SACP-3-1";
         required steps: Vec<SavedStep> = "steps", "SACP-3-1";
         optional left_ms: u64 = "left_ms", "SACP-3-1";
+        optional took_ms: u64 = "took_ms", "SACP-3-1";
     }
 }
 
@@ -88,7 +89,7 @@ pub enum ResumeError {
     /// The saved run belongs to another plan.
     #[error("the saved run belongs to another plan")]
     OtherPlan,
-    /// A step has started although a step that it depends on is not done.
+    /// A step has started although a step that it depends on is not done, or the subtask that it belongs to does not run.
     #[error("step {step} has started before the steps that it depends on are done")]
     Inconsistent {
         /// The step's number.
@@ -130,9 +131,7 @@ impl Runner {
     /// Spec: SACP 1 (state)
     #[must_use]
     pub fn save(&self, now: Now) -> Option<Vec<u8>> {
-        if self.began.is_none() || self.end.is_some() {
-            return None;
-        }
+        let began = self.began.filter(|_| self.end.is_none())?;
         let steps = self
             .steps
             .iter()
@@ -143,6 +142,8 @@ impl Runner {
         saved.left_ms = self
             .deadline
             .map(|deadline| millis(deadline.saturating_since(now.mono)));
+        let took = now.mono.saturating_since(began);
+        saved.took_ms = Some(millis(self.took_before.saturating_add(took)));
         Some(json::to_vec(&saved))
     }
 
@@ -158,15 +159,7 @@ impl Runner {
         if self.began.is_some() {
             return Err(ResumeError::Started);
         }
-        // It contains outputs, which have limits of their own and may be larger than any message.
-        let all = saved.len().max(1);
-        let limits = Limits::default()
-            .with_max_bytes(all)
-            .with_max_depth(Limits::DEEPEST)
-            .with_max_members(all)
-            .with_max_array_len(all)
-            .with_max_string_bytes(all);
-        let (saved, _) = json::decode::<Saved>(saved, &limits, Profile::Strict)
+        let (saved, _) = json::decode::<Saved>(saved, &saved_limits(saved.len()), Profile::Strict)
             .map_err(|err: DecodeError| ResumeError::Unreadable(err.to_string()))?;
         if saved.version != VERSION {
             return Err(ResumeError::Version {
@@ -192,6 +185,7 @@ impl Runner {
         }
         self.epoch = saved.epoch.saturating_add(1);
         self.began = Some(now.mono);
+        self.took_before = Duration::from_millis(saved.took_ms.unwrap_or(0));
         self.deadline = saved
             .left_ms
             .map(|left| now.mono.saturating_add(Duration::from_millis(left)));
@@ -223,7 +217,13 @@ impl Runner {
             let early = gate.is_some_and(|gate| gate.left > 0 || gate.broken);
             let scope = node.and_then(|node| graph.scopes().get(node.scope));
             let follows_all = scope.is_some_and(|scope| scope.last == Some(step));
+            // Only a subtask that runs has steps that do.
+            let parent = scope.and_then(|scope| self.step_run(scope.parent?));
+            let parent_runs =
+                parent.is_none_or(|parent| matches!(parent.progress, Progress::Subtask));
+            let active = moved && !is_over(run);
             let consistent = match run.progress {
+                _ if active && !parent_runs => false,
                 Progress::Subtask => node.is_some_and(|node| node.subtask.is_some()),
                 Progress::FallbackRunning => self.has_active_fallback(step, run),
                 _ => true,
@@ -419,6 +419,17 @@ fn restore_step(run: &mut StepRun, saved: SavedStep, now: Mono) {
         .filter_map(|step| usize::try_from(step).ok())
         .collect();
     run.is_deferred = run.is_deferred && saved.called != Some(true);
+}
+
+/// The limits of a saved text. It contains outputs, which have limits of their own and may be larger than any message.
+pub(crate) fn saved_limits(bytes: usize) -> Limits {
+    let all = bytes.max(1);
+    Limits::default()
+        .with_max_bytes(all)
+        .with_max_depth(Limits::DEEPEST)
+        .with_max_members(all)
+        .with_max_array_len(all)
+        .with_max_string_bytes(all)
 }
 
 fn millis(span: Duration) -> u64 {

@@ -144,9 +144,8 @@ impl Runner {
         for step in &node.steps {
             self.make_ready(*step);
         }
-        if open == 0 {
-            self.close_scope_if_done(scope);
-        }
+        // A plan without a step to run is done at once.
+        self.close_scope_if_done(scope);
     }
 
     /// Queues a step if all that it waits for is done.

@@ -1,5 +1,6 @@
 //! The state of a run.
 
+use core::time::Duration;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
@@ -32,6 +33,8 @@ pub struct Runner {
     /// How often the run has been restored.
     pub(super) epoch: u32,
     pub(super) began: Option<Mono>,
+    /// What the lives before a restore took.
+    pub(super) took_before: Duration,
     pub(super) deadline: Option<Mono>,
     pub(super) paused: bool,
     pub(super) pause_reported: bool,

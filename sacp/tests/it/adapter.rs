@@ -203,6 +203,17 @@ fn layers_become_groups_and_anything_else_a_sequence() {
             false,
             "a b c d",
         ),
+        // The followers of the second step stand before those of the first.
+        (
+            json!([
+                step("a", &[]),
+                step("b", &[]),
+                step("c", &["b"]),
+                step("d", &["a"])
+            ]),
+            false,
+            "a b c d",
+        ),
     ] {
         let new = native(steps);
         assert_eq!(down(&new, Profile::Strict).is_ok(), strict, "{text}");
@@ -249,10 +260,31 @@ fn what_0_1_cannot_say_is_refused_or_dropped_and_listed() {
         assert!(lost.contains(&pointer), "{lost:?}");
     }
     assert_eq!(dropped.message.reply_to.as_deref(), Some("m0"));
+    let mut rehearsed = native(json!([step("a", &[])]));
+    rehearsed.test_mode = Some(true);
+    let old = down(&rehearsed, Profile::Lenient).unwrap().message;
+    assert!(sacp::MessageRef::from(&old).is_test());
     // A join that nothing comes before has no form at all.
     let mut join = step("j", &[]);
     join["verb"] = json!("join");
     assert!(down(&native(json!([join])), Profile::Lenient).is_err());
+}
+
+// spec: SACP1-15-1
+#[test]
+fn a_result_with_more_than_its_output_is_kept_whole() {
+    for more in [json!({"summary": "good"}), json!({"step_results": {}})] {
+        let mut result = json!({"outputs": {"result": 1}});
+        let more = more.as_object().unwrap().clone();
+        result.as_object_mut().unwrap().extend(more);
+        let done = json!({"msg_id": "m", "g": "G", "ctx": {"result": 1}, "plan": [["a", "T", {}]], "state": "DONE"});
+        let mut new: Value = serde_json::from_slice(&up_of(&done).encode()).unwrap();
+        new["result"] = result.clone();
+        let new = v1::Message::decode(new.to_string().as_bytes()).unwrap();
+        let back = down(&new, Profile::Lenient).unwrap().message.encode();
+        let back: Value = serde_json::from_slice(&back).unwrap();
+        assert_eq!(back["ctx"]["result"], result);
+    }
 }
 
 // spec: SACP1-15-1

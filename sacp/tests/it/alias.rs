@@ -108,7 +108,8 @@ fn tables_are_read_written_and_refused_where_they_collide() {
     ] {
         assert!(bad.parse::<AliasTable>().is_err(), "{bad}");
     }
-    assert!(table.clone().with_verb("v", "bdg", "badge").is_ok());
+    let own = table.clone().with_verb("v", "bdg", "badge").unwrap();
+    assert_ne!(own, table);
     let other = AliasTable::new("9").with("q", "quantity").unwrap();
     let agreed = table.agree(&other).unwrap();
     assert_eq!(

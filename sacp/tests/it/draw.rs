@@ -43,19 +43,29 @@ fn a_plan_is_drawn_with_states_and_times() {
             "{line}\n{picture}"
         );
     }
+    let lines = |word: &str| {
+        picture
+            .lines()
+            .filter(|l| l.trim().starts_with(word))
+            .count()
+    };
+    assert_eq!(
+        (lines("subgraph"), lines("end"), lines("classDef")),
+        (1, 1, 6)
+    );
     let picture = dot(&graph, view);
     for line in [
         "digraph plan {",
         r##"s1 [label="1 fetch WEATHER - done 12 ms", fillcolor="#c8f0c8"];"##,
         "s1 -> s3;",
         r#"s4 -> s5 [style=dashed, label="subtask"];"#,
-        "}",
     ] {
         assert!(
             picture.lines().any(|l| l.trim() == line),
             "{line}\n{picture}"
         );
     }
+    assert_eq!(picture.lines().last(), Some("}"));
 }
 
 // spec: SACP-3-6

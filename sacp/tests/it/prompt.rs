@@ -109,7 +109,7 @@ fn every_prompt_carries_the_rules_their_version_and_the_order_to_reject() {
     assert!(other.contains(rules(Edition::V01)) && !other.contains("not such a message"));
     let planner = planner_prompt(&request, &registry, &["P"]);
     assert!(
-        planner.contains("- P: is; verbs predict; tools PRC_EST"),
+        planner.contains("### Library:\n- P: is; verbs predict; tools PRC_EST"),
         "{planner}"
     );
 }

@@ -7,8 +7,8 @@ use sacp::check::gaps;
 use sacp::spawn::PromptSpawner;
 
 use sacp::registry::{
-    AgentRecord, Embedder, Health, MemoryRegistry, Query, QueryMessage, Registry, RegistryError,
-    Shared, Subject, ToolDef, VerbDef, answer, look_up,
+    AgentRecord, Embedder, EmbeddingRecord, Health, MemoryRegistry, Query, QueryMessage, Registry,
+    RegistryError, Shared, Subject, ToolDef, VerbDef, answer, look_up,
 };
 use sacp::role::{Planner, RegistryPlanner, keeps_constraints};
 use sacp::spawn::{Spawner, spawn_missing, spawn_request};
@@ -346,6 +346,7 @@ fn a_query_is_met_by_those_who_meet_every_member_best_first() {
     );
     assert_eq!(found(r#"{"tags":["travel","all"]}"#), "A D C");
     assert_eq!(found(r#"{"output_type":"text"}"#), "D");
+    assert_eq!(found(r#"{"tool":"H_API","output_type":"text"}"#), "D");
     assert_eq!(found("{}"), "B A D C");
     assert_eq!(found(r#"{"verb":"rank","tags":["legal"]}"#), "");
     assert_eq!(found(r#"{"verb":"none"}"#), "");
@@ -476,7 +477,15 @@ fn a_shared_registry_takes_the_place_of_the_default() {
     assert_eq!(shared.write().query(&Query::default()).len(), 2);
     let mut there = shared.clone();
     there.add_verb(verb("sail", &[])).unwrap();
-    assert!(registry.verb("sail").is_some());
+    there.add_tool(tool("BOAT", &["sail"])).unwrap();
+    assert_eq!(there.add_tool(tool("", &[])), Err(RegistryError::NoName));
+    assert!(registry.verb("sail").is_some() && registry.tool("BOAT").is_some());
+    let along = EmbeddingRecord::new("NEW".into(), vec![0.0, 1.0], String::new());
+    there.set_embedding(&along).unwrap();
+    assert_eq!(registry.cosine("NEW", &[0.0, 2.0]), Some(1.0));
+    // Cyrillic letters among Latin ones.
+    assert_eq!(registry.look_alike("BОAT").as_deref(), Some("BOAT"));
+    assert_eq!(registry.verb_look_alike("sаil").as_deref(), Some("sail"));
 }
 
 // spec: SACP-11-6

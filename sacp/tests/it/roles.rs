@@ -135,6 +135,15 @@ fn what_words_do_not_tell_is_asked_back() {
     assert!(unclear.details.contains("99.5"), "{unclear:?}");
     let prose = ask("a car", &["Sure!", "Sure!", "Sure!"]);
     assert_eq!(prose.missing, ["g"]);
+    // Advice is no reason to ask.
+    let red = r#"{"g":"CAR","plan":[["hire","CARS",{"days":3,"colour":"red"}]]}"#;
+    let model = Scripted::new(&[red]);
+    let interface = ModelInterface::new(&registry, [], |prompt| model.say(prompt));
+    assert!(interface.interpret("a red car for 3 days").is_ok());
+    let years = r#"{"g":"CAR","plan":[["hire","CARS",{"days":1200}]]}"#;
+    let model = Scripted::new(&[years]);
+    let interface = ModelInterface::new(&registry, [], |prompt| model.say(prompt));
+    assert!(interface.interpret("1,200 days with a car").is_ok());
 }
 
 // spec: SACP-12-1
@@ -286,8 +295,24 @@ fn a_step_of_1_0_is_expanded_in_its_place() {
     );
     assert_eq!(missing, 0);
     // Several steps have no one fallback: the step stays, and is named as missing.
-    let (steps, missing) = plan(r#""on_error":"fallback","fallback_step":"c""#);
+    let falls = r#""on_error":"fallback","fallback_step":"c""#;
+    let (steps, missing) = plan(falls);
     assert_eq!((steps.len(), missing), (3, 1));
+    // One step has.
+    let mut alone = Plan::default();
+    alone.push(Act::new("search", "F_API"));
+    let planner = RegistryPlanner::default().with_recipe("plan", "TRIP", alone);
+    let text = format!(
+        r#"{{"proto_ver":"1.0.0","msg_id":"m","ts":"2025-10-01T12:00:00Z","sender":"s","g":"G","state":"PENDING","plan":[
+        {{"id":"b","verb":"plan","tool":"TRIP","params":{{}},{falls}}},{{"id":"c","verb":"present","tool":"PRES","params":{{}}}}]}}"#
+    );
+    let (request, _) = AnyMessage::decode(text.as_bytes()).unwrap();
+    let planned = planner.plan((&request).into(), &library()).unwrap();
+    let graph = Graph::from(&planned.message);
+    assert_eq!(
+        (planned.missing.len(), &*graph.steps()[0].act.tool),
+        (0, "F_API")
+    );
 }
 
 // spec: SACP-9-1

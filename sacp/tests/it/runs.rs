@@ -228,6 +228,8 @@ fn a_saved_run_is_that_of_one_plan_alone() {
         text("", r#","test_mode":true"#),
         text("", "").replace(r#""msg_id":"m""#, r#""msg_id":"n""#),
         text("", "").replace(r#""g":"G""#, r#""g":"H""#),
+        text("", "").replacen(r#""tool":"T""#, r#""tool":"U""#, 1),
+        text("", "").replacen(r#""verb":"v""#, r#""verb":"w""#, 1),
         text("", "").replace(r#""id":"b""#, r#""id":"c""#),
         text("", "").replacen(r#""params":{}"#, r#""params":{"n":1}"#, 1),
     ] {
@@ -399,6 +401,218 @@ fn a_saved_step_is_replaced_by_a_step_that_replaces_it() {
     assert_eq!(
         refused,
         Err(sacp::runner::ResumeError::Inconsistent { step: 1 })
+    );
+}
+
+#[test]
+fn a_run_that_is_saved_while_a_fallback_runs_goes_on_with_it() {
+    let falls = r#","on_error":"fallback","fallback_step":"s1""#;
+    let mut run = new(&[falls, ""], Config::default());
+    run.start(at(0));
+    let first = one(&mut run);
+    fail(&mut run, first);
+    assert_eq!(one(&mut run).step, 2);
+    let saved = run.save(at(0)).unwrap();
+    let mut again = new(&[falls, ""], Config::default());
+    again.restore(at(0), &saved).unwrap();
+    let fallback = one(&mut again);
+    assert_eq!(fallback.step, 2);
+    done(&mut again, at(0), fallback, "7");
+    let outputs = drain(&mut again);
+    let Some(Output::Ended(outcome)) = outputs.last() else {
+        panic!("{outputs:?}")
+    };
+    assert_eq!((outcome.end, outcome.steps.len()), (End::Done, 2));
+    assert_eq!(outcome.steps[0].output.as_ref().unwrap().as_str(), "7");
+}
+
+#[test]
+fn a_fallback_that_is_done_already_gives_its_output() {
+    let rule = Rule {
+        verb: Some("b".into()),
+        recoveries: vec![Recovery::Fallback(1)],
+        ..Rule::default()
+    };
+    let text = r#"{"g":"G","plan":[["a","T",{}],["b","T",{}]]}"#;
+    let mut run = begun(text, Config::default().with_rule(rule));
+    let first = one(&mut run);
+    done(&mut run, at(0), first, "9");
+    let second = one(&mut run);
+    fail(&mut run, second);
+    let outputs = drain(&mut run);
+    let Some(Output::Ended(outcome)) = outputs.last() else {
+        panic!("{outputs:?}")
+    };
+    assert_eq!(outcome.end, End::Done);
+    assert_eq!(outcome.steps[1].output.as_ref().unwrap().as_str(), "9");
+}
+
+#[test]
+fn a_step_took_the_time_from_its_first_attempt_to_its_end() {
+    let text = r#"{"g":"G","plan":[["a","T",{}],["b","T",{}]]}"#;
+    let mut run = begun(text, Config::default());
+    let first = one(&mut run);
+    done(&mut run, at(12), first, "1");
+    let second = one(&mut run);
+    done(&mut run, at(15), second, "2");
+    let outputs = drain(&mut run);
+    let Some(Output::Ended(outcome)) = outputs.last() else {
+        panic!("{outputs:?}")
+    };
+    let took: Vec<Option<Duration>> = outcome.steps.iter().map(|step| step.took).collect();
+    assert_eq!(took, [12, 3].map(|ms| Some(Duration::from_millis(ms))));
+}
+
+#[test]
+fn a_step_that_is_begun_again_with_its_subtask_stands_for_nobody() {
+    let text = r#"{"g":"G","plan":[["x","T",{"subtask":{"g":"H","plan":[
+        {"parallel":[["b","T",{}],["c","T",{}],["d","T",{}]]}]}}]]}"#;
+    let of = |verb: &str, recovery: Recovery| Rule {
+        verb: Some(verb.into()),
+        recoveries: vec![recovery],
+        ..Rule::default()
+    };
+    let config = Config::default()
+        .with_rule(of("x", Recovery::Retry(Retry::fixed(2, Duration::ZERO))))
+        .with_rule(of("b", Recovery::Fallback(3)));
+    let mut run = begun(text, config);
+    let first = asked(&mut run);
+    // The second stands for the first; then the third ends the attempt.
+    fail(&mut run, first[0]);
+    fail(&mut run, first[2]);
+    let again = asked(&mut run);
+    done(&mut run, at(0), again[1], "7");
+    done(&mut run, at(0), again[0], "5");
+    done(&mut run, at(0), again[2], "6");
+    assert_eq!(run.end(), Some(&End::Done));
+    assert_eq!(run.output(2).map(RawBuf::as_str), Some("5"));
+}
+
+#[test]
+fn what_only_a_fallback_waits_for_is_part_of_the_result() {
+    let falls = r#","on_error":"fallback","fallback_step":"s2""#;
+    let mut run = new(&["", falls, r#","depends_on":["s0"]"#], Config::default());
+    run.start(at(0));
+    for (ticket, output) in asked(&mut run).into_iter().zip(["1", "2"]) {
+        done(&mut run, at(0), ticket, output);
+    }
+    let outputs = drain(&mut run);
+    let Some(Output::Ended(outcome)) = outputs.last() else {
+        panic!("{outputs:?}")
+    };
+    assert_eq!(outcome.result.as_ref().map(RawBuf::as_str), Some("[1,2]"));
+}
+
+#[test]
+fn a_runner_that_refused_a_saved_run_runs_as_if_nothing_had_been() {
+    let text = r#"{"g":"G","plan":[{"parallel":[["a","T",{}],["b","T",{}]]},["join","C",{}],
+        ["d","T",{"subtask":{"g":"S","plan":[["e","T",{}]]}}]]}"#;
+    let mut other = begun(text, Config::default());
+    let first = asked(&mut other);
+    done(&mut other, at(0), first[0], "1");
+    let saved = String::from_utf8(other.save(at(0)).unwrap()).unwrap();
+    // The step behind the join has begun before the join.
+    let forged = saved.replacen(
+        "\"waiting\",\"attempt\":0}]",
+        "\"running\",\"attempt\":0}]",
+        1,
+    );
+    let (head, tail) = saved.rsplit_once("\"waiting\"").unwrap();
+    let forged = if forged == saved {
+        format!("{head}\"running\"{tail}")
+    } else {
+        forged
+    };
+    let mut run = run(text, Config::default());
+    run.restore(at(0), forged.as_bytes()).unwrap_err();
+    run.start(at(0));
+    let group = asked(&mut run);
+    assert_eq!(group.len(), 2);
+    for ticket in group {
+        done(&mut run, at(0), ticket, "1");
+    }
+    for _ in ["join", "e"] {
+        let ticket = one(&mut run);
+        done(&mut run, at(0), ticket, "1");
+    }
+    assert_eq!(run.end(), Some(&End::Done));
+}
+
+#[test]
+fn a_fallback_that_waits_for_what_failed_ends_the_run_at_once() {
+    let goes_on = r#","on_error":"continue""#;
+    let falls = r#","on_error":"fallback","fallback_step":"s2""#;
+    let steps = [goes_on, falls, r#","depends_on":["s0"]"#, ""];
+    let mut run = new(&steps, Config::default());
+    run.start(at(0));
+    let tickets = asked(&mut run);
+    assert_eq!(tickets.len(), 3);
+    fail(&mut run, tickets[0]);
+    fail(&mut run, tickets[1]);
+    // The fourth step still runs.
+    assert_eq!(run.end(), Some(&End::Failed));
+}
+
+#[test]
+fn who_waits_for_what_failed_is_skipped_while_others_run() {
+    let config = Config::default().with_step_events(true);
+    let waits = r#","depends_on":["s0","s1"]"#;
+    let mut run = new(&[r#","on_error":"continue""#, "", waits], config);
+    run.start(at(0));
+    let tickets = asked(&mut run);
+    fail(&mut run, tickets[0]);
+    let skipped = Output::Step {
+        step: 3,
+        state: StepState::Skipped,
+    };
+    assert!(drain(&mut run).contains(&skipped));
+    done(&mut run, at(0), tickets[1], "1");
+    assert_eq!(run.end(), Some(&End::Done));
+}
+
+#[test]
+fn a_step_that_holds_a_subtask_is_told_to_run() {
+    let text = r#"{"g":"G","plan":[["x","T",{"subtask":{"g":"H","plan":[["a","T",{}]]}}]]}"#;
+    let mut run = begun(text, Config::default().with_step_events(true));
+    let runs = |step| Output::Step {
+        step,
+        state: StepState::Running,
+    };
+    let outputs = drain(&mut run);
+    assert!(
+        outputs.contains(&runs(1)) && outputs.contains(&runs(2)),
+        "{outputs:?}"
+    );
+}
+
+#[test]
+fn the_outputs_of_a_run_may_be_as_long_as_their_limit() {
+    let text = r#"{"g":"G","plan":[["a","T",{}],["b","T",{}]]}"#;
+    for (bytes, end) in [(10, End::Done), (9, End::Failed)] {
+        let mut run = begun(text, Config::default().with_max_bytes(9, bytes));
+        for _ in 0..2 {
+            let ticket = one(&mut run);
+            done(&mut run, at(0), ticket, "12345");
+        }
+        assert_eq!(run.end(), Some(&end));
+    }
+}
+
+#[test]
+fn a_saved_run_whose_steps_are_all_done_ends() {
+    let text = r#"{"g":"G","plan":[["a","T",{"subtask":{"g":"S","plan":[["b","T",{}]]}}]]}"#;
+    let run = begun(text, Config::default());
+    let saved = String::from_utf8(run.save(at(0)).unwrap()).unwrap();
+    // Nobody saves this: the step around the subtask ends with it.
+    let forged = saved.replacen("\"running\"", "\"failed\"", 1);
+    let forged = forged.replacen("\"ready\"", "\"failed\"", 1);
+    assert_ne!(forged, saved);
+    let mut again = self::run(text, Config::default());
+    again.restore(at(0), forged.as_bytes()).unwrap();
+    let outputs = drain(&mut again);
+    assert!(
+        matches!(outputs.last(), Some(Output::Ended(_))),
+        "{outputs:?}\n{forged}"
     );
 }
 

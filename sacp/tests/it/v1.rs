@@ -577,8 +577,13 @@ fn whole_numbers_are_integers_however_they_are_written() {
         assert!(read.is_err(), "{bad}");
     }
     assert!(Message::decode(step(r#""depends_on":["b"]"#).as_bytes()).is_ok());
-    assert!(Message::decode(step(r#""depends_on":["b","b"]"#).as_bytes()).is_err());
+    let doubled = Message::decode(step(r#""depends_on":["b","b"]"#).as_bytes()).unwrap_err();
+    assert!(
+        doubled.to_string().contains("/plan/0/depends_on"),
+        "{doubled}"
+    );
     let once = Message::decode(step(r#""depends_on":["b"]"#).as_bytes()).unwrap();
+    assert!(Message::decode(step(r#""depends_on":["b","a","b"]"#).as_bytes()).is_err());
     let name = sacp::v1::Name::new("b").unwrap();
     let twice = once.plan[0].clone().after([name.clone(), name.clone()]);
     assert_eq!(twice.depends_on, Some(vec![name]));

@@ -496,6 +496,22 @@ fn same(seen: &[&str], wanted: &[&str]) -> Found {
 const READINGS: &[Row] = &[
     Row {
         clause: "SACP1-5-1",
+        name: "takes an end although it did not hear of the states in between",
+        moves: || {
+            let result = r#","result":{"outputs":{}}"#;
+            [("PENDING", ""), ("DONE", result), ("IN_PROGRESS", "")]
+                .map(|(state, more)| Heard(message(&[A], state, more)))
+                .into()
+        },
+        holds: |rounds| {
+            let refused = "INVALID_STATE_TRANSITION";
+            same(&rounds.states(), &["PENDING", "DONE", refused])
+        },
+        flaw: Flaw::EveryState,
+        drags: &["SACP-2-6"],
+    },
+    Row {
+        clause: "SACP1-5-1",
         name: "answers a run that is called off as cancelled",
         moves: || vec![new(&[A], ""), Cancel],
         holds: |rounds| rounds.has("/state", &json!("CANCELLED")),

@@ -83,6 +83,8 @@ pub(super) enum Flaw {
     AnyVersion,
     /// Every state follows every other.
     AnyState,
+    /// A message is done only after every state in between was heard.
+    EveryState,
 }
 
 impl Flaw {
@@ -197,6 +199,9 @@ impl Flaw {
             }
             if self == Self::AnyState && line.get("refused").is_some() {
                 *line = json!({ "state": told.pointer("/heard/state") });
+            }
+            if self == Self::EveryState && line.get("state").is_some_and(|state| state == "DONE") {
+                *line = json!({ "refused": "INVALID_STATE" });
             }
             if let Some(answer) = line.get_mut("answer") {
                 self.answers(told, answer);

@@ -199,10 +199,10 @@ impl AgentConnection {
         self.close_if_drained();
     }
 
+    /// Ends all calls before the connection does, which stops their tools.
     pub(super) fn cancel_all(&mut self, now: Now) {
         let ids: Vec<CallId> = self.calls.keys().cloned().collect();
         for id in ids {
-            self.stop_tool(&id);
             let error = ErrorObject::of(ErrorCode::ToolCanceled, "the connection is closing");
             self.end_before_tool(now, &id, error);
         }

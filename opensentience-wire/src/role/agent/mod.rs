@@ -226,7 +226,6 @@ impl AgentConnection {
             }
         }
         self.common.timers.clear_all();
-        self.tools.clear();
         self.common.out.push(Output::Close(reason));
     }
 

@@ -12,7 +12,7 @@ use opensentience_wire::role::core::{CallRequest, Outcome};
 use opensentience_wire::role::router::{
     Config, Ended, Input, Output, Quota, Refused, RestartPolicy, RouteId, Router,
 };
-use opensentience_wire::{CommandError, ErrorCode, ErrorObject};
+use opensentience_wire::{AuditName, CommandError, ErrorCode, ErrorObject};
 use serde_json::json;
 use ubos_common::json::RawObject;
 
@@ -286,6 +286,16 @@ fn quotas_bound_rate_concurrency_and_bytes() {
         router.call(at(100), request("b/count")).is_ok(),
         "each agent has its own"
     );
+    let quota = Quota::default().with_max_output_bytes(20);
+    let mut router = self::router(Config::default().with_agent_quota(quota));
+    for (letters, wanted) in [(9, "succeeded"), (10, "tool.output_too_large")] {
+        let route = router.call(at(0), request("a/read")).unwrap();
+        let output = object(&json!({"text": "x".repeat(letters)}));
+        assert_eq!(
+            end(&mut router, route, good(output)),
+            [(route, wanted.into())].into()
+        );
+    }
     let full = Config::default().with_max_agents(9).with_max_calls(1);
     let mut router = self::router(full);
     router.call(at(0), request("a/read")).unwrap();
@@ -581,6 +591,22 @@ fn a_tool_stays_with_the_agent_that_has_it() {
 }
 
 /// The times at which an agent that dies at once is launched again.
+#[test]
+fn a_router_takes_no_more_agents_than_it_may_and_those_that_it_has_again() {
+    let mut router = router(Config::default().with_max_agents(2));
+    drain(&mut router);
+    up(&mut router, 1, "c", &["add"]);
+    let rejected = |outputs: &[Output]| {
+        let is_it = |output: &Output| matches!(output, Output::Audit(audit) if audit.name == AuditName::MessageRejected);
+        outputs.iter().any(is_it)
+    };
+    assert!(rejected(&drain(&mut router)));
+    up(&mut router, 2, "a", &["read", "write", "find"]);
+    assert!(!rejected(&drain(&mut router)));
+    let ids: Vec<&str> = router.tools().map(|tool| tool.tool_id.as_str()).collect();
+    assert_eq!(ids, ["a/find", "a/read", "a/write", "b/count"]);
+}
+
 fn launches(policy: RestartPolicy, ended: Ended) -> Vec<u64> {
     let mut router = router(Config::default().with_restart(policy));
     let (mut times, mut millis) = (Vec::new(), 0);

@@ -107,6 +107,10 @@ fn policies_out_of_their_range_are_refused() {
     let none = AgentPolicy::default().with_call_timeout(Duration::ZERO);
     let refused = router.set_policy("a", none).unwrap_err();
     assert!(refused.to_string().starts_with("call_timeout is"));
+    let none =
+        AgentPolicy::default().with_quota(Quota::default().with_rate(0, Duration::from_secs(1)));
+    let refused = router.set_policy("a", none).unwrap_err();
+    assert!(refused.to_string().starts_with("quota is"), "{refused}");
     router.set_policy("a", AgentPolicy::default()).unwrap();
     router.set_policy("b", AgentPolicy::default()).unwrap();
     router.set_policy("b", AgentPolicy::default()).unwrap();

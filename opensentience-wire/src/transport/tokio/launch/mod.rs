@@ -46,6 +46,7 @@ impl Launcher {
             envs: Vec::new(),
             manifest_hash: None,
             manifest_agent: None,
+            router_agent: None,
             config: Config::default(),
             audit: AuditSink::default(),
             observer: Observer::default(),
@@ -99,6 +100,12 @@ impl Launcher {
         self
     }
 
+    /// Has only the agent of this id be launched.
+    pub(super) fn for_router(mut self, agent: &str) -> Self {
+        self.router_agent = Some(agent.to_owned());
+        self
+    }
+
     pub(super) fn map_config(&mut self, change: impl FnOnce(Config) -> Config) {
         self.config = change(core::mem::take(&mut self.config));
     }
@@ -136,17 +143,9 @@ impl Launcher {
     ///
     /// See [`LaunchError`]; no process is left behind.
     pub async fn launch(self) -> Result<CoreHandle, LaunchError> {
-        self.config.check()?;
-        if let Some(manifest) = self
-            .manifest_agent
-            .as_ref()
-            .filter(|id| **id != self.agent_id)
-        {
-            let (manifest, agent) = (manifest.clone(), self.agent_id.clone());
-            return Err(LaunchError::OtherManifest { manifest, agent });
-        }
         let clock = Clock::start();
-        let mut agent = self.spawn()?;
+        let begun = self.check().and_then(|()| self.spawn());
+        let mut agent = begun.inspect_err(|error| self.on_failed(error, &clock))?;
         self.audit.take(self.event(AuditName::RunStarted, &clock));
         let mut grant = Grant::new(clock.now().mono, agent.token.clone(), &self.agent_id);
         if let Some(hash) = &self.manifest_hash {
@@ -159,7 +158,7 @@ impl Launcher {
             Err(error) => {
                 self.output
                     .set_status(agent.process.stop(self.stop_timeout).await);
-                self.audit.take(self.event(AuditName::RunCrashed, &clock));
+                self.on_failed(&error, &clock);
                 return Err(error);
             }
         };
@@ -182,6 +181,28 @@ impl Launcher {
         // An agent without tools is taken in all the same.
         let _ = tokio::time::timeout(wait, handle.tools_changed()).await;
         Ok(handle)
+    }
+
+    fn check(&self) -> Result<(), LaunchError> {
+        self.config.check()?;
+        let is_other = |id: &&String| **id != self.agent_id;
+        let agent = || self.agent_id.clone();
+        if let Some(manifest) = self.manifest_agent.as_ref().filter(is_other) {
+            let (manifest, agent) = (manifest.clone(), agent());
+            return Err(LaunchError::OtherManifest { manifest, agent });
+        }
+        if let Some(wanted) = self.router_agent.as_ref().filter(is_other) {
+            let (launcher, agent) = (agent(), wanted.clone());
+            return Err(LaunchError::OtherLauncher { launcher, agent });
+        }
+        Ok(())
+    }
+
+    /// Records a launch that failed. A router tells nobody else why.
+    fn on_failed(&self, error: &LaunchError, clock: &Clock) {
+        let mut event = self.event(AuditName::RunCrashed, clock);
+        event.detail = Some(error.line());
+        self.audit.take(event);
     }
 
     /// Starts the process alone: its connections are the caller's to drive, with a

@@ -26,6 +26,14 @@ pub enum LaunchError {
         /// The agent that was to be launched.
         agent: String,
     },
+    /// The launcher of a router's agent is another agent's.
+    #[error("the launcher is that of {launcher}, the router wants {agent}")]
+    OtherLauncher {
+        /// The agent of the launcher.
+        launcher: String,
+        /// The agent that the router wants.
+        agent: String,
+    },
     /// No randomness for the token.
     #[error(transparent)]
     Random(#[from] OsError),
@@ -51,6 +59,16 @@ pub enum LaunchError {
     Handshake,
 }
 
+impl LaunchError {
+    /// The error and its cause in one line. Nothing of it is the agent's own text.
+    pub(super) fn line(&self) -> String {
+        match core::error::Error::source(self) {
+            Some(cause) => format!("{self}: {cause}"),
+            None => self.to_string(),
+        }
+    }
+}
+
 /// Launches one agent: a fresh socket and token, a process with an environment of its own, a handshake.
 ///
 /// Spec: OpenSentience 5
@@ -62,6 +80,8 @@ pub struct Launcher {
     pub(super) envs: Vec<(OsString, OsString)>,
     pub(super) manifest_hash: Option<String>,
     pub(super) manifest_agent: Option<String>,
+    /// The agent that a router launches.
+    pub(super) router_agent: Option<String>,
     pub(super) config: Config,
     pub(super) audit: AuditSink,
     pub(super) observer: Observer,

@@ -19,6 +19,19 @@ pub(super) struct Live {
     pub(super) calls: usize,
 }
 
+impl Live {
+    /// Tells it what the router wants. Its task sees the latest alone, so one that is to stop is never told to go on.
+    fn want(&self, wanted: Wanted) {
+        self.wanted.send_if_modified(|now| {
+            let is_news = !matches!(now, Wanted::Stop);
+            if is_news {
+                *now = wanted;
+            }
+            is_news
+        });
+    }
+}
+
 /// A call that was sent.
 pub(super) struct Sent {
     pub(super) cancel: Arc<Notify>,
@@ -61,7 +74,7 @@ impl Connected {
             0 => Wanted::Stop,
             _ => Wanted::Drain(drain),
         };
-        before.wanted.send_replace(wanted);
+        before.want(wanted);
         self.retired.insert(before.launch, before);
     }
 
@@ -104,7 +117,7 @@ impl Connected {
         } else if let Some(retired) = self.retired.get_mut(&sent.launch) {
             retired.calls -= 1;
             if retired.calls == 0 {
-                retired.wanted.send_replace(Wanted::Stop);
+                retired.want(Wanted::Stop);
             }
         }
     }
@@ -115,16 +128,28 @@ impl Connected {
         }
     }
 
-    /// Asks those of an id to end.
-    pub(super) fn stop(&self, agent: &str) {
+    /// Asks the one that is called by its id to end.
+    pub(super) fn stop_current(&self, agent: &str) {
         if let Some(live) = self.live.get(agent) {
-            live.wanted.send_replace(Wanted::Stop);
+            live.want(Wanted::Stop);
         }
+    }
+
+    /// Asks all those of an id to end, the replaced ones with their calls, too.
+    pub(super) fn stop(&self, agent: &str) {
+        let is_of_it = |sent: &&Sent| &*sent.agent == agent;
+        // One that was replaced is there for its calls alone.
+        for sent in self.sent.values().filter(is_of_it) {
+            if let Some(retired) = self.retired.get(&sent.launch) {
+                retired.want(Wanted::Stop);
+            }
+        }
+        self.stop_current(agent);
     }
 
     pub(super) fn stop_all(&self) {
         for live in self.live.values().chain(self.retired.values()) {
-            live.wanted.send_replace(Wanted::Stop);
+            live.want(Wanted::Stop);
         }
     }
 }

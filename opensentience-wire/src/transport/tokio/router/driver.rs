@@ -201,7 +201,7 @@ impl Driver {
                     }
                 }
                 Output::Launch { agent, .. } => self.launch_again(&agent),
-                Output::Stop { agent } => self.connected.stop(&agent),
+                Output::Stop { agent } => self.connected.stop_current(&agent),
                 Output::Audit(event) => self.audit.take(*event),
             }
         }

@@ -59,7 +59,8 @@ impl Driver {
         let Some(source) = new.or_else(|| self.sources.get(agent)) else {
             return;
         };
-        let mut launcher = (source.make_launcher)().with_audit(self.audit.clone());
+        let launcher = (source.make_launcher)().with_audit(self.audit.clone());
+        let mut launcher = launcher.for_router(agent);
         // The router alone checks permissions.
         launcher.map_config(|config| {
             config

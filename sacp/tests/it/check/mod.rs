@@ -1,15 +1,17 @@
 //! The plan check: what it finds, and that its first repair mends it.
 
-use proptest::prelude::*;
+mod generated;
+mod limits;
+
 use sacp::check::{Config, Finding, Repair, check_plan, repair};
-use sacp::registry::{MemoryRegistry, Registry, VerbDef};
+use sacp::registry::MemoryRegistry;
 use sacp::{AnyMessage, Graph};
 use serde_json::{Value, json};
 use ubos_common::json as wire;
 use ubos_common::violation::Level;
 
+use crate::converge::library;
 pub(crate) use crate::converge::read;
-use crate::converge::{WORDS, judge, library};
 
 pub(crate) fn decode(message: &Value) -> AnyMessage {
     AnyMessage::decode(message.to_string().as_bytes())
@@ -328,51 +330,6 @@ fn too_much_at_once_is_divided() {
     }
 }
 
-// spec: SACP-4-2
-#[test]
-fn a_plan_does_not_allow_itself_more_than_its_context() {
-    let mut message = old(
-        json!([["search", "H_API", {"city": "P", "bdg": 200, "out_fmt": "human"}],
-        ["search", "H_API2", {"city": "P", "subtask": {"g": "S", "ctx": {"budget": 300}, "out_fmt": "human",
-            "plan": [["search", "H_API2", {"city": "P"}]]}}]]),
-    );
-    message["ctx"] = json!({"bdg": 150, "forbidden_tools": ["H_API2"]});
-    let musts: Vec<_> = told(&message)
-        .into_iter()
-        .filter(|line| line.starts_with("MUST"))
-        .collect();
-    assert_eq!(
-        musts,
-        [
-            "MUST /plan/0/2/bdg MALFORMED_PLAN",
-            "MUST /plan/0/2/out_fmt OUT_FMT_VIOLATION",
-            "MUST /plan/1/2/subtask MALFORMED_PLAN",
-            "MUST /plan/1/2/subtask OUT_FMT_VIOLATION",
-            "MUST /plan/1 MALFORMED_PLAN",
-            "MUST /plan/1/2/subtask/plan/0 MALFORMED_PLAN",
-        ]
-    );
-    let mut mended = decode(&message);
-    for _ in 0..20 {
-        let findings = check_plan(&mended, Some(&library()), &Config::default());
-        let Some(first) = findings.iter().find(|f| f.violation.level == Level::Must) else {
-            break;
-        };
-        mended = repair(&mended, &first.repairs[0]).unwrap();
-    }
-    let text = String::from_utf8(mended.encode()).unwrap();
-    assert!(
-        !text.contains("human")
-            && !text.contains("300")
-            && !text.contains("200")
-            && !text.contains("\"H_API2\",{")
-    );
-    // The last step of a message that says human may write prose.
-    let mut last = old(json!([["search", "H_API", {"city": "P", "out_fmt": "human"}]]));
-    last["out_fmt"] = json!("human");
-    assert!(told(&last).iter().all(|line| !line.contains("OUT_FMT")));
-}
-
 #[test]
 fn repairs_are_data() {
     for text in [
@@ -395,6 +352,14 @@ fn repairs_are_data() {
         let repair = text.parse::<Repair>().unwrap();
         assert_eq!(wire::to_string(&repair), text);
         assert!(!repair.to_string().is_empty());
+        // One place behind the end is nowhere.
+        let behind = text
+            .replace("/plan/0", "/plan/1")
+            .replace("\"at\":\"\"", "\"at\":\"/g\"");
+        let behind = behind.parse::<Repair>().unwrap();
+        let message = decode(&old(json!([["search", "H_API", {"a": 1}]])));
+        let refused = self::repair(&message, &behind);
+        assert!(refused.is_err() || text.contains("set_raw"), "{text}");
     }
     for bad in [
         r#"{"repair":"explode","at":""}"#,
@@ -404,6 +369,49 @@ fn repairs_are_data() {
     ] {
         assert!(bad.parse::<Repair>().is_err(), "{bad}");
     }
+    let unknown = r#"{"repair":"explode","at":""}"#.parse::<Repair>();
+    let said = unknown.unwrap_err().to_string();
+    assert!(said.contains("no repair of that name"), "{said}");
+    // Only those that wait for the same take turns.
+    let waits = |id: &str, after: &[&str]| step(id, after, json!({}));
+    let plan = [
+        waits("s", &[]),
+        waits("a", &["s"]),
+        waits("b", &["s"]),
+        waits("c", &["s"]),
+        waits("d", &[]),
+    ];
+    let change = Repair::Stagger {
+        at: "/plan/1".into(),
+        most: 2,
+    };
+    let turns = repair(&decode(&new(&plan)), &change).unwrap();
+    let after: Vec<Vec<usize>> = Graph::from(&turns)
+        .steps()
+        .iter()
+        .map(|step| step.after.to_vec())
+        .collect();
+    assert_eq!(after, [vec![], vec![1], vec![1], vec![1, 2], vec![]]);
+    // A step that goes takes the fallback from those that it stood for, and from nobody else.
+    let falls = |to: &str| json!({"on_error": "fallback", "fallback_step": to});
+    let plan = [
+        step("a", &[], falls("f")),
+        step("f", &[], json!({})),
+        step("b", &[], falls("g")),
+        step("g", &[], json!({})),
+    ];
+    let change = Repair::RemoveStep {
+        at: "/plan/1".into(),
+    };
+    let left = repair(&decode(&new(&plan)), &change).unwrap();
+    let left: Value = serde_json::from_slice(&left.encode()).unwrap();
+    assert_eq!(
+        (
+            &left["plan"][0]["fallback_step"],
+            &left["plan"][1]["fallback_step"]
+        ),
+        (&Value::Null, &json!("g"))
+    );
     let message = decode(&old(json!([["search", "H_API", {}]])));
     for nowhere in [
         "/plan/7",
@@ -414,242 +422,6 @@ fn repairs_are_data() {
     ] {
         let change = Repair::RemoveStep { at: nowhere.into() };
         assert!(repair(&message, &change).is_err(), "{nowhere}");
-    }
-}
-
-fn act() -> impl Strategy<Value = Value> {
-    let verb = prop::sample::select(vec![
-        "search", "s", "count", "rank", "show", "merge", "idle", "serch", "find",
-    ]);
-    let tool = prop::sample::select(vec![
-        "H_API", "H_API2", "RANK", "PRES", "MERGE", "NOBODY", "H_APJ",
-    ]);
-    let params = prop::sample::select(vec![
-        json!({}),
-        json!({"city": "P"}),
-        json!({"city": 7}),
-        json!({"citi": "P", "p_max": "9"}),
-        json!({"bdg": 200}),
-        json!({"hotels": []}),
-        json!({"items": {}, "out_fmt": "human"}),
-        json!({"of": null, "budget": 5}),
-        json!({"city": "P", "budget": "250", "subtask": {"g": "S", "ctx": {"budget": "300"},
-            "plan": [["rank", "RANK", {"hotel": []}], {"parallel": [["search", "H_API", {}], ["search", "RANK", {}]]}]}}),
-        json!({"citi": 7, "out_fmt": ["human"], "hotel": "x", "subtask": 7}),
-    ]);
-    (verb, tool, params).prop_map(|(verb, tool, params)| json!([verb, tool, params]))
-}
-
-fn old_message() -> impl Strategy<Value = Value> {
-    let item = act().prop_recursive(2, 8, 4, |inner| {
-        prop::collection::vec(inner, 1..4).prop_map(|members| json!({"parallel": members}))
-    });
-    let plan = prop::collection::vec((item, any::<bool>()), 0..5).prop_map(|items| {
-        let mut plan = Vec::new();
-        for (item, join) in items {
-            let is_group = item.is_object();
-            plan.push(item);
-            if is_group && join {
-                plan.push(json!(["join", "MERGE", {}]));
-            }
-        }
-        Value::Array(plan)
-    });
-    let ctx = prop::sample::select(vec![
-        json!({}),
-        json!({"bdg": 100}),
-        json!({"city": "P", "forbidden": ["H_API", "rank"]}),
-        json!({"budget": "100", "bdg": 1e3, "forbidden_tools": "RANK", "hotels": "x"}),
-        json!({"budget": {}, "forbid": [7, "search"], "items": 7}),
-        json!({"forbidden": ["MERGE", "join"]}),
-    ]);
-    (plan.clone(), plan, ctx, any::<(bool, bool)>()).prop_map(
-        |(plan, inner, ctx, (nested, human))| {
-            let mut message = json!({"g": "G", "ctx": ctx, "plan": plan});
-            if nested {
-                message["subtask"] =
-                    json!({"g": "S", "ctx": {"bdg": 150}, "plan": inner, "out_fmt": "human"});
-            }
-            if human {
-                message["out_fmt"] = json!("human");
-            }
-            message
-        },
-    )
-}
-
-fn new_message() -> impl Strategy<Value = Value> {
-    prop::collection::vec((act(), 0..8usize, 0..8usize, any::<bool>(), 0..6usize), 1..8).prop_map(|parts| {
-        let id = |n: usize| format!("s{n}");
-        let mut steps = Vec::new();
-        let mut used = std::collections::BTreeSet::new();
-        for (n, (act, first, second, keyed, fallback)) in parts.iter().enumerate() {
-            let after: Vec<String> = [first, second].into_iter().filter(|m| **m < n).map(|m| id(*m)).collect();
-            let mut step = json!({"id": id(n), "verb": act[0], "tool": act[1], "params": act[2], "depends_on": after});
-            if *keyed {
-                step["output_key"] = json!(format!("k{n}"));
-            }
-            let stand_in = n + fallback;
-            if *fallback > 0 && stand_in < parts.len() && used.insert(stand_in) {
-                step["on_error"] = json!("fallback");
-                step["fallback_step"] = json!(id(stand_in));
-            }
-            steps.push(step);
-        }
-        let mut message = new(&steps);
-        match parts.len() % 3 {
-            0 => message["ctx"] = json!({"budget": "100", "forbidden_tools": ["RANK"]}),
-            1 => message["out_fmt"] = json!("human"),
-            _ => {}
-        }
-        message
-    })
-}
-
-/// Applying the first repair of each finding leaves one finding of its code less, or more of them gone.
-fn first_repairs_mend(message: &Value) -> Result<(), TestCaseError> {
-    let config = Config::default().with_max_fan_out(3);
-    // Some of what is drawn makes no graph, which the reader says.
-    let Ok((read, _)) = AnyMessage::decode(message.to_string().as_bytes()) else {
-        return Ok(());
-    };
-    let library = library();
-    let before = check_plan(&read, Some(&library), &config);
-    let count = |findings: &[Finding], code: &str| {
-        findings.iter().filter(|f| f.violation.code == code).count()
-    };
-    for finding in &before {
-        let code = finding.violation.code.as_ref();
-        let Some(first) = finding.repairs.first() else {
-            // Nothing else does for it, or only the sender can say it, or a step more would wait for too many.
-            prop_assert!(
-                finding.question.is_some()
-                    || matches!(finding.violation.level, Level::Advice | Level::Should)
-                    || matches!(
-                        code,
-                        "NO_AGENT_FOUND" | "VERB_TOOL_MISMATCH" | "MALFORMED_PLAN"
-                    )
-                    || code.starts_with("UNKNOWN")
-                    || finding.violation.pointer.contains("/ctx/"),
-                "{finding:?}"
-            );
-            continue;
-        };
-        let mended = repair(&read, first);
-        prop_assert!(mended.is_ok(), "{first:?} {mended:?} {message}");
-        let after = check_plan(&mended.unwrap(), Some(&library), &config);
-        let is_still_there = after.iter().any(|f| f.violation == finding.violation);
-        let fewer = count(&after, code) < count(&before, code);
-        prop_assert!(
-            !is_still_there || fewer,
-            "{first:?} leaves {finding:?} of {message}"
-        );
-        for other in &finding.repairs {
-            let text = wire::to_string(other);
-            prop_assert_eq!(&text.parse::<Repair>().unwrap(), other);
-        }
-    }
-    Ok(())
-}
-
-/// First repairs end, within as many rounds as there were findings, without a value or a permission that nobody gave.
-fn first_repairs_converge(message: &Value) -> Result<(), TestCaseError> {
-    let config = Config::default().with_max_fan_out(3);
-    let Ok((message, _)) = AnyMessage::decode(message.to_string().as_bytes()) else {
-        return Ok(());
-    };
-    let judged = judge(&message, Some(&library()), &WORDS, &config, usize::MAX);
-    judged.map_err(TestCaseError::fail)
-}
-
-#[test]
-fn what_a_repair_would_bring_to_light_is_found_at_once() {
-    let search = json!(["search", "H_API", {"city": "P"}]);
-    let prose = json!(["search", "H_API", {"city": "P", "out_fmt": "human"}]);
-    let with =
-        |ctx: Value, plan: Value| json!({"g": "G", "ctx": ctx, "plan": plan, "out_fmt": "human"});
-    let falls = json!({"on_error": "fallback", "fallback_step": "f"});
-    let ends = [
-        step("a", &[], falls),
-        step("f", &["a"], json!({})),
-        step("b", &[], json!({})),
-    ];
-    let rank = json!({"verb": "rank", "tool": "RANK", "params": {}});
-    let wide = |rest: &[Value]| {
-        let others = (0..3).map(|n| {
-            step(
-                &format!("w{n}"),
-                &["a"],
-                json!({"output_key": format!("k{n}")}),
-            )
-        });
-        let writers = [
-            step("a", &[], json!({})),
-            step("b", &[], json!({})),
-            step("r", &["a", "b"], rank.clone()),
-        ];
-        new(&others
-            .chain(writers)
-            .chain(rest.iter().cloned())
-            .collect::<Vec<_>>())
-    };
-    for (message, count) in [
-        // The parameters of a verb that is mistyped.
-        (old(json!([["serch", "H_API", {"citi": "P"}]])), 3),
-        // Amounts above a limit that is a text.
-        (
-            with(
-                json!({"budget": "100"}),
-                json!([["search", "H_API", {"city": "P", "budget": 250}]]),
-            ),
-            3,
-        ),
-        // Prose of a step that a join would stand behind.
-        (with(json!({}), json!([{"parallel": [prose, search]}])), 3),
-        // An end that its own fallback waits for.
-        (new(&ends), 3),
-        // Steps that a further one would wait with.
-        (wide(&[]), 2),
-    ] {
-        let config = Config::default().with_max_fan_out(3);
-        let found = found(&message, &config);
-        assert_eq!(found.len(), count, "{found:?}");
-        first_repairs_converge(&message).unwrap();
-    }
-}
-
-#[test]
-fn an_amount_in_quotes_that_is_not_allowed_takes_one_round() {
-    let act = json!(["search", "H_API", {"budget": "250"}]);
-    let message = json!({"g": "G", "ctx": {"budget": 100}, "plan": [act]});
-    let config = Config::default();
-    judge(&decode(&message), None, &[], &config, usize::MAX).unwrap();
-}
-
-proptest! {
-    // Each case checks a plan as often as it has findings; the fuzz target tries more.
-    #![proptest_config(ProptestConfig::with_cases(48))]
-
-    #[test]
-    fn first_repairs_converge_in_0_1(message in old_message()) {
-        first_repairs_converge(&message)?;
-    }
-
-    #[test]
-    fn first_repairs_converge_in_1_0(message in new_message()) {
-        first_repairs_converge(&message)?;
-    }
-}
-
-proptest! {
-    #[test]
-    fn the_first_repair_removes_its_finding_in_0_1(message in old_message()) {
-        first_repairs_mend(&message)?;
-    }
-
-    #[test]
-    fn the_first_repair_removes_its_finding_in_1_0(message in new_message()) {
-        first_repairs_mend(&message)?;
     }
 }
 
@@ -691,97 +463,6 @@ fn two_writers_are_put_in_the_order_that_no_fallback_makes_a_cycle() {
         clash(&check_plan(&mended, Some(&library()), &Config::default())),
         None
     );
-}
-
-/// Pointers of the MUST findings about the limits of a plan.
-fn limits(ctx: Value, plan: Value) -> Vec<String> {
-    let mut message = old(plan);
-    message["ctx"] = ctx;
-    let findings = check_plan(&decode(&message), None, &Config::default());
-    let musts = findings
-        .into_iter()
-        .filter(|finding| finding.violation.level == Level::Must);
-    musts.map(|finding| finding.violation.pointer).collect()
-}
-
-// spec: SACP-9-1
-#[test]
-fn a_limit_or_an_amount_that_cannot_be_read_allows_nothing() {
-    let act = |budget: &str| -> Value {
-        serde_json::from_str(&format!(r#"[["search","H_API",{{"budget":{budget}}}]]"#)).unwrap()
-    };
-    let text = |ctx: &str, act: &str| {
-        let message = format!(
-            r#"{{"g":"G","ctx":{{"budget":{ctx}}},"plan":[["search","H_API",{{"budget":{act}}}]]}}"#
-        );
-        let (read, _) = AnyMessage::decode(message.as_bytes()).unwrap();
-        let findings = check_plan(&read, None, &Config::default());
-        let pointers = findings.into_iter().map(|f| f.violation.pointer);
-        pointers.collect::<Vec<_>>()
-    };
-    let own = ["/plan/0/2/budget"];
-    for amount in [
-        "1e999",
-        &"9".repeat(400),
-        "\"250\"",
-        "null",
-        "[1]",
-        "100.00000000000000001",
-    ] {
-        assert_eq!(text("100", amount), own, "{amount}");
-    }
-    for amount in ["1e2", "100.0", "0.1e3", "-1e999"] {
-        assert!(text("100", amount).is_empty(), "{amount}");
-    }
-    assert_eq!(limits(json!({"budget": "100"}), act("1")), ["/ctx/budget"]);
-    // Without a limit nothing is held against it.
-    assert!(limits(json!({}), act("\"low\"")).is_empty());
-    assert_eq!(
-        limits(json!({"budget": "100"}), act("\"x\"")),
-        ["/ctx/budget", "/plan/0/2/budget"]
-    );
-}
-
-// spec: SACP-9-1
-#[test]
-fn what_is_forbidden_stays_forbidden_however_it_is_written() {
-    let del = || json!([["del", "RM", {}]]);
-    for forbidden in [json!("RM"), json!(["RM", 1])] {
-        let found = limits(json!({"forbidden_tools": forbidden}), del());
-        assert_eq!(found, ["/ctx/forbidden_tools", "/plan/0"]);
-    }
-    for made in [
-        json!([["define", "RM", {}]]),
-        json!([["instantiate", "RM_AGENT", {"tool": "RM", "verb": "del"}]]),
-        json!([["instantiate", "A", {"tools": ["LS", "RM"]}]]),
-        json!([["register", "A", {"supported_tools": ["RM"]}]]),
-        json!([["register", "A", {"supported_tools": {"0": "RM"}}]]),
-        // The second letter is Cyrillic.
-        json!([["del", "R\u{41c}", {}]]),
-    ] {
-        let found = limits(json!({"forbidden_tools": ["RM"]}), made.clone());
-        assert_eq!(found.len(), 1, "{made}");
-    }
-    assert!(
-        limits(
-            json!({"forbidden_tools": ["rm"]}),
-            json!([["instantiate", "A", {"tool": "LS"}]])
-        )
-        .is_empty()
-    );
-}
-
-// spec: SACP-9-1
-#[test]
-fn a_forbidden_verb_is_forbidden_under_each_of_its_names() {
-    let mut registry = library();
-    let def = json!({"name": "delete", "description": "d", "inputs": [], "outputs": "string", "aliases": ["del"]});
-    registry.add_verb(read::<VerbDef>(&def)).unwrap();
-    let mut message = old(json!([["del", "RM", {}]]));
-    message["ctx"] = json!({"forbidden_verbs": ["delete"]});
-    let findings = check_plan(&decode(&message), Some(&registry), &Config::default());
-    let is_ban = |finding: &Finding| finding.violation.message.contains("ctx forbids");
-    assert_eq!(findings.iter().filter(|finding| is_ban(finding)).count(), 1);
 }
 
 #[test]

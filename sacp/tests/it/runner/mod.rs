@@ -1,5 +1,8 @@
 //! Runs of plans: order, failures and recoveries, timeouts, subtasks, limits.
 
+mod limits;
+mod subtasks;
+
 use core::time::Duration;
 
 use sacp::Retry;
@@ -308,45 +311,6 @@ pub(crate) fn run_of(message: &v1::Message, config: Config) -> Runner {
     runner
 }
 
-// spec: SACP1-6-4
-#[test]
-fn a_timeout_applies_to_each_attempt() {
-    let one = plan(&[&[]], |_| {
-        r#","timeout_ms":2000,"retry":{"max_attempts":2,"backoff_ms":1000}"#.to_owned()
-    });
-    let mut run = run_of(&one, Config::default());
-    drain(&mut run);
-    run.handle_timeout(now(2));
-    assert_eq!(drain(&mut run), [Output::Cancel { ticket: first(1) }]);
-    let late = Input::Succeeded {
-        ticket: first(1),
-        output: RawBuf::parse("1").unwrap(),
-    };
-    assert_eq!(
-        run.handle_input(now(2), late.clone()),
-        Err(RunnerError::NotDispatched { ticket: first(1) })
-    );
-    run.handle_timeout(now(3));
-    assert_eq!(
-        dispatched(&drain(&mut run)),
-        [Ticket {
-            step: 1,
-            attempt: 2,
-            epoch: 0
-        }]
-    );
-    assert_eq!(
-        run.handle_input(now(3), late),
-        Err(RunnerError::NotDispatched { ticket: first(1) })
-    );
-    run.handle_timeout(now(5));
-    let outputs = drain(&mut run);
-    let failure = outcome(&outputs).failure.clone().unwrap();
-    assert_eq!(failure.step, Some(1));
-    assert!(matches!(failure.cause, Cause::Timeout { .. }));
-    assert_eq!(outcome(&outputs).steps[0].attempts, 2);
-}
-
 // spec: SACP1-6-3
 #[test]
 fn a_fallback_step_runs_on_failure_and_feeds_the_dependents() {
@@ -395,96 +359,6 @@ fn a_fallback_step_runs_on_failure_and_feeds_the_dependents() {
     assert_eq!(run.end(), Some(&End::Failed));
 }
 
-// spec: SACP-3-5
-#[test]
-fn timeouts_and_cancel_end_the_run() {
-    let config = Config::default().with_step_timeout(Duration::from_secs(5));
-    let mut run = runner(r#"[["a","T",{}]]"#, config.clone());
-    drain(&mut run);
-    run.handle_timeout(now(4));
-    assert_eq!(
-        (drain(&mut run), run.poll_timeout()),
-        (vec![], Some(now(5).mono))
-    );
-    run.handle_timeout(now(5));
-    let outputs = drain(&mut run);
-    assert!(
-        outcome(&outputs)
-            .failure
-            .as_ref()
-            .unwrap()
-            .to_string()
-            .contains("timeout of 5s")
-    );
-    let mut run = runner(r#"[["a","T",{}]]"#, config);
-    drain(&mut run);
-    run.cancel(now(1)).unwrap();
-    let outputs = drain(&mut run);
-    assert!(matches!(
-        outputs[..],
-        [Output::Cancel { .. }, Output::Ended(_)]
-    ));
-    assert_eq!(outcome(&outputs).end, End::Cancelled);
-    let Reply::Err(error) =
-        outcome(&outputs).answer(Timestamp::EPOCH, &message("[]"), &mut IdSource::seeded(1))
-    else {
-        panic!()
-    };
-    assert_eq!(
-        (error.code, error.details.as_str()),
-        (Code::StepFailed, "cancelled")
-    );
-    let mut run = runner(
-        r#"[["a","T",{}]]"#,
-        Config::default().with_run_timeout(Duration::from_secs(9)),
-    );
-    drain(&mut run);
-    assert_eq!(run.poll_timeout(), Some(now(9).mono));
-    run.handle_timeout(now(9));
-    assert!(
-        outcome(&drain(&mut run))
-            .failure
-            .as_ref()
-            .unwrap()
-            .to_string()
-            .contains("the run exceeded")
-    );
-}
-
-#[test]
-fn progress_extends_the_idle_timeout_alone() {
-    let config = Config::default()
-        .with_idle_timeout(Duration::from_secs(2))
-        .with_step_timeout(Duration::from_secs(5));
-    let mut run = runner(r#"[["a","T",{}]]"#, config.clone());
-    drain(&mut run);
-    for second in [1, 2, 3] {
-        run.handle_input(now(second), Input::Progress { ticket: first(1) })
-            .unwrap();
-    }
-    run.handle_timeout(now(4));
-    assert_eq!((run.end(), run.poll_timeout()), (None, Some(now(5).mono)));
-    run.handle_timeout(now(5));
-    assert!(
-        outcome(&drain(&mut run))
-            .failure
-            .as_ref()
-            .unwrap()
-            .to_string()
-            .contains("exceeded its timeout")
-    );
-    let mut run = runner(r#"[["a","T",{}]]"#, config);
-    run.handle_timeout(now(2));
-    assert!(
-        outcome(&drain(&mut run))
-            .failure
-            .as_ref()
-            .unwrap()
-            .to_string()
-            .contains("no progress for 2s")
-    );
-}
-
 // spec: SACP-3-4
 #[test]
 fn test_mode_simulates_every_act() {
@@ -511,81 +385,6 @@ fn test_mode_simulates_every_act() {
         let simulated = r#"{"simulated":true,"verb":"c","tool":"T","inputs":1}"#;
         assert_eq!(outcome.result.as_ref().unwrap().as_str(), simulated);
     }
-}
-
-// spec: SACP-2-9
-#[test]
-fn a_subtask_runs_inside_its_step_or_behind_the_plan() {
-    let text = r#"{"msg_id":"m","g":"G","plan":[["a","T",{"subtask":{"g":"H","plan":[["b","U",{}],["c","U",{}]]}}],["d","T",{}]],
-        "subtask":{"msg_id":"n","g":"I","plan":[["e","W",{}]]}}"#;
-    let request = Message::decode(text.as_bytes()).unwrap();
-    let mut run = Runner::new(&request, Config::default()).unwrap();
-    run.start(now(0));
-    let mut order = Vec::new();
-    let outputs = loop {
-        let outputs = drain(&mut run);
-        match &outputs[..] {
-            [Output::Dispatch { ticket, act, .. }] => {
-                order.push(act.verb.clone());
-                done(&mut run, *ticket);
-            }
-            _ => break outputs,
-        }
-    };
-    assert_eq!(order, ["b", "c", "d", "e"]);
-    let answer = answer(&outputs, &request);
-    let results = answer.context.unwrap()["results"].as_str().to_owned();
-    let results: serde_json::Value = serde_json::from_str(&results).unwrap();
-    assert_eq!(results["1"]["ctx"]["results"]["2"], "out 4");
-    assert_eq!(
-        (&results["1"]["reply_to"], &results["1"]["state"]),
-        (&"m".into(), &"DONE".into())
-    );
-    assert_eq!(
-        (&results["2"], &results["subtask"]["reply_to"]),
-        (&"out 2".into(), &"n".into())
-    );
-    assert_eq!(results["subtask"]["ctx"]["result"], "out 6");
-}
-
-#[test]
-fn a_failed_subtask_fails_its_step() {
-    let plan =
-        r#"[["a","T",{"subtask":{"g":"H","plan":[{"parallel":[["b","U",{}],["c","U",{}]]}]}}]]"#;
-    let retry = Rule {
-        verb: Some("a".into()),
-        recoveries: vec![Recovery::Retry(Retry::fixed(2, Duration::ZERO))],
-        ..Rule::default()
-    };
-    let mut run = runner(plan, Config::default().with_rule(retry));
-    assert_eq!(started(&mut run), [2, 3]);
-    done(&mut run, first(2));
-    fail(&mut run, first(3));
-    let again = dispatched(&drain(&mut run));
-    assert_eq!(
-        again,
-        [
-            Ticket {
-                step: 2,
-                attempt: 2,
-                epoch: 0
-            },
-            Ticket {
-                step: 3,
-                attempt: 2,
-                epoch: 0
-            }
-        ]
-    );
-    fail(&mut run, again[0]);
-    let outputs = drain(&mut run);
-    let Reply::Err(error) =
-        outcome(&outputs).answer(Timestamp::EPOCH, &message(plan), &mut IdSource::seeded(1))
-    else {
-        panic!()
-    };
-    assert_eq!(error.details, "act 1: act 1 of its subtask: no route");
-    assert_eq!(outputs[0], Output::Cancel { ticket: again[1] });
 }
 
 // spec: SACP-3-7
@@ -623,46 +422,6 @@ fn a_message_that_cannot_run_is_refused() {
         Config::default().with_max_steps(1),
     );
     assert_eq!(many, StartError::TooManySteps { seen: 2, limit: 1 });
-}
-
-#[test]
-fn a_configuration_that_cannot_work_is_refused() {
-    let refused = |config: Config| {
-        let request = message(r#"[["a","T",{}]]"#);
-        Runner::new(&request, config).unwrap_err().to_string()
-    };
-    for (config, why) in [
-        (
-            Config::default().with_max_running(0),
-            "max_running is 0, but must be at least 1",
-        ),
-        (
-            Config::default().with_max_steps(0),
-            "max_steps is 0, but must be at least 1",
-        ),
-        (
-            Config::default().with_max_bytes(0, 1),
-            "max_output_bytes is 0, but must be at least 1",
-        ),
-        (
-            Config::default().with_max_bytes(1, 0),
-            "max_total_bytes is 0, but must be at least 1",
-        ),
-        (
-            Config::default().with_step_timeout(Duration::ZERO),
-            "step_timeout is 0ns, but a timeout must be longer than zero",
-        ),
-        (
-            Config::default().with_idle_timeout(Duration::ZERO),
-            "idle_timeout is 0ns, but a timeout must be longer than zero",
-        ),
-        (
-            Config::default().with_run_timeout(Duration::ZERO),
-            "run_timeout is 0ns, but a timeout must be longer than zero",
-        ),
-    ] {
-        assert_eq!(refused(config), why);
-    }
 }
 
 #[test]
@@ -738,42 +497,6 @@ fn an_attempt_that_ended_leaves_its_place_however_it_ended() {
 }
 
 #[test]
-fn a_subtask_that_times_out_stops_its_steps_and_no_others() {
-    let skip = Rule {
-        recoveries: vec![Recovery::Skip(RawBuf::parse("null").unwrap())],
-        ..Rule::default()
-    };
-    let config = Config::default()
-        .with_step_timeout(Duration::from_secs(5))
-        .with_rule(skip);
-    let plan = r#"[{"parallel":[["o","T",{}],["a","S",{"subtask":{"g":"H","plan":[["b","U",{}],["c","U",{}]]}}]]}]"#;
-    let mut run = runner(plan, config);
-    let tickets = dispatched(&drain(&mut run));
-    let [other, inner] = tickets[..] else {
-        panic!("{tickets:?}")
-    };
-    let output = RawBuf::parse("1").unwrap();
-    let succeeded = Input::Succeeded {
-        ticket: inner,
-        output,
-    };
-    run.handle_input(now(4), succeeded).unwrap();
-    let behind = dispatched(&drain(&mut run));
-    // The other step and the subtask time out together, the second of its steps not yet.
-    run.handle_timeout(now(5));
-    let outputs = drain(&mut run);
-    let cancelled: Vec<Ticket> = outputs
-        .iter()
-        .filter_map(|output| match output {
-            Output::Cancel { ticket } => Some(*ticket),
-            _ => None,
-        })
-        .collect();
-    assert_eq!(cancelled, [other, behind[0]]);
-    assert_eq!(outcome(&outputs).end, End::Done);
-}
-
-#[test]
 fn a_run_ends_once_where_several_steps_fail_together() {
     let config = Config::default().with_step_timeout(Duration::from_secs(5));
     let mut run = runner(r#"[{"parallel":[["a","T",{}],["b","T",{}]]}]"#, config);
@@ -784,47 +507,6 @@ fn a_run_ends_once_where_several_steps_fail_together() {
         .iter()
         .filter(|output| matches!(output, Output::Ended(_)));
     assert_eq!(ends.count(), 1);
-}
-
-#[test]
-fn max_running_limits_running_steps() {
-    let acts: Vec<String> = (0..10).map(|n| format!("[\"v{n}\",\"T\",{{}}]")).collect();
-    let plan = format!("[{{\"parallel\":[{}]}}]", acts.join(","));
-    let mut run = runner(&plan, Config::default().with_max_running(3));
-    let mut seen = dispatched(&drain(&mut run));
-    assert_eq!(seen.len(), 3);
-    while let Some(ticket) = seen.pop() {
-        done(&mut run, ticket);
-        seen.extend(dispatched(&drain(&mut run)));
-        assert!(seen.len() <= 3);
-    }
-    assert_eq!(run.state(), State::Done);
-}
-
-#[test]
-fn an_output_over_its_limit_fails_the_step() {
-    let plan = r#"[["a","T",{}],["b","T",{}]]"#;
-    let mut run = runner(plan, Config::default().with_max_bytes(4, 99));
-    done(&mut run, first(1));
-    assert!(
-        outcome(&drain(&mut run))
-            .failure
-            .as_ref()
-            .unwrap()
-            .to_string()
-            .contains("more than 4 bytes")
-    );
-    let mut run = runner(plan, Config::default().with_max_bytes(9, 9));
-    done(&mut run, first(1));
-    done(&mut run, first(2));
-    assert!(
-        outcome(&drain(&mut run))
-            .failure
-            .as_ref()
-            .unwrap()
-            .to_string()
-            .contains("of the run have more than 9 bytes")
-    );
 }
 
 #[test]
@@ -855,48 +537,4 @@ fn step_events_report_every_change() {
         })
         .collect();
     assert_eq!(states, [StepState::Running, StepState::Done]);
-}
-
-#[test]
-fn ten_thousand_steps_in_two_groups_run() {
-    let acts = vec![r#"["v","T",{}]"#; 5000].join(",");
-    let plan = format!("[{{\"parallel\":[{acts}]}},{{\"parallel\":[{acts}]}}]");
-    let mut request = message(&plan);
-    request.test_mode = Some(true);
-    let mut run = Runner::new(&request, Config::default()).unwrap();
-    run.start(now(0));
-    assert_eq!(outcome(&drain(&mut run)).end, End::Done);
-}
-
-#[test]
-fn a_timeout_before_the_start_changes_nothing() {
-    let request = Message::decode(br#"{"g":"G","plan":[["get","ONE",{}]]}"#).unwrap();
-    let mut run = Runner::new(&request, Config::default()).unwrap();
-    let now = Now::new(Mono::ZERO, Timestamp::EPOCH);
-    run.handle_timeout(now);
-    assert_eq!(run.poll_output(), None);
-    assert_eq!(run.end(), None);
-    run.start(now);
-    assert!(matches!(run.poll_output(), Some(Output::Dispatch { .. })));
-}
-
-#[test]
-fn a_value_that_stands_in_for_an_output_has_its_bounds() {
-    let request = Message::decode(br#"{"g":"G","plan":[["get","ONE",{}]]}"#).unwrap();
-    let value = RawBuf::parse("\"too long for this\"").unwrap();
-    let rule = Rule {
-        recoveries: vec![Recovery::Skip(value)],
-        ..Rule::default()
-    };
-    let config = Config::default().with_max_bytes(10, 100).with_rule(rule);
-    let mut run = Runner::new(&request, config).unwrap();
-    let now = Now::new(Mono::ZERO, Timestamp::EPOCH);
-    run.start(now);
-    let Some(Output::Dispatch { ticket, .. }) = run.poll_output() else {
-        panic!("no dispatch")
-    };
-    let cause = Cause::permanent("down");
-    run.handle_input(now, Input::Failed { ticket, cause })
-        .unwrap();
-    assert_eq!(run.end(), Some(&End::Failed));
 }

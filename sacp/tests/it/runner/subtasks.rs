@@ -1,0 +1,122 @@
+//! Subtasks run inside their steps.
+
+use core::time::Duration;
+
+use sacp::runner::{Config, End, Input, Output, Recovery, Rule, Runner, Ticket};
+use sacp::{Message, Reply, Retry};
+use ubos_common::id::IdSource;
+use ubos_common::json::RawBuf;
+use ubos_common::time::Timestamp;
+
+use super::{answer, dispatched, done, drain, fail, first, message, now, outcome, runner, started};
+
+// spec: SACP-2-9
+#[test]
+fn a_subtask_runs_inside_its_step_or_behind_the_plan() {
+    let text = r#"{"msg_id":"m","g":"G","plan":[["a","T",{"subtask":{"g":"H","plan":[["b","U",{}],["c","U",{}]]}}],["d","T",{}]],
+        "subtask":{"msg_id":"n","g":"I","plan":[["e","W",{}]]}}"#;
+    let request = Message::decode(text.as_bytes()).unwrap();
+    let mut run = Runner::new(&request, Config::default()).unwrap();
+    run.start(now(0));
+    let mut order = Vec::new();
+    let outputs = loop {
+        let outputs = drain(&mut run);
+        match &outputs[..] {
+            [Output::Dispatch { ticket, act, .. }] => {
+                order.push(act.verb.clone());
+                done(&mut run, *ticket);
+            }
+            _ => break outputs,
+        }
+    };
+    assert_eq!(order, ["b", "c", "d", "e"]);
+    let answer = answer(&outputs, &request);
+    let results = answer.context.unwrap()["results"].as_str().to_owned();
+    let results: serde_json::Value = serde_json::from_str(&results).unwrap();
+    assert_eq!(results["1"]["ctx"]["results"]["2"], "out 4");
+    assert_eq!(
+        (&results["1"]["reply_to"], &results["1"]["state"]),
+        (&"m".into(), &"DONE".into())
+    );
+    assert_eq!(
+        (&results["2"], &results["subtask"]["reply_to"]),
+        (&"out 2".into(), &"n".into())
+    );
+    assert_eq!(results["subtask"]["ctx"]["result"], "out 6");
+}
+
+#[test]
+fn a_failed_subtask_fails_its_step() {
+    let plan =
+        r#"[["a","T",{"subtask":{"g":"H","plan":[{"parallel":[["b","U",{}],["c","U",{}]]}]}}]]"#;
+    let retry = Rule {
+        verb: Some("a".into()),
+        recoveries: vec![Recovery::Retry(Retry::fixed(2, Duration::ZERO))],
+        ..Rule::default()
+    };
+    let mut run = runner(plan, Config::default().with_rule(retry));
+    assert_eq!(started(&mut run), [2, 3]);
+    done(&mut run, first(2));
+    fail(&mut run, first(3));
+    let again = dispatched(&drain(&mut run));
+    assert_eq!(
+        again,
+        [
+            Ticket {
+                step: 2,
+                attempt: 2,
+                epoch: 0
+            },
+            Ticket {
+                step: 3,
+                attempt: 2,
+                epoch: 0
+            }
+        ]
+    );
+    fail(&mut run, again[0]);
+    let outputs = drain(&mut run);
+    let Reply::Err(error) =
+        outcome(&outputs).answer(Timestamp::EPOCH, &message(plan), &mut IdSource::seeded(1))
+    else {
+        panic!()
+    };
+    assert_eq!(error.details, "act 1: act 1 of its subtask: no route");
+    assert_eq!(outputs[0], Output::Cancel { ticket: again[1] });
+}
+
+#[test]
+fn a_subtask_that_times_out_stops_its_steps_and_no_others() {
+    let skip = Rule {
+        recoveries: vec![Recovery::Skip(RawBuf::parse("null").unwrap())],
+        ..Rule::default()
+    };
+    let config = Config::default()
+        .with_step_timeout(Duration::from_secs(5))
+        .with_rule(skip);
+    let plan = r#"[{"parallel":[["o","T",{}],["a","S",{"subtask":{"g":"H","plan":[["b","U",{}],["c","U",{}]]}}]]}]"#;
+    let mut run = runner(plan, config);
+    let tickets = dispatched(&drain(&mut run));
+    let [other, inner] = tickets[..] else {
+        panic!("{tickets:?}")
+    };
+    let output = RawBuf::parse("1").unwrap();
+    let succeeded = Input::Succeeded {
+        ticket: inner,
+        output,
+    };
+    run.handle_input(now(4), succeeded).unwrap();
+    let behind = dispatched(&drain(&mut run));
+    // The other step and the subtask time out together, the second of its steps not yet.
+    run.handle_timeout(now(5));
+    let outputs = drain(&mut run);
+    let cancelled: Vec<Ticket> = outputs
+        .iter()
+        .filter_map(|output| match output {
+            Output::Cancel { ticket } => Some(*ticket),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(cancelled, [other, behind[0]]);
+    assert_eq!(outcome(&outputs).end, End::Done);
+}
