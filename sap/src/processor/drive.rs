@@ -20,7 +20,7 @@ use super::effects::{Done, Effects, Gain};
 use super::flight::LeaderGuard;
 use super::guard::Panicked;
 use super::handler::{Context, Handler, Spending};
-use super::left::{Held, Left};
+use super::left::{Left, SharedMachine};
 use super::stop::Stop;
 use crate::future::{LARGE, yield_once};
 use crate::role::consumer::{
@@ -38,7 +38,7 @@ pub(super) type Sink<'a> = &'a mut (dyn FnMut(Delivery<'_>) + Send);
 pub(super) struct Driver<'p, S: Sleep + Sync + ?Sized> {
     clock: &'p S,
     effects: &'p Effects<'p>,
-    machine: Arc<Held>,
+    machine: Arc<SharedMachine>,
     stop: Option<Stop>,
     /// Until somebody has stopped the task.
     stopped: Option<BoxFuture<'static, StopReason>>,
@@ -74,7 +74,11 @@ impl<'p, S: Sleep + Sync + ?Sized> Driver<'p, S> {
         Self {
             clock,
             effects,
-            machine: Arc::new(Held::new(ReceivedTask::new(clock.now(), task, config))),
+            machine: Arc::new(SharedMachine::new(ReceivedTask::new(
+                clock.now(),
+                task,
+                config,
+            ))),
             stop: None,
             stopped: None,
             cancelled: None,
@@ -169,7 +173,7 @@ impl<'p, S: Sleep + Sync + ?Sized> Driver<'p, S> {
     }
 
     #[cfg(test)]
-    pub(super) fn held(&self) -> Arc<Held> {
+    pub(super) fn held(&self) -> Arc<SharedMachine> {
         Arc::clone(&self.machine)
     }
 

@@ -12,7 +12,7 @@ use super::stop::Stop;
 use crate::role::consumer::{Input, Output, ReceivedTask, Record, Reply, Request};
 
 /// The machine of a task, which may be at work on another thread when the run is dropped.
-pub(super) struct Held {
+pub(super) struct SharedMachine {
     machine: Mutex<ReceivedTask>,
     /// What is still to be ended by the one that works.
     left: Mutex<Option<(Now, Left)>>,
@@ -24,7 +24,7 @@ pub(super) struct Left {
     pub(super) stop: Option<Stop>,
 }
 
-impl Held {
+impl SharedMachine {
     pub(super) fn new(machine: ReceivedTask) -> Self {
         Self {
             machine: Mutex::new(machine),

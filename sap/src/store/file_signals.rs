@@ -152,16 +152,6 @@ impl FileSignals {
         })
     }
 
-    /// Ready when all that was handed over before is written. Where the program ends before, what nobody waited for is
-    /// lost.
-    ///
-    /// # Errors
-    ///
-    /// The thread is busy.
-    pub async fn settled(&self) -> Result<(), StoreError> {
-        self.store.settled().await.map_err(failed)
-    }
-
     /// Signals that were taken and could not be written: what they say is not learned.
     pub fn unkept(&self) -> u64 {
         self.unkept.load(Ordering::Relaxed)

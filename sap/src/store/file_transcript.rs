@@ -15,7 +15,7 @@ use crate::transcript::{Entry, Head, Proof, Transcript, TranscriptError};
 ///
 /// It has a thread of its own, so that the disk holds up no executor. At most 4,096 calls wait for it; one more is
 /// refused. Dropping it waits for nothing; what was handed over is written all the same, as long as the process runs
-/// ([`settled`](Self::settled)). Opening the folder again in this process waits for that.
+/// ([`close`](Self::close)). Opening the folder again in this process waits for that.
 #[derive(Debug)]
 pub struct FileTranscript {
     dir: FsDir,
@@ -49,16 +49,6 @@ impl FileTranscript {
         let log = opened(|| Log::open_in(Arc::new(dir.clone()), config.clone()))?;
         let store = StoreThread::start(log)?;
         Ok(Self { dir, store })
-    }
-
-    /// Ready when all that was handed over before is written. Where the program ends before, what nobody waited for is
-    /// lost.
-    ///
-    /// # Errors
-    ///
-    /// The thread is busy.
-    pub async fn settled(&self) -> Result<(), TranscriptError> {
-        self.store.settled().await.map_err(store)
     }
 
     /// Waits until all that was handed over is written, and the log is closed. It blocks the thread; a drop does not.

@@ -108,11 +108,6 @@ impl StoreThread {
         drop(thread.map(JoinHandle::join));
     }
 
-    /// Ready when all that was handed over before is done.
-    pub(super) fn settled(&self) -> BoxFuture<'static, Result<(), ThreadError>> {
-        self.call(|_| ())
-    }
-
     /// Appends a record. The call hands it over: dropping the future does not take it back. `then` runs on the
     /// thread, in the order of the records.
     pub(super) fn append<T: Send + 'static>(
@@ -239,7 +234,6 @@ const MAX_BATCH: usize = 256;
 mod tests {
     use core::task::{Context, Waker};
 
-    use futures::FutureExt as _;
     use futures::executor::block_on;
     use ubos_common::log::{Config, LogId};
 
@@ -291,20 +285,6 @@ mod tests {
         drop(release);
         let again = started(&folder);
         assert_eq!(block_on(again.append(Vec::new(), sequence)), Ok(1));
-    }
-
-    #[test]
-    fn it_is_settled_once_what_was_handed_over_is_done() {
-        let folder = tempfile::tempdir().unwrap();
-        let thread = started(&folder);
-        let (release, held) = std::sync::mpsc::channel::<()>();
-        let job = thread.call(move |_| held.recv().unwrap_err());
-        let mut settled = thread.settled();
-        let mut cx = Context::from_waker(Waker::noop());
-        assert!(settled.as_mut().poll(&mut cx).is_pending());
-        drop(release);
-        assert_eq!(block_on(settled), Ok(()));
-        assert!(job.now_or_never().is_some());
     }
 
     #[test]
