@@ -4,7 +4,7 @@ use core::future::poll_fn;
 use core::panic::AssertUnwindSafe;
 use core::pin::{Pin, pin};
 use core::task::{Context as Waking, Poll};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 
 use futures::FutureExt as _;
 use futures::StreamExt as _;
@@ -20,10 +20,11 @@ use super::effects::{Done, Effects, Gain};
 use super::flight::LeaderGuard;
 use super::guard::Panicked;
 use super::handler::{Context, Handler, Spending};
+use super::left::{Left, SharedMachine};
 use super::stop::Stop;
 use crate::future::{LARGE, yield_once};
 use crate::role::consumer::{
-    Admission, End, Ended, Input, Message, Output, Progress, ReceivedTask, Record, Reply, Request,
+    Admission, End, Ended, Input, Message, Output, Progress, ReceivedTask, Reply, Request,
     StopReason, Written,
 };
 use crate::task::Task;
@@ -37,8 +38,7 @@ pub(super) type Sink<'a> = &'a mut (dyn FnMut(Delivery<'_>) + Send);
 pub(super) struct Driver<'p, S: Sleep + Sync + ?Sized> {
     clock: &'p S,
     effects: &'p Effects<'p>,
-    /// It may be at work on another thread.
-    machine: Arc<Mutex<ReceivedTask>>,
+    machine: Arc<SharedMachine>,
     stop: Option<Stop>,
     /// Until somebody has stopped the task.
     stopped: Option<BoxFuture<'static, StopReason>>,
@@ -74,7 +74,11 @@ impl<'p, S: Sleep + Sync + ?Sized> Driver<'p, S> {
         Self {
             clock,
             effects,
-            machine: Arc::new(Mutex::new(ReceivedTask::new(clock.now(), task, config))),
+            machine: Arc::new(SharedMachine::new(ReceivedTask::new(
+                clock.now(),
+                task,
+                config,
+            ))),
             stop: None,
             stopped: None,
             cancelled: None,
@@ -131,7 +135,7 @@ impl<'p, S: Sleep + Sync + ?Sized> Driver<'p, S> {
                     Output::Cancel(id) if id == under_way => effect.set(Fuse::terminated()),
                     Output::Remember(written) => {
                         self.remember(&written);
-                        if let Some(warning) = effects.signal(&written).await {
+                        if let Some(warning) = effects.books.signal(&written).await {
                             sink(Delivery::Warning(warning));
                         }
                     }
@@ -168,9 +172,13 @@ impl<'p, S: Sleep + Sync + ?Sized> Driver<'p, S> {
         }
     }
 
+    #[cfg(test)]
+    pub(super) fn held(&self) -> Arc<SharedMachine> {
+        Arc::clone(&self.machine)
+    }
+
     fn machine(&self) -> MutexGuard<'_, ReceivedTask> {
-        // What a panic in it left is what it was, and the task ends by its time.
-        self.machine.lock().unwrap_or_else(PoisonError::into_inner)
+        self.machine.machine()
     }
 
     fn next_output(&self) -> Option<Output> {
@@ -285,8 +293,7 @@ impl<'p, S: Sleep + Sync + ?Sized> Driver<'p, S> {
     async fn work(&mut self, input: Input) {
         let (machine, now) = (Arc::clone(&self.machine), self.clock.now());
         work::done(self.bytes, move || {
-            let mut machine = machine.lock().unwrap_or_else(PoisonError::into_inner);
-            drop(machine.handle_input(now, input));
+            machine.work(|machine| drop(machine.handle_input(now, input)));
         })
         .await;
     }
@@ -323,11 +330,11 @@ impl<'p, S: Sleep + Sync + ?Sized> Driver<'p, S> {
             Output::Remember(written) => {
                 self.remember(&written);
                 // What is not told yet was handed over.
-                if let Some(Some(warning)) = self.effects.signal(&written).now_or_never() {
+                if let Some(Some(warning)) = self.effects.books.signal(&written).now_or_never() {
                     sink(Delivery::Warning(warning));
                 }
             }
-            Output::Forget => self.effects.forget(),
+            Output::Forget => self.effects.books.forget(),
             Output::Request { .. } | Output::Close(_) => {}
         }
     }
@@ -336,7 +343,7 @@ impl<'p, S: Sleep + Sync + ?Sized> Driver<'p, S> {
         if self.effects.abandons {
             self.abandoned = Some(Arc::clone(written));
         }
-        self.effects.remember(written);
+        self.effects.books.remember(written);
     }
 
     fn answer(&mut self, end: End) -> Result<Answer, ProcessError> {
@@ -362,26 +369,13 @@ impl<'p, S: Sleep + Sync + ?Sized> Driver<'p, S> {
 }
 
 impl<S: Sleep + Sync + ?Sized> Drop for Driver<'_, S> {
-    /// A task whose processing was given up ends: the transcript is handed its end, and nobody waits for it, except for
-    /// the end of what the machine is at work on. What it has not begun comes too late.
+    /// A task whose processing was given up ends, and nobody waits for it. What the machine has not begun comes too
+    /// late.
     fn drop(&mut self) {
-        self.input(Input::Shutdown);
-        while let Some(output) = self.next_output() {
-            match output {
-                Output::Request {
-                    id,
-                    request: request @ Request::Record(Record::Result(_)),
-                } => {
-                    let recorded = self.effects.perform(self.clock.now(), request);
-                    // What is not kept yet was handed over.
-                    let reply = recorded
-                        .now_or_never()
-                        .map_or(Reply::Recorded, |done| done.reply);
-                    self.reply(id, reply);
-                }
-                output => self.apply(output, &mut |_| {}),
-            }
-        }
+        self.machine.leave(self.clock.now(), || Left {
+            books: self.effects.books.clone(),
+            stop: self.stop.clone(),
+        });
     }
 }
 

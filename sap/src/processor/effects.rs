@@ -1,30 +1,28 @@
 //! What the machine of a task asks for, done.
 
 use std::borrow::Cow;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use ubos_common::canon::Digest;
 use ubos_common::json::RawBuf;
 use ubos_common::time::Now;
 
 use super::answer::Warning;
+use super::books::Books;
 use super::flight::{Flight, LeaderGuard};
 use super::guard::{Panicked, guarded};
-use super::ledger::{Before, Entered, Key};
+use super::ledger::{Before, Entered};
 use super::peer::Peer;
 use super::state::{Processor, Route};
 use super::stop::Stop;
-use crate::cache::{CacheKey, CacheRecord, Caching, Keys, WholePayload};
+use crate::cache::{CacheKey, CacheRecord, Caching};
 use crate::context::CacheMode;
-use crate::error::StoreError;
 use crate::evidence::BodyDigest;
 use crate::future::LARGE;
-use crate::learning::Signal;
 use crate::lifecycle::body_digest;
 use crate::role::consumer::{
-    Access, Admission, ContractFinding, Outcome, Proposed, Record, Reply, Request, Written,
+    Access, Admission, ContractFinding, Outcome, Proposed, Record, Reply, Request,
 };
-use crate::status::Status;
 use crate::task::Task;
 use crate::transcript::{Entry, EntryKind, TranscriptError};
 use crate::validate::{Options, decode_result};
@@ -36,10 +34,9 @@ pub(super) struct Effects<'p> {
     pub(super) task: Arc<Task>,
     pub(super) route: Option<&'p Route>,
     peer: &'p Peer,
-    key: Key,
     /// The task as it is written here.
     encoded: Cow<'p, [u8]>,
-    keys: Arc<OnceLock<Option<Keys>>>,
+    pub(super) books: Books,
     /// The task ends before its handler begins.
     pub(super) abandons: bool,
 }
@@ -79,14 +76,15 @@ impl<'p> Effects<'p> {
         encoded: Cow<'p, [u8]>,
         peer: &'p Peer,
     ) -> Self {
+        let route = processor.route(&task);
+        let task = Arc::new(task);
         Self {
-            route: processor.route(&task),
-            key: Key::of(&task),
+            books: Books::new(processor, &task, encoded.len(), route.is_some()),
+            route,
             peer,
             processor,
-            task: Arc::new(task),
+            task,
             encoded,
-            keys: Arc::default(),
             abandons: false,
         }
     }
@@ -155,11 +153,11 @@ impl<'p> Effects<'p> {
         let body = Digest::of_bytes(&self.encoded);
         let max_running = self.processor.config.max_running;
         let ledger = &self.processor.ledger;
-        let mut entered = ledger.enter(&self.key, &self.task, body, max_running);
+        let mut entered = ledger.enter(&self.books.key, &self.task, body, max_running);
         // The same task may be written otherwise, which its bytes do not show.
         if let Entered::Other(before) = &entered
             && self.is_equal(before).await
-            && let Some(again) = ledger.enter_equal(&self.key, max_running)
+            && let Some(again) = ledger.enter_equal(&self.books.key, max_running)
         {
             entered = again;
         }
@@ -207,22 +205,21 @@ impl<'p> Effects<'p> {
     }
 
     async fn record(&self, now: Now, record: &Record) -> Done {
-        let entry = match record {
-            Record::Task => Entry::encoded(EntryKind::Task, now.wall, &self.encoded),
+        let recorded = match record {
+            Record::Task => {
+                let entry = Entry::encoded(EntryKind::Task, now.wall, &self.encoded);
+                let recorded = self.books.record(&entry).await;
+                if let Ok(number) = recorded {
+                    self.processor.ledger.written(&self.books.key, number);
+                }
+                recorded
+            }
             Record::Result(written) | Record::Queued(written) => {
-                let number = self.processor.ledger.entry(&self.key);
-                let entry = Entry::encoded(EntryKind::Result, now.wall, &written.encoded);
-                entry.of_task(number)
+                self.books.result(now, written).await
             }
         };
-        match self.processor.record(&entry).await {
-            Ok(number) => {
-                if matches!(record, Record::Task) {
-                    let ledger = &self.processor.ledger;
-                    ledger.written(&self.key, number);
-                }
-                Reply::Recorded.into()
-            }
+        match recorded {
+            Ok(_) => Reply::Recorded.into(),
             Err(lost) => Done {
                 gain: Gain::Lost(lost),
                 ..Reply::NotRecorded.into()
@@ -230,29 +227,14 @@ impl<'p> Effects<'p> {
         }
     }
 
-    /// Makes the task's keys, once.
-    fn keys(&self) -> impl FnOnce() -> Option<Keys> + Send + 'static {
-        let has_route = self.route.is_some();
-        let (keys, task) = (Arc::clone(&self.keys), Arc::clone(&self.task));
-        let caching = self.caching().cloned();
-        move || {
-            let make = || match &caching {
-                Some(caching) => Keys::within(&task, caching.essence(), caching.is_issuers_own),
-                None => Keys::of(&task, &WholePayload),
-            };
-            *keys.get_or_init(|| has_route.then(make).and_then(Result::ok))
-        }
-    }
-
     /// Whether outcomes of the task's capability may answer others.
     fn caching(&self) -> Option<&Caching> {
-        let caching = &self.processor.caching;
-        caching.get(&self.task.target.capability)
+        self.books.caching.as_ref()
     }
 
     async fn look_up(&self) -> Done {
         let keys = match self.caching() {
-            Some(_) => work::done(self.encoded.len(), self.keys()).await,
+            Some(_) => work::done(self.encoded.len(), self.books.keys()).await,
             None => None,
         };
         let cache = self.processor.cache.as_ref();
@@ -325,39 +307,6 @@ impl<'p> Effects<'p> {
             warning: kept.err().map(Warning::Cache),
             ..Reply::Kept.into()
         }
-    }
-
-    /// Keeps a result, to answer the same task again.
-    pub(super) fn remember(&self, written: &Written) {
-        let result = &written.result;
-        let max_bytes = self.processor.config.max_remembered_bytes;
-        let encoded = Arc::clone(&written.encoded);
-        let ledger = &self.processor.ledger;
-        ledger.update(&self.key, result, encoded, max_bytes);
-    }
-
-    /// Tells those who learn of a result. The first poll hands it over.
-    // impl: SAP-7-6
-    pub(super) async fn signal(&self, written: &Arc<Written>) -> Option<Warning> {
-        let status = &written.result.status;
-        let signals = self.processor.signals.clone()?;
-        if !status.is_terminal() && *status != Status::Partial {
-            return None;
-        }
-        let (keys, task, written) = (self.keys(), Arc::clone(&self.task), Arc::clone(written));
-        let bytes = self.encoded.len().max(written.encoded.len());
-        let told = guarded(work::done(bytes, move || {
-            let fingerprint = keys().map(|keys| keys.fingerprint);
-            let signal = Signal::of_result(&task, fingerprint, &written.result);
-            signal.map_or(Ok(()), |signal| signals.emit(signal))
-        }));
-        let told = told.await;
-        let told = told.unwrap_or_else(|panicked| Err(StoreError::Failed(Box::new(panicked))));
-        told.err().map(Warning::Signal)
-    }
-
-    pub(super) fn forget(&self) {
-        self.processor.ledger.forget(&self.key);
     }
 }
 

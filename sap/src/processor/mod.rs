@@ -37,6 +37,7 @@
 //! ```
 
 mod answer;
+mod books;
 mod config;
 #[cfg(feature = "schema")]
 mod contract;
@@ -48,6 +49,7 @@ mod handler;
 mod hooks;
 mod known;
 mod ledger;
+mod left;
 #[cfg(feature = "log")]
 mod library;
 mod peer;
@@ -89,10 +91,9 @@ pub use state::{Processor, Shape};
 use drive::{Driver, Sink};
 use effects::Effects;
 use flight::SingleFlight;
-use guard::{Panicked, guarded};
 use hooks::Unchecked;
 pub(crate) use known::{KnownTask, Standing};
-use ledger::{Key, Ledger};
+use ledger::Key;
 pub(crate) use peer::Asker;
 use refusals::MAX_REFUSALS;
 pub(crate) use refusals::Refusals;
@@ -111,7 +112,7 @@ use crate::role::consumer;
 use crate::store::MemoryTranscript;
 use crate::task::Task;
 use crate::trace;
-use crate::transcript::{Entry, Transcript, TranscriptError};
+use crate::transcript::Transcript;
 use crate::validate::{Options, decode_task_alone, findings, ids_of};
 use crate::work::{self, HEAVY};
 
@@ -144,7 +145,7 @@ impl Processor {
             refusals: Refusals::new(Arc::new(MemoryTranscript::new(MAX_REFUSALS))),
             transcript,
             config,
-            ledger: Ledger::default(),
+            ledger: Arc::default(),
             flights: SingleFlight::default(),
         })
     }
@@ -389,12 +390,6 @@ impl Processor {
             }
             Err(nack) => Ok(self.turn_away(clock.now(), *nack, task).await),
         }
-    }
-
-    /// Writes an entry down. A transcript that panics has failed.
-    async fn record(&self, entry: &Entry) -> Result<u64, TranscriptError> {
-        let recorded = guarded(async { self.transcript.record(entry).await }).await;
-        recorded.unwrap_or_else(|Panicked| Err(TranscriptError::Store(Box::new(Panicked))))
     }
 }
 

@@ -32,7 +32,7 @@ pub struct Processor {
     pub(super) refusals: Refusals,
     pub(super) transcript: Arc<dyn Transcript>,
     pub(super) config: Config,
-    pub(super) ledger: Ledger,
+    pub(super) ledger: Arc<Ledger>,
     pub(super) flights: SingleFlight,
 }
 

@@ -9,7 +9,7 @@ use ubos_common::json::{self, Fault, Read, Reader};
 use ubos_common::log::{AppendError, Config, Log, OpenError, Position, ReadError};
 use ubos_common::violation::{Level, Profile};
 
-use super::thread::StoreThread;
+use super::thread::{StoreThread, opened};
 use crate::cache::{CacheKey, CacheRecord, CacheStore, Lookup, SAP_VERSION};
 use crate::error::StoreError;
 use crate::future::{BoxFuture, ready};
@@ -70,7 +70,8 @@ impl FileCache {
     ///
     /// [`FileCacheError`]; damage is named and left as it is.
     pub fn open(path: impl Into<PathBuf>, config: Config) -> Result<Self, FileCacheError> {
-        let log = Log::open(path, config.with_kind(KIND))?;
+        let (path, config) = (path.into(), config.with_kind(KIND));
+        let log = opened(|| Log::open(&path, config.clone()))?;
         let mut index = Index::default();
         let mut reader = log.reader();
         while let Some(entry) = reader.next()? {
@@ -91,6 +92,11 @@ impl FileCache {
             max_records: Self::MAX_RECORDS,
             index: Arc::new(Mutex::new(index)),
         })
+    }
+
+    /// Waits until all that was handed over is written, and the log is closed. It blocks the thread; a drop does not.
+    pub fn close(self) {
+        self.store.close();
     }
 
     /// The log beneath: for its report, its head and for archiving.

@@ -11,7 +11,7 @@ use ubos_common::time::Timestamp;
 use ubos_common::violation::Profile;
 
 use super::proof::prove;
-use super::thread::{StoreThread, ThreadError};
+use super::thread::{StoreThread, ThreadError, opened};
 use crate::error::StoreError;
 use crate::future::BoxFuture;
 use crate::learning::{Signal, SignalSink};
@@ -107,7 +107,8 @@ impl FileSignals {
         learners: Arc<dyn SignalSink>,
     ) -> Result<(Self, ReadBack), ReadBackError> {
         let dir = FsDir::create(path).map_err(OpenError::Io)?;
-        let log = Log::open_in(Arc::new(dir.clone()), config.with_kind(KIND))?;
+        let config = config.with_kind(KIND);
+        let log = opened(|| Log::open_in(Arc::new(dir.clone()), config.clone()))?;
         let mut read = ReadBack::default();
         let mut reader = log.reader();
         while let Some(entry) = reader.next()? {
@@ -154,6 +155,11 @@ impl FileSignals {
     /// Signals that were taken and could not be written: what they say is not learned.
     pub fn unkept(&self) -> u64 {
         self.unkept.load(Ordering::Relaxed)
+    }
+
+    /// Waits until all that was handed over is written, and the log is closed. It blocks the thread; a drop does not.
+    pub fn close(self) {
+        self.store.close();
     }
 
     /// The log beneath: for its report, its head and for archiving what is older than anybody asks for.

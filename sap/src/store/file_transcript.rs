@@ -7,14 +7,15 @@ use ubos_common::json;
 use ubos_common::log::{Config, FsDir, Log, OpenError, ReadError};
 
 use super::proof::prove;
-use super::thread::StoreThread;
+use super::thread::{StoreThread, opened};
 use crate::future::BoxFuture;
 use crate::transcript::{Entry, Head, Proof, Transcript, TranscriptError};
 
 /// A transcript in the files of a folder. One process writes it; anybody can verify it.
 ///
 /// It has a thread of its own, so that the disk holds up no executor. At most 4,096 calls wait for it; one more is
-/// refused. Dropping it waits until what was handed over is written.
+/// refused. Dropping it waits for nothing; what was handed over is written all the same, as long as the process runs
+/// ([`close`](Self::close)). Opening the folder again in this process waits for that.
 #[derive(Debug)]
 pub struct FileTranscript {
     dir: FsDir,
@@ -44,10 +45,15 @@ impl FileTranscript {
     /// [`OpenError`]; damage is named and left as it is. A last entry that a crash cut short is dropped, and
     /// the [log's report](Self::log) says so.
     pub fn open(path: impl Into<PathBuf>, config: Config) -> Result<Self, OpenError> {
-        let dir = FsDir::create(path)?;
-        let log = Log::open_in(Arc::new(dir.clone()), config.with_kind(KIND))?;
+        let (dir, config) = (FsDir::create(path)?, config.with_kind(KIND));
+        let log = opened(|| Log::open_in(Arc::new(dir.clone()), config.clone()))?;
         let store = StoreThread::start(log)?;
         Ok(Self { dir, store })
+    }
+
+    /// Waits until all that was handed over is written, and the log is closed. It blocks the thread; a drop does not.
+    pub fn close(self) {
+        self.store.close();
     }
 
     /// The log beneath: for what opening found, for syncing, and for archiving.

@@ -9,7 +9,7 @@ use ubos_common::log::{AppendError, Config, Log, OpenError, Position, ReadError}
 use ubos_common::violation::Profile;
 
 use super::file_signals::ReadBackError;
-use super::thread::StoreThread;
+use super::thread::{StoreThread, opened};
 use crate::error::StoreError;
 use crate::evidence::BodyDigest;
 use crate::future::{BoxFuture, ready};
@@ -64,7 +64,8 @@ impl Library {
     ///
     /// [`ReadBackError`]; damage is named and left as it is.
     pub fn open(path: impl Into<PathBuf>, config: Config) -> Result<Self, ReadBackError> {
-        let log = Log::open(path, config.with_kind(KIND))?;
+        let (path, config) = (path.into(), config.with_kind(KIND));
+        let log = opened(|| Log::open(&path, config.clone()))?;
         let mut shelves = Shelves::default();
         let mut reader = log.reader();
         while let Some(entry) = reader.next()? {
@@ -105,6 +106,11 @@ impl Library {
             let bytes: Result<Vec<u8>, ReadError> = read.await.map_err(failed)?;
             Ok(decode(&bytes.map_err(failed)?))
         })
+    }
+
+    /// Waits until all that was handed over is written, and the log is closed. It blocks the thread; a drop does not.
+    pub fn close(self) {
+        self.store.close();
     }
 
     /// The log beneath: for its report, its head and for archiving.

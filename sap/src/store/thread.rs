@@ -3,27 +3,54 @@
 use core::panic::AssertUnwindSafe;
 use std::io;
 use std::panic::catch_unwind;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use futures::channel::oneshot;
-use ubos_common::log::{AppendError, Log, Position};
+use ubos_common::log::{AppendError, Log, OpenError, Position};
 
 use crate::future::{BoxFuture, ready};
 
 /// A log and the thread that works on it.
 ///
 /// Jobs are done in the order in which they were handed over. Records that wait together are committed together.
-/// Dropping it waits until all jobs are done, so that the folder is free then.
+/// Dropping it waits for nothing: the thread does what was handed over, closes the log and ends. Who opens the folder
+/// again in this process waits for that.
 #[derive(Debug)]
 pub(super) struct StoreThread {
-    log: Arc<Log>,
+    /// `None` once it is dropped.
+    log: Option<Arc<Log>>,
     jobs: Option<SyncSender<Job>>,
     /// Bytes of the records that were handed over and are not settled yet.
     waiting: Arc<AtomicUsize>,
     thread: Option<JoinHandle<()>>,
+    last: Arc<Mutex<Option<Arc<Log>>>>,
+}
+
+/// Opens a log. Where the threads of stores that were dropped still have it, it waits for them.
+pub(super) fn opened(open: impl Fn() -> Result<Log, OpenError>) -> Result<Log, OpenError> {
+    static OPENING: Mutex<()> = Mutex::new(());
+    match open() {
+        Err(OpenError::Locked) => {
+            // Another one may be waiting for the very thread.
+            let opening = OPENING.lock().unwrap_or_else(PoisonError::into_inner);
+            for thread in core::mem::take(&mut *ending()) {
+                // Every job is caught where it runs.
+                drop(thread.join());
+            }
+            drop(opening);
+            open()
+        }
+        opened => opened,
+    }
+}
+
+/// The threads of stores that were dropped.
+fn ending() -> MutexGuard<'static, Vec<JoinHandle<()>>> {
+    static ENDING: Mutex<Vec<JoinHandle<()>>> = Mutex::new(Vec::new());
+    ENDING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 enum Job {
@@ -49,19 +76,36 @@ impl StoreThread {
         let log = Arc::new(log);
         let (jobs, waiting) = sync_channel(MAX_JOBS);
         let of_thread = Arc::clone(&log);
+        let last = Arc::<Mutex<Option<Arc<Log>>>>::default();
+        let left = Arc::clone(&last);
         let thread = std::thread::Builder::new()
             .name("sap-store".into())
-            .spawn(move || work(&of_thread, &waiting))?;
+            .spawn(move || {
+                work(&of_thread, &waiting);
+                // To close the log is work for the disk, too.
+                let left = left.lock().unwrap_or_else(PoisonError::into_inner).take();
+                drop((left, of_thread));
+            })?;
         Ok(Self {
-            log,
+            log: Some(log),
             jobs: Some(jobs),
             waiting: Arc::default(),
             thread: Some(thread),
+            last,
         })
     }
 
+    #[expect(clippy::expect_used, reason = "only the drop takes it")]
     pub(super) const fn log(&self) -> &Arc<Log> {
-        &self.log
+        self.log.as_ref().expect("the store is not dropped yet")
+    }
+
+    /// Waits until all that was handed over is done, and the log is closed.
+    pub(super) fn close(mut self) {
+        let thread = self.thread.take();
+        drop(self);
+        // Every job is caught where it runs.
+        drop(thread.map(JoinHandle::join));
     }
 
     /// Appends a record. The call hands it over: dropping the future does not take it back. `then` runs on the
@@ -137,11 +181,11 @@ impl Drop for Place {
 
 impl Drop for StoreThread {
     fn drop(&mut self) {
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = self.log.take();
         drop(self.jobs.take());
-        if let Some(thread) = self.thread.take() {
-            // Every job is caught where it runs.
-            drop(thread.join());
-        }
+        let mut ending = ending();
+        ending.retain(|thread| !thread.is_finished());
+        ending.extend(self.thread.take());
     }
 }
 
@@ -199,7 +243,8 @@ mod tests {
         let config = Config::default()
             .with_kind("test")
             .with_log_id(LogId::from_bytes([7; 16]));
-        StoreThread::start(Log::open(folder.path(), config).unwrap()).unwrap()
+        let log = opened(|| Log::open(folder.path(), config.clone()));
+        StoreThread::start(log.unwrap()).unwrap()
     }
 
     fn sequence(position: Result<Position, AppendError>) -> u64 {
@@ -222,6 +267,24 @@ mod tests {
                 .bytes,
             b"one"
         );
+    }
+
+    #[test]
+    fn a_store_is_dropped_without_waiting_and_opened_again_after_its_last_job() {
+        let folder = tempfile::tempdir().unwrap();
+        let thread = started(&folder);
+        let (release, held) = std::sync::mpsc::channel::<()>();
+        let (begin, begun) = std::sync::mpsc::channel();
+        drop(thread.call(move |_| {
+            begin.send(()).unwrap();
+            held.recv().unwrap_err();
+        }));
+        begun.recv().unwrap();
+        drop(thread.append(b"one".to_vec(), sequence));
+        drop(thread);
+        drop(release);
+        let again = started(&folder);
+        assert_eq!(block_on(again.append(Vec::new(), sequence)), Ok(1));
     }
 
     #[test]

@@ -125,7 +125,9 @@ fn a_transcript_goes_on_where_it_ended() {
 #[test]
 fn a_last_entry_cut_short_is_dropped_and_reported() {
     let folder = tempfile::tempdir().unwrap();
-    reads_back_and_proves(&FileTranscript::open(folder.path(), config()).unwrap());
+    let transcript = FileTranscript::open(folder.path(), config()).unwrap();
+    reads_back_and_proves(&transcript);
+    transcript.close();
     cut(folder.path(), "SUCCEEDED");
     let again = FileTranscript::open(folder.path(), config()).unwrap();
     assert_eq!(again.log().report().torn.as_ref().unwrap().sequence, 1);
@@ -228,7 +230,7 @@ fn fsck_names_all_that_is_wrong_with_a_store() {
     for entry in entries() {
         block_on(transcript.record(&entry)).unwrap();
     }
-    drop(transcript);
+    transcript.close();
     let report = |kept: &[Head]| fsck(folder.path(), StoreKind::Transcript, kept).unwrap();
     assert_eq!(
         (
@@ -258,7 +260,7 @@ fn fsck_names_all_that_is_wrong_with_a_store() {
     let other = tempfile::tempdir().unwrap();
     let long = FileTranscript::open(other.path(), config()).unwrap();
     let head = reads_back_and_proves(&long);
-    drop(long);
+    long.close();
     cut(other.path(), "SUCCEEDED");
     let cut_short = fsck(other.path(), StoreKind::Transcript, &[]).unwrap();
     assert_eq!((cut_short.torn, cut_short.findings), (Some(1), vec![]));
@@ -283,7 +285,9 @@ fn fsck_names_all_that_is_wrong_with_a_store() {
 fn a_store_of_the_other_kind_is_refused_and_not_touched() {
     let folder = tempfile::tempdir().unwrap();
     let config = || Config::default().with_log_id(LogId::from_bytes([7; 16]));
-    drop(FileTranscript::open(folder.path(), config()).unwrap());
+    FileTranscript::open(folder.path(), config())
+        .unwrap()
+        .close();
     let names = || -> Vec<_> {
         let entries = fs::read_dir(folder.path()).unwrap();
         entries.map(|entry| entry.unwrap().file_name()).collect()

@@ -187,9 +187,11 @@ fn a_log_of_signals_that_was_changed_is_not_learned_of() {
 fn folders_of_another_kind_are_refused_untouched() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
-    drop(FileTranscript::open(path("transcript"), config()).unwrap());
-    drop(open(&path("signals"), Timestamp::EPOCH, &all()));
-    drop(Library::open(path("library"), config()).unwrap());
+    FileTranscript::open(path("transcript"), config())
+        .unwrap()
+        .close();
+    open(&path("signals"), Timestamp::EPOCH, &all()).0.close();
+    Library::open(path("library"), config()).unwrap().close();
     let bytes = |name: &str| std::fs::read(segment(&path(name))).unwrap();
     let before = ["transcript", "signals", "library"].map(bytes);
     let signals = |name: &str| {

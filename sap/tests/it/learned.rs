@@ -1,8 +1,6 @@
 //! What fades, what is tried before it is believed, and what outlives the process.
 
-use core::num::NonZeroU64;
 use core::time::Duration;
-use std::sync::Mutex;
 
 use proptest::prelude::*;
 use sap::learning::{
@@ -298,6 +296,9 @@ fn what_a_trial_remembers_is_bounded() {
 
 #[cfg(feature = "driver")]
 mod with_a_processor {
+    use core::num::NonZeroU64;
+    use std::sync::Mutex;
+
     use super::*;
     use crate::processor::{Jumping, Log, processor, result, run, text};
     use crate::samples::{task, with};

@@ -1,0 +1,115 @@
+//! What is written down of a task, and who learns of it.
+
+use std::sync::{Arc, OnceLock};
+
+use ubos_common::time::Now;
+
+use super::answer::Warning;
+use super::guard::guarded;
+use super::ledger::{Key, Ledger};
+use super::state::Processor;
+use crate::cache::{Caching, Keys, WholePayload};
+use crate::error::StoreError;
+use crate::learning::{Signal, SignalSink};
+use crate::role::consumer::Written;
+use crate::status::Status;
+use crate::task::Task;
+use crate::transcript::{Entry, EntryKind, Transcript, TranscriptError};
+use crate::work;
+
+/// Where one task is written down. It outlives the run.
+#[derive(Clone)]
+pub(super) struct Books {
+    pub(super) key: Key,
+    pub(super) caching: Option<Caching>,
+    transcript: Arc<dyn Transcript>,
+    ledger: Arc<Ledger>,
+    signals: Option<Arc<dyn SignalSink>>,
+    max_remembered_bytes: usize,
+    task: Arc<Task>,
+    /// Of the task.
+    bytes: usize,
+    has_route: bool,
+    keys: Arc<OnceLock<Option<Keys>>>,
+}
+
+impl Books {
+    pub(super) fn new(
+        processor: &Processor,
+        task: &Arc<Task>,
+        bytes: usize,
+        has_route: bool,
+    ) -> Self {
+        Self {
+            key: Key::of(task),
+            caching: processor.caching.get(&task.target.capability).cloned(),
+            transcript: Arc::clone(&processor.transcript),
+            ledger: Arc::clone(&processor.ledger),
+            signals: processor.signals.clone(),
+            max_remembered_bytes: processor.config.max_remembered_bytes,
+            task: Arc::clone(task),
+            bytes,
+            has_route,
+            keys: Arc::default(),
+        }
+    }
+
+    /// Writes an entry down. A transcript that panics has failed.
+    pub(super) async fn record(&self, entry: &Entry) -> Result<u64, TranscriptError> {
+        let recorded = guarded(async { self.transcript.record(entry).await }).await;
+        recorded.unwrap_or_else(|panicked| Err(TranscriptError::Store(Box::new(panicked))))
+    }
+
+    /// Writes a result down, as one of its task.
+    pub(super) async fn result(&self, now: Now, written: &Written) -> Result<u64, TranscriptError> {
+        let entry = Entry::encoded(EntryKind::Result, now.wall, &written.encoded);
+        let entry = entry.of_task(self.ledger.entry(&self.key));
+        self.record(&entry).await
+    }
+
+    /// Makes the task's keys, once.
+    pub(super) fn keys(&self) -> impl FnOnce() -> Option<Keys> + Send + 'static {
+        let has_route = self.has_route;
+        let (keys, task) = (Arc::clone(&self.keys), Arc::clone(&self.task));
+        let caching = self.caching.clone();
+        move || {
+            let make = || match &caching {
+                Some(caching) => Keys::within(&task, caching.essence(), caching.is_issuers_own),
+                None => Keys::of(&task, &WholePayload),
+            };
+            *keys.get_or_init(|| has_route.then(make).and_then(Result::ok))
+        }
+    }
+
+    /// Keeps a result, to answer the same task again.
+    pub(super) fn remember(&self, written: &Written) {
+        let result = &written.result;
+        let max_bytes = self.max_remembered_bytes;
+        let encoded = Arc::clone(&written.encoded);
+        self.ledger.update(&self.key, result, encoded, max_bytes);
+    }
+
+    /// Tells those who learn of a result. The first poll hands it over.
+    // impl: SAP-7-6
+    pub(super) async fn signal(&self, written: &Arc<Written>) -> Option<Warning> {
+        let status = &written.result.status;
+        let signals = self.signals.clone()?;
+        if !status.is_terminal() && *status != Status::Partial {
+            return None;
+        }
+        let (keys, task, written) = (self.keys(), Arc::clone(&self.task), Arc::clone(written));
+        let bytes = self.bytes.max(written.encoded.len());
+        let told = guarded(work::done(bytes, move || {
+            let fingerprint = keys().map(|keys| keys.fingerprint);
+            let signal = Signal::of_result(&task, fingerprint, &written.result);
+            signal.map_or(Ok(()), |signal| signals.emit(signal))
+        }));
+        let told = told.await;
+        let told = told.unwrap_or_else(|panicked| Err(StoreError::Failed(Box::new(panicked))));
+        told.err().map(Warning::Signal)
+    }
+
+    pub(super) fn forget(&self) {
+        self.ledger.forget(&self.key);
+    }
+}
