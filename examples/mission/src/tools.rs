@@ -2,6 +2,7 @@
 
 use std::env;
 use std::ffi::OsString;
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -110,7 +111,9 @@ pub async fn serve() -> ExitCode {
         Ok(_) => ExitCode::SUCCESS,
         // The parent captures this, and shows it with what it says of the launch.
         Err(error) => {
-            eprintln!("mission: the tools cannot be served: {error}");
+            let mut err = std::io::stderr();
+            // There is nobody else to tell.
+            let _ = writeln!(err, "mission: the tools cannot be served: {error}");
             ExitCode::from(3)
         }
     }
