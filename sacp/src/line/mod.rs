@@ -41,6 +41,7 @@ A message is lines of words with one space between them.
 value: a number, true, false, null, a word, \"a JSON string\", [value value], {key value key value}.
 A text that could be read as anything else, is empty, or has a space or any of []{}\";\\ is a JSON string.
 line 1: GOAL, then as needed: #msg_id >reply_to, human or raw or summary, a state, vVERSION, test.
+Without a state a message of version 1.0.x is PENDING.
 ctx key value key value: the context.
 verb TOOL key value key value: one act, in order.
 | before an act: it runs beside the other | acts next to it; || is a group in a group; | alone ends a group.
@@ -48,6 +49,9 @@ join TOOL: takes the outputs of the group before it.
 @name value: any other member of the message.
 Version 1.0.x only: id: verb TOOL key value ; depends_on [id id], and other members of the step behind the ;.
 ";
+
+/// The state of a message of 1.0 that names none here: in JSON it has to.
+const FIRST_STATE: &str = "PENDING";
 
 /// How a line begins that is no act.
 const CTX: &str = "ctx";

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use ubos_common::json::{self, DecodeError, Limits, RawBuf};
 
-use super::{CTX, is_scalar};
+use super::{CTX, FIRST_STATE, is_scalar};
 use crate::any::{AnyMessage, Edition};
 use crate::limits::MAX_GROUP_DEPTH;
 use crate::message::{OutFmt, State};
@@ -106,6 +106,10 @@ impl Building {
             building.members.push((name.to_owned(), value));
         }
         building.members.push(("g".to_owned(), Node::Text(goal)));
+        if building.edition == Edition::V10 && !seen.contains("state") {
+            let state = ("state".to_owned(), Node::text(FIRST_STATE));
+            building.members.push(state);
+        }
         Ok(building)
     }
 

@@ -2,7 +2,7 @@
 
 use ubos_common::json;
 
-use super::{CTX, is_scalar, is_word};
+use super::{CTX, FIRST_STATE, is_scalar, is_word};
 use crate::any::{AnyMessage, Edition};
 use crate::tree::Node;
 
@@ -36,9 +36,11 @@ impl Lines {
                 self.key(id);
             }
         }
-        for name in ["out_fmt", "state"] {
+        // A message of 1.0 has a state in any case.
+        let is_said = |word: &&str| edition == Edition::V01 || *word != FIRST_STATE;
+        for word in [text("out_fmt"), text("state").filter(is_said)] {
             self.text
-                .extend(text(name).into_iter().flat_map(|word| [" ", word]));
+                .extend(word.into_iter().flat_map(|word| [" ", word]));
         }
         if let Some(version) = text("proto_ver") {
             self.text.push_str(" v");

@@ -206,3 +206,25 @@ fn each_line_of_the_grammar_has_a_sample_that_is_read() {
         assert_eq!(read(&write(&message)).unwrap().encode(), message.encode());
     }
 }
+
+#[test]
+fn a_message_of_1_0_is_pending_where_its_line_names_no_state() {
+    let text = |state: &str| {
+        format!(
+            r#"{{"proto_ver":"1.0.0","msg_id":"m","ts":"2025-10-01T12:00:00Z","sender":"s","g":"G",
+            "plan":[{{"id":"a","verb":"v","tool":"T","params":{{}}}}],"state":"{state}"}}"#
+        )
+    };
+    for (state, head) in [
+        ("PENDING", "G #m v1.0.0\n"),
+        ("WAITING", "G #m WAITING v1.0.0\n"),
+    ] {
+        let (message, _) = AnyMessage::decode(text(state).as_bytes()).unwrap();
+        let told = write(&message);
+        assert!(told.starts_with(head), "{told}");
+        assert_eq!(read(&told).unwrap(), message);
+    }
+    // In 0.1 a state that is not named is none.
+    let old = read("G #m\nv T").unwrap();
+    assert!(!String::from_utf8(old.encode()).unwrap().contains("state"));
+}
