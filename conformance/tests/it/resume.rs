@@ -55,9 +55,11 @@ fn stored_in(store: &str) -> ResumeProgram {
 fn keeps_all(program: &ResumeProgram) {
     let broken = failed(program);
     assert!(broken.is_empty(), "{broken:#?}");
-    // The same program, doing again what is recorded: its store does not hide it.
+    // The same program, doing again what is recorded: its store does not hide it. Where several resume at once, such a program
+    // may act twice, too: one goes on after the other's lease.
     let broken = failed(&program.clone().with_mutant("once"));
-    assert_eq!(broken.len(), 1, "{broken:#?}");
+    let found = |case: &String| case.starts_with("what is recorded is not done again");
+    assert!(broken.iter().any(found), "{broken:#?}");
 }
 
 // spec: UAP-12-5
