@@ -36,6 +36,7 @@ mod osw_core;
 #[cfg(unix)]
 mod osw_tap;
 mod resume_agent;
+mod resume_owner;
 mod resume_store;
 mod sacp;
 mod sap;

@@ -12,7 +12,9 @@ use std::sync::Arc;
 use futures::executor::block_on;
 use futures_core::future::BoxFuture;
 use uap_agent::engine::Input;
-use uap_agent::journal::{Decision, DecisionError, JournalError, Paused, Recording, Verdict};
+use uap_agent::journal::{
+    Decision, DecisionError, Journal, JournalError, Paused, Recording, Verdict,
+};
 use uap_agent::{
     Agent, AgentOptions, AgentState, ApprovalPolicy, ApprovalRequest, GenerateResult, Runtime,
     agent,
@@ -24,7 +26,8 @@ use ubos_common::time::{Mono, Now, Timestamp};
 use ubos_conformance::uap::MARK;
 use upp::{FnTool, LlmRequest, Message, Reply, ScriptedModel, Tool, ToolCall, json_text, object};
 
-use super::resume_store::{checkpoints, journal};
+use super::resume_owner::Owner;
+use super::resume_store::{checkpoints, journal, locks_runs};
 
 /// The session of the checkpoints.
 const SESSION: &str = "run";
@@ -174,7 +177,7 @@ fn tool(name: &'static str) -> Option<Arc<dyn Tool>> {
     Some(Arc::new(FnTool::new(name, "", object("{}").ok()?, run)))
 }
 
-fn program(folder: &Path, system: &str) -> Result<Agent, Stop> {
+fn program(folder: &Path, system: &str, owner: Option<&Owner>) -> Result<Agent, Stop> {
     let refused = |error: &dyn core::fmt::Display| Stop::Refused(error.to_string());
     let store = checkpoints(folder)?;
     let tools: Vec<_> = ["look", "pay"].into_iter().filter_map(tool).collect();
@@ -185,7 +188,19 @@ fn program(folder: &Path, system: &str) -> Result<Agent, Stop> {
         .with_checkpoints(store)
         .with_session_id(SESSION)
         .with_runtime(Runtime::new(Arc::new(Still), IdSource::seeded(1)));
+    let options = match owner {
+        Some(owner) => options.with_ownership(owner.ownership.clone()),
+        None => options,
+    };
     agent(options).map_err(|err| refused(&err))
+}
+
+/// Who owns the run, where its store does not lock it.
+fn owner(folder: &Path, journal: &dyn Journal) -> Result<Option<Owner>, Stop> {
+    match locks_runs() {
+        true => Ok(None),
+        false => Owner::new(folder, journal).map(Some),
+    }
 }
 
 fn load(folder: &Path) -> Result<Recording, Stop> {
@@ -193,8 +208,13 @@ fn load(folder: &Path) -> Result<Recording, Stop> {
 }
 
 fn start(folder: &Path) -> Result<u8, Stop> {
-    let agent = program(folder, "Work.")?;
-    let run = agent.record(journal(folder)?, "go", &agent.initial_state());
+    let journal = journal(folder)?;
+    let mut owner = owner(folder, journal.as_ref())?;
+    let agent = program(folder, "Work.", owner.as_ref())?;
+    let run = agent.record(journal, "go", &agent.initial_state());
+    if let Some(owner) = &mut owner {
+        owner.has_taken()?;
+    }
     ended(folder, block_on(run.result()))
 }
 
@@ -204,7 +224,8 @@ fn resume(folder: &Path, system: &str) -> Result<u8, Stop> {
         false => system,
     };
     let journal = journal(folder)?;
-    let agent = program(folder, system)?;
+    let mut owner = owner(folder, journal.as_ref())?;
+    let agent = program(folder, system, owner.as_ref())?;
     if is_mutant("once") && system == "Work." {
         let recording = block_on(Recording::load(journal.as_ref()))?;
         let has_decided = |entry: &RawObject| entry.as_str().contains("\"decision\"");
@@ -216,6 +237,9 @@ fn resume(folder: &Path, system: &str) -> Result<u8, Stop> {
         }
     }
     let resumed = block_on(agent.resume(journal));
+    if let (Ok(_), Some(owner)) = (&resumed, &mut owner) {
+        owner.has_taken()?;
+    }
     if let Err(JournalError::Paused(paused)) = &resumed {
         return Ok(waits(paused));
     }
@@ -309,7 +333,7 @@ fn record(folder: &Path) -> Result<u8, Stop> {
 
 fn states(folder: &Path) -> Result<u8, Stop> {
     let recording = load(folder)?;
-    let replay = program(folder, "Work.")?.replay(&recording)?;
+    let replay = program(folder, "Work.", None)?.replay(&recording)?;
     for state in &replay.states {
         tell(state);
     }

@@ -21,6 +21,11 @@ pub(super) fn journal(folder: &Path) -> Result<Arc<dyn Journal>, Stop> {
     }
 }
 
+/// Whether the store locks a run for the process that has it open.
+pub(super) fn locks_runs() -> bool {
+    told() == "files"
+}
+
 pub(super) fn checkpoints(folder: &Path) -> Result<Arc<dyn CheckpointStore>, Stop> {
     match told().as_str() {
         "files" => {
