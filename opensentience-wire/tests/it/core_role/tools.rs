@@ -1,0 +1,216 @@
+//! Registration: what a core takes, and what it costs the agent.
+
+use opensentience_wire::CommandError;
+use opensentience_wire::role::core::{Config, Event};
+use serde_json::{Value, json};
+
+use crate::kit::*;
+
+use super::{request, result, started};
+
+// spec: OSW-4.2-1
+// spec: OSW-4.2-2
+// spec: OSW-4.2-3
+#[test]
+fn a_wrong_tool_is_rejected_alone() {
+    let mut conn = open_core(Config::default());
+    let with = |name: &str, member: &str, value: Value| {
+        let mut tool = tool(name);
+        tool[member] = value;
+        tool
+    };
+    let large = json!({"x": "y".repeat(65_536)});
+    let tools = json!([
+        tool("fine"),
+        with("a", "tool_id", json!("com.example.b/a")),
+        with("b", "tool_id", json!(7)),
+        with("c", "input_schema", json!([])),
+        with("d", "input_schema", large),
+        tool("echo"),
+        with("e", "name", json!("f")),
+        7,
+        with("g/h", "name", json!("g/h")),
+        with("i", "output_schema", json!(1)),
+        with("j", "later", json!({})),
+    ]);
+    let said = tell_core(
+        &mut conn,
+        0,
+        &message("agent.tools.register", json!({"tools": tools})),
+    );
+    let reply = &said.sent[0];
+    assert_eq!(reply["in_reply_to"], "m-1");
+    assert_eq!(
+        reply["payload"]["registered"],
+        json!([format!("{AGENT}/fine"), format!("{AGENT}/j")])
+    );
+    let codes: Vec<_> = reply["payload"]["rejected"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|r| r["error"]["code"].as_str().unwrap())
+        .collect();
+    let (id, schema) = ("tool.invalid_id", "tool.invalid_schema");
+    assert_eq!(
+        codes,
+        [
+            id,
+            id,
+            schema,
+            schema,
+            "tool.conflict",
+            id,
+            schema,
+            id,
+            schema
+        ]
+    );
+}
+
+// spec: OSW-4.2-3
+#[test]
+fn tools_ids_and_schemas_are_limited() {
+    let mut conn = open_core(Config::default());
+    let register = |tools: Vec<Value>| message("agent.tools.register", json!({"tools": tools}));
+    let long = |bytes: usize| tool(&"n".repeat(bytes - AGENT.len() - 1));
+    let sized = |bytes: usize| {
+        let mut tool = tool(&format!("s{bytes}"));
+        let empty = json!({"title": ""}).to_string().len();
+        tool["input_schema"] = json!({"title": "x".repeat(bytes - empty)});
+        tool
+    };
+    let tools = vec![long(512), long(513), sized(65_536), sized(65_537)];
+    let said = tell_core(&mut conn, 0, &register(tools));
+    let rejected = said.sent[0]["payload"]["rejected"].as_array().unwrap();
+    let codes: Vec<_> = rejected
+        .iter()
+        .map(|r| r["error"]["code"].as_str().unwrap())
+        .collect();
+    assert_eq!(codes, ["tool.invalid_id", "tool.invalid_schema"]);
+    // Four are there already.
+    let many = |count: usize| {
+        (0..count)
+            .map(|n| tool(&format!("t{n}")))
+            .collect::<Vec<_>>()
+    };
+    tell_core(&mut conn, 0, &register(many(1_024)));
+    assert_eq!(conn.tools().count(), 1_024);
+    let said = tell_core(&mut conn, 0, &register(many(1_025)));
+    assert_eq!(said.sent[0]["type"], "core.error");
+    assert_eq!(conn.tools().count(), 1_024);
+}
+
+// spec: OSW-4.2-2
+#[test]
+fn the_tools_of_a_session_have_a_bound_of_bytes_together() {
+    let mut conn = open_core(Config::default());
+    // Members that nobody knows are kept, so they count.
+    let described = |name: &str, bytes: usize| {
+        let mut tool = tool(name);
+        tool["description"] = json!("x".repeat(bytes / 2));
+        tool["later"] = json!("x".repeat(bytes / 2));
+        message("agent.tools.register", json!({"tools": [tool]}))
+    };
+    for n in 0..4 {
+        tell_core(&mut conn, 0, &described(&format!("t{n}"), 1_000_000));
+    }
+    let said = tell_core(&mut conn, 0, &described("more", 1_000_000));
+    let rejected = &said.sent[0]["payload"]["rejected"][0]["error"];
+    assert_eq!(
+        (&rejected["code"], conn.tools().count()),
+        (&json!("tool.conflict"), 6)
+    );
+    // What goes gives its bytes back.
+    let ids = json!({"tool_ids": [format!("{AGENT}/t0")]});
+    tell_core(&mut conn, 0, &message("agent.tools.unregister", ids));
+    tell_core(&mut conn, 0, &described("more", 1_000_000));
+    assert_eq!(conn.tools().count(), 6);
+    let mut all = described("all", 4_000_000);
+    all["payload"]["replace"] = json!(true);
+    tell_core(&mut conn, 0, &all);
+    assert_eq!(conn.tools().count(), 1);
+}
+
+#[test]
+fn compiling_schemas_has_a_rate_and_the_same_tools_again_compile_nothing() {
+    let with_schema = |n: usize| {
+        let mut tool = tool("schemed");
+        tool["input_schema"] = json!({"title": format!("{n:>60000}")});
+        message(
+            "agent.tools.register",
+            json!({"tools": [tool], "replace": true}),
+        )
+    };
+    let is_change = |event: &Event| matches!(event, Event::ToolsChanged);
+    let mut conn = open_core(Config::default());
+    for n in 0..100 {
+        let said = tell_core(&mut conn, 0, &with_schema(0));
+        assert_eq!(said.events.iter().any(is_change), n == 0, "time {n}");
+        assert_eq!(
+            said.sent[0]["payload"]["registered"],
+            json!([format!("{AGENT}/schemed")])
+        );
+    }
+    let mut conn = open_core(Config::default());
+    let until_throttled = (0..100).take_while(|n| {
+        let said = tell_core(&mut conn, 0, &with_schema(*n));
+        assert!(said.events.iter().any(is_change));
+        conn.accepts_input()
+    });
+    assert_eq!(
+        until_throttled.count(),
+        15,
+        "60 KB and eight times that for the schema, of 8 MiB"
+    );
+}
+
+// spec: OSW-4.2-4
+// spec: OSW-4.2-5
+// spec: OSW-4.2-6
+#[test]
+fn tools_are_added_replaced_and_withdrawn_while_calls_go_on() {
+    let mut conn = open_core(Config::default());
+    let id = started(&mut conn, 0);
+    let mut rich = tool("rich");
+    rich["tags"] = json!(["x"]);
+    rich["side_effects"] = json!(true);
+    tell_core(
+        &mut conn,
+        0,
+        &message("agent.tools.register", json!({"tools": [rich]})),
+    );
+    assert_eq!(conn.tools().count(), 3);
+    let kept = conn.tools().find(|tool| tool.name == "rich").unwrap();
+    assert_eq!(
+        (kept.side_effects, kept.tags.as_deref()),
+        (Some(true), Some(&["x".to_owned()][..]))
+    );
+    tell_core(
+        &mut conn,
+        0,
+        &message(
+            "agent.tools.register",
+            json!({"tools": [7], "replace": true}),
+        ),
+    );
+    assert_eq!(conn.tools().count(), 0);
+    assert_eq!(
+        conn.call_tool(at(0), request("echo")),
+        Err(CommandError::ToolNotFound)
+    );
+    tell_core(
+        &mut conn,
+        0,
+        &message("agent.tools.register", json!({"tools": [tool("z")]})),
+    );
+    let ids = json!({"tool_ids": [format!("{AGENT}/z"), "none"]});
+    let said = tell_core(&mut conn, 0, &message("agent.tools.unregister", ids));
+    assert_eq!(
+        said.sent[0]["payload"],
+        json!({"tool_ids": [format!("{AGENT}/z")]})
+    );
+    assert_eq!(
+        tell_core(&mut conn, 0, &result(&id, "succeeded")).ended(),
+        ["succeeded"]
+    );
+}

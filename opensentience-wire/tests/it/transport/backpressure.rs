@@ -1,0 +1,205 @@
+//! Sides that read slowly, or not at all.
+
+use std::time::Duration;
+
+use opensentience_wire::message::Status;
+use opensentience_wire::role::CloseReason;
+use opensentience_wire::{CommandError, Limits};
+use serde_json::json;
+use tokio::io::DuplexStream;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+use crate::kit::{frame, message, token};
+
+use super::{code, connect, launch, next_frame, raw_agent, raw_agent_within, request};
+
+// spec: OSW-4.3-11
+#[tokio::test]
+async fn a_slow_reader_slows_the_tool_and_loses_nothing() {
+    let mut handle = connect(Limits::default(), token()).await.unwrap();
+    assert!(handle.tools_changed().await);
+    let mut slow = handle
+        .call(request("count", json!({"n": 3_000})))
+        .await
+        .unwrap();
+    let echo = handle.call(request("echo", json!({}))).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    let mut seen = 0;
+    while slow.next_chunk().await.is_some() {
+        seen += 1;
+    }
+    assert_eq!(seen, 3_000);
+    assert_eq!(slow.result().await.status, Status::Succeeded);
+    assert_eq!(echo.result().await.status, Status::Succeeded);
+    let unread = handle
+        .call(request("count", json!({"n": 3_000})))
+        .await
+        .unwrap();
+    assert_eq!(unread.result().await.status, Status::Succeeded);
+}
+
+// Both ends have more to write than either has read: one of them has to go on reading.
+// spec: OSW-4.3-11
+#[tokio::test]
+async fn large_calls_and_large_results_pass_each_other() {
+    let mut handle = connect(Limits::default(), token()).await.unwrap();
+    assert!(handle.tools_changed().await);
+    let text = "x".repeat(1_000_000);
+    let echo = async || {
+        let call = handle.call(request("echo", json!({"text": text}))).await;
+        call.unwrap().result().await.status
+    };
+    let all = async {
+        tokio::join!(
+            echo(),
+            echo(),
+            echo(),
+            echo(),
+            echo(),
+            echo(),
+            echo(),
+            echo()
+        )
+    };
+    let patience = Duration::from_secs(30);
+    let (a, b, c, d, e, f, g, h) = tokio::time::timeout(patience, all).await.unwrap();
+    assert!(
+        [a, b, c, d, e, f, g, h]
+            .iter()
+            .all(|status| *status == Status::Succeeded)
+    );
+}
+
+/// The ids of the next calls that a core sends.
+async fn next_calls(far: &mut DuplexStream, count: usize) -> Vec<String> {
+    let mut ids = Vec::new();
+    while ids.len() < count {
+        let frame = next_frame(far).await;
+        if let Some(id) = frame["payload"]["call_id"].as_str() {
+            ids.push(id.to_owned());
+        }
+    }
+    ids
+}
+
+// An agent that answers before it reads must not wait for ever: what results let go is the core's to send.
+// spec: OSW-2-6
+#[tokio::test]
+async fn results_are_read_while_the_calls_behind_them_wait_to_be_sent() {
+    let limits = Limits::default().with_max_inflight_requests(4);
+    let (handle, mut far) = raw_agent_within(limits).await;
+    let mut calls = Vec::new();
+    for n in 0..12 {
+        let size = if n < 4 { 10 } else { 500_000 };
+        let input = json!({"text": "x".repeat(size)});
+        calls.push(handle.call(request("echo", input)).await.unwrap());
+    }
+    let answered = async {
+        for id in next_calls(&mut far, 4).await {
+            let output = json!({"text": "y".repeat(500_000)});
+            let result = json!({"call_id": id, "status": "succeeded", "output": output});
+            let result = message("agent.tool.result", result);
+            far.write_all(&frame(&result)).await.unwrap();
+        }
+        next_calls(&mut far, 4).await
+    };
+    let patience = Duration::from_secs(30);
+    let next = tokio::time::timeout(patience, answered).await.unwrap();
+    assert_eq!(next.len(), 4);
+    for call in calls.drain(..4) {
+        assert_eq!(call.result().await.status, Status::Succeeded);
+    }
+}
+
+// Output is bounded in bytes, too: few pieces may be many bytes.
+// spec: OSW-4.3-11
+#[tokio::test]
+async fn long_output_that_nobody_takes_is_not_read_on() {
+    let (handle, mut far) = raw_agent().await;
+    let mut call = handle.call(request("echo", json!({}))).await.unwrap();
+    let id = next_calls(&mut far, 1).await.remove(0);
+    let mut written = 0;
+    let flood = async {
+        for seq in 1..=60 {
+            let data = json!({"text": "x".repeat(500_000)});
+            let piece = json!({"call_id": id, "seq": seq, "channel": "stdout", "data": data});
+            let piece = message("agent.tool.stream", piece);
+            far.write_all(&frame(&piece)).await.unwrap();
+            written = seq;
+        }
+    };
+    let quiet = tokio::time::timeout(Duration::from_secs(2), flood);
+    assert!(quiet.await.is_err());
+    assert!(written <= 4, "{written}");
+    assert_eq!(call.next_chunk().await.unwrap().seq, 1);
+}
+
+// spec: OSW-2-9
+#[tokio::test]
+async fn an_agent_that_provokes_answers_and_reads_none_is_not_read_on() {
+    let (_handle, mut far) = raw_agent().await;
+    let unknown = |n: usize| {
+        let mut message = message("agent.what", json!({}));
+        message["request_id"] = json!(format!("{n}{}", "r".repeat(10_000)));
+        frame(&message)
+    };
+    let flood = async {
+        for n in 0.. {
+            far.write_all(&unknown(n)).await.unwrap();
+        }
+    };
+    // A core that wrote down answers without end would read without end.
+    let quiet = tokio::time::timeout(Duration::from_secs(2), flood);
+    assert!(quiet.await.is_err());
+    let mut answers = 0;
+    let rest = async {
+        let mut buffer = vec![0; 4_096];
+        while answers < 8 << 20 {
+            answers += far.read(&mut buffer).await.unwrap();
+        }
+    };
+    assert!(
+        tokio::time::timeout(Duration::from_secs(2), rest)
+            .await
+            .is_err()
+    );
+}
+
+// spec: OSW-4.1-7
+#[tokio::test]
+async fn an_agent_that_stops_reading_does_not_delay_shutdown() {
+    for dropped in [false, true] {
+        let (handle, mut far) = raw_agent().await;
+        let input = json!({"text": "x".repeat(1_000_000)});
+        let mut calls = Vec::new();
+        for _ in 0..2 {
+            calls.push(handle.call(request("echo", input.clone())).await.unwrap());
+        }
+        let ended = async {
+            if dropped {
+                drop(handle);
+            } else {
+                assert_eq!(handle.shutdown().await, CloseReason::Goodbye);
+            }
+            for call in calls {
+                assert_eq!(code(&call.result().await), "agent.disconnected");
+            }
+        };
+        let patience = Duration::from_secs(60);
+        tokio::time::timeout(patience, ended).await.unwrap();
+        // The stream has ended too.
+        while far.read(&mut [0; 4_096]).await.unwrap() > 0 {}
+    }
+}
+
+#[tokio::test]
+async fn who_asks_after_the_end_is_told_even_while_output_waits() {
+    let (handle, _) = launch().await;
+    let count = request("count", json!({"n": 50}));
+    let unread = handle.call(count).await.unwrap();
+    let die = handle.call(request("die", json!({}))).await.unwrap();
+    assert_eq!(code(&die.result().await), "agent.disconnected");
+    let late = handle.call(request("echo", json!({}))).await;
+    assert_eq!(late.unwrap_err(), CommandError::Closing);
+    drop(unread);
+}

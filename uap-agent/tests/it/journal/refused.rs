@@ -1,0 +1,218 @@
+//! Journals of another program, and journals that were changed.
+
+use std::sync::{Arc, OnceLock};
+
+use futures::executor::block_on;
+use proptest::prelude::*;
+use uap_agent::engine::Input;
+use uap_agent::journal::Journal as _;
+use uap_agent::journal::{Difference, JournalError, MemoryJournal, Recording};
+use uap_agent::{AgentOptions, GenerateResult, ReactOptions, Runtime, agent, react};
+use ubos_common::id::IdSource;
+use ubos_common::json::RawObject;
+use upp::{Message, ToolExecution, object};
+
+use crate::support::{Noting, Still, echo, script};
+
+use super::{asking, cut, everything, recorded, strategies};
+
+// spec: UAP-12-5
+#[test]
+fn a_changed_program_is_refused_before_anything_is_done() {
+    let [looped, reacts, _] = strategies();
+    let (_, journal, _) = recorded(asking(&reacts));
+    let broken_off = cut(&journal, 6);
+    let react_with = |prompt: &str| {
+        let options = ReactOptions::default().with_reasoning_prompt(prompt.to_owned());
+        react(options).unwrap()
+    };
+    let refused: [(AgentOptions, &str); 6] = [
+        (asking(&looped), "strategy"),
+        (asking(&reacts).with_system("be brief"), "system"),
+        (asking(&reacts).with_tools([echo("echo")]), "tools"),
+        (
+            asking(&reacts).with_strategy(Arc::new(Noting::default())),
+            "hooks",
+        ),
+        (
+            everything(&reacts).with_strategy(Arc::new(Noting::default())),
+            "middleware",
+        ),
+        (asking(&react_with("Think.")), "effect 1 (infer)"),
+    ];
+    for (options, told) in refused {
+        let model = script([]);
+        let mut options = options;
+        options = options.map_llm(|llm| llm.with_model(model.clone()));
+        let agent = agent(options).unwrap();
+        let error = block_on(agent.resume(broken_off.clone())).unwrap_err();
+        assert!(error.to_string().contains(told), "{told}: {error}");
+        assert!(model.requests().is_empty());
+        assert_eq!(block_on(broken_off.read()).unwrap().len(), 6);
+    }
+}
+
+// spec: UAP-12-5
+#[test]
+fn another_answer_leads_elsewhere_and_the_difference_is_found() {
+    let [looped, ..] = strategies();
+    let (agent, journal, result) = recorded(asking(&looped));
+    let recording = block_on(Recording::load(journal.as_ref())).unwrap();
+    assert_eq!(recording.diff(&recording).first, None);
+
+    // The first tool's answer is the third effect's: a hook before would be an effect as well.
+    let instead = ToolExecution::new(
+        "echo".into(),
+        "c0-1".into(),
+        object("{}").unwrap(),
+        upp::json_text("something else"),
+        false,
+        1,
+    );
+    let forked = recording
+        .fork(&Input::Tool(2, instead, Vec::new()))
+        .unwrap();
+    assert!(!forked.has_ended() && forked.outstanding().len() == 2);
+    let other = Arc::new(MemoryJournal::default());
+    block_on(other.append(0, forked.to_entries())).unwrap();
+    let turned = block_on(async { agent.resume(other.clone()).await.unwrap().result().await });
+    let turned = turned.unwrap();
+    assert_ne!(turned, result);
+    let texts = |result: &GenerateResult| -> Vec<String> {
+        result.state.messages().iter().map(Message::text).collect()
+    };
+    assert!(
+        texts(&turned)
+            .iter()
+            .any(|text| text.contains("something else"))
+    );
+    let diff = recording.diff(&block_on(Recording::load(other.as_ref())).unwrap());
+    assert_eq!(
+        diff.first,
+        Some(Difference::Answer {
+            effect: Some(2),
+            kind: "tool"
+        })
+    );
+    assert!(diff.same > 5 && diff.left > diff.same && diff.right > diff.same);
+
+    // Two runs of other seeds are alike but for ids.
+    let seeded = asking(&looped).with_runtime(Runtime::new(Arc::new(Still), IdSource::seeded(8)));
+    let (_, alike, second) = recorded(seeded);
+    assert_ne!(second.state.id(), result.state.id());
+    let alike = block_on(Recording::load(alike.as_ref())).unwrap();
+    assert_eq!(recording.diff(&alike).first, None);
+    let wrong = Input::Saved(2, Ok(()));
+    assert!(matches!(
+        recording.fork(&wrong),
+        Err(JournalError::Order { .. })
+    ));
+    assert!(recording.fork(&Input::Saved(99, Ok(()))).is_err());
+}
+
+// spec: UAP-12-5
+#[test]
+fn entries_of_another_kind_are_refused_where_they_are_wrong() {
+    let [_, _, plans] = strategies();
+    let (_, journal, _) = recorded(everything(&plans));
+    let entries = block_on(journal.read()).unwrap();
+    let recording = Recording::from_entries(&entries).unwrap();
+    assert_eq!(recording.to_entries(), entries);
+    let answer = entries
+        .iter()
+        .position(|e| e.as_str().contains(r#""model":{"#))
+        .unwrap();
+    let refused = |n: usize, from: &str, to: &str| {
+        let mut changed = entries.clone();
+        let text = changed[n].as_str().replacen(from, to, 1);
+        assert_ne!(text, changed[n].as_str(), "{from} in {text}");
+        changed[n] = object(&text).unwrap();
+        Recording::from_entries(&changed).unwrap_err().to_string()
+    };
+    for (n, from, to, told) in [
+        (0, r#""version":2"#, r#""version":3"#, "/begin/version"),
+        (0, r#""seed":""#, r#""seed":"x"#, "/begin/seed"),
+        (
+            0,
+            r#""state":{"version":"1.1.0""#,
+            r#""state":{"version":"9""#,
+            "/begin/state/version",
+        ),
+        (0, r#""step":0"#, r#""step":-1"#, "/begin/state/step"),
+        (1, r#""kind":"hook""#, r#""kind":"dance""#, "/effect/kind"),
+        (1, r#""print":""#, r#""print":"zz"#, "/effect/print"),
+        (1, r#""effect":{"#, r#""future":{"#, "exactly one of"),
+        (1, r#""n":1"#, r#""n":2"#, "/n"),
+        (2, r#""at":{"#, r#""when":{"#, "/at"),
+        (answer, r#""model":{"#, r#""oracle":{"#, "/answer"),
+        (
+            answer,
+            r#""type":"assistant""#,
+            r#""type":"user""#,
+            "/answer/model/message",
+        ),
+        (answer, r#""usage":{"#, r#""cost":{"#, "/answer/model/usage"),
+        (answer, r#""id":"#, r#""jd":"#, "/answer/id"),
+    ] {
+        let error = refused(n, from, to);
+        assert!(
+            error.contains(told) && error.contains(&format!("entry {n}")),
+            "{told}: {error}"
+        );
+    }
+    let mut swapped = entries.clone();
+    swapped.remove(1);
+    assert!(Recording::from_entries(&swapped).is_err());
+    assert!(Recording::from_entries(&entries[1..]).is_err());
+}
+
+/// Entries of a run, changed somewhere.
+fn changed(entries: &[RawObject], at: usize, change: u8, byte: u8) -> Vec<RawObject> {
+    let mut entries = entries.to_vec();
+    let n = at % entries.len();
+    match change {
+        0 => drop(entries.remove(n)),
+        1 => entries.insert(n, entries[(n * 7 + 1) % entries.len()].clone()),
+        2 => {
+            let (one, other) = (n, (n + usize::from(byte)) % entries.len());
+            entries.swap(one, other);
+        }
+        3 => entries.truncate(n),
+        _ => {
+            let mut text = entries[n].as_str().as_bytes().to_vec();
+            let place = at % text.len();
+            text[place] = byte;
+            if let Some(entry) = String::from_utf8(text).ok().and_then(|t| object(&t).ok()) {
+                entries[n] = entry;
+            }
+        }
+    }
+    // Places are counted anew, so that more than the first check is met.
+    let numbered = entries.iter().enumerate().map(|(n, entry)| {
+        let (_, rest) = entry.as_str().split_once(',').unwrap_or_default();
+        object(&format!("{{\"n\":{n},{rest}")).unwrap_or_else(|_| entry.clone())
+    });
+    numbered.collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(256))]
+
+    // spec: UAP-12-5
+    #[test]
+    fn nothing_that_a_journal_holds_makes_anything_panic(
+        at in 0_usize..100_000, change in 0_u8..12, byte in 0x20_u8..0x7f,
+    ) {
+        static RUN: OnceLock<(uap_agent::Agent, Vec<RawObject>)> = OnceLock::new();
+        let (agent, entries) = RUN.get_or_init(|| {
+            let [_, _, plans] = strategies();
+            let (agent, journal, _) = recorded(everything(&plans));
+            (agent, block_on(journal.read()).unwrap())
+        });
+        let entries = changed(entries, at, change, byte);
+        if let Ok(recording) = Recording::from_entries(&entries) {
+            prop_assert_eq!(Recording::from_entries(&recording.to_entries()).unwrap().to_entries(), recording.to_entries());
+            let _ = (agent.replay(&recording), recording.outstanding(), recording.diff(&recording));
+        }
+    }
+}
