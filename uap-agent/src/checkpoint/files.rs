@@ -399,6 +399,14 @@ pub(super) fn limits(max_bytes: usize) -> Limits {
         .with_max_depth(Limits::DEEPEST)
 }
 
+/// The size of what is read where `max_bytes` may be sealed.
+pub(super) fn sealed_bytes(max_bytes: usize) -> u64 {
+    const SEAL: u64 = 64 << 10;
+    u64::try_from(max_bytes)
+        .unwrap_or(u64::MAX)
+        .saturating_add(SEAL)
+}
+
 /// The sessions of a folder whose own folders are what they should be.
 pub(super) fn list(
     folder: &Path,
@@ -428,11 +436,8 @@ fn replace(folder: &Path, name: &str, bytes: &[u8]) -> Result<(), CheckpointErro
 
 #[expect(clippy::disallowed_types, reason = "a store in files")]
 fn read_bounded(path: &Path, max_bytes: usize) -> io::Result<Vec<u8>> {
-    /// What sealing may add, and one byte that is too many.
-    const SEAL: u64 = (64 << 10) + 1;
-    let limit = u64::try_from(max_bytes)
-        .unwrap_or(u64::MAX)
-        .saturating_add(SEAL);
+    // One byte that is too many.
+    let limit = sealed_bytes(max_bytes).saturating_add(1);
     let mut bytes = Vec::new();
     fs::File::open(path)?.take(limit).read_to_end(&mut bytes)?;
     Ok(bytes)

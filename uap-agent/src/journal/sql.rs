@@ -18,6 +18,9 @@ use crate::sql::{Again, DbFault, Param, Pool, Row, Transaction, check_name, int}
 /// The maximum size of all entries of a run, in bytes.
 const MAX_BYTES: usize = 256 << 20;
 
+/// The maximum size of the names of all abandoned runs, in bytes.
+const MAX_NAMES: usize = 64 << 20;
+
 /// The journal of one run in a [`Database`](crate::sql::Database).
 ///
 /// Each write compares and sets the place at which the run goes on, in one transaction, so that of two owners of a run one
@@ -37,10 +40,16 @@ impl SqlJournal {
         let now = Param::Int(now.unix_millis());
         pool.ask("", move |worker| {
             worker.read(|transaction| {
-                let mut runs = Vec::new();
+                let (mut runs, mut bytes) = (Vec::new(), 0_usize);
                 transaction.each(ABANDONED, &[now], |mut row| {
-                    runs.push(row.text(0)?);
-                    Ok::<_, JournalError>(())
+                    let run = row.text(0)?;
+                    bytes = bytes.saturating_add(run.len());
+                    if bytes > MAX_NAMES {
+                        let (limit, unit) = (MAX_NAMES, "bytes of names");
+                        return Err(JournalError::Full { limit, unit });
+                    }
+                    runs.push(run);
+                    Ok(())
                 })?;
                 Ok(runs)
             })
@@ -65,7 +74,7 @@ impl SqlJournal {
 }
 
 const ABANDONED: &str = "SELECT run FROM uap_run
-    WHERE ended = 0 AND (term_ms IS NULL OR at_ms + term_ms <= ?1) ORDER BY run";
+    WHERE ended = 0 AND (term_ms IS NULL OR at_ms + term_ms <= ?1) AND octet_length(run) <= 1024 ORDER BY run";
 
 impl Journal for SqlJournal {
     fn append(&self, first: u64, entries: Vec<RawObject>) -> JournalFuture<'_, ()> {
@@ -87,10 +96,15 @@ impl Journal for SqlJournal {
             named(&run)?;
             let digests = Digests::new();
             worker.read(|transaction| {
-                let (mut entries, mut next) = (Vec::new(), 0);
-                transaction.each(READ, &[Param::Text(&run)], |mut row| {
-                    let (n, text, digest) = (row.count(0)?, row.text(1)?, row.bytes(2)?);
+                let (mut entries, mut next, mut bytes) = (Vec::new(), 0, 0_usize);
+                let asked = [Param::Text(&run), Param::Int(MAX_BYTES as i64)];
+                transaction.each(READ, &asked, |mut row| {
+                    let (n, text, digest) = (row.count(0)?, row.opt_text(1)?, row.bytes(2)?);
                     next = row.count(3)?;
+                    bytes = bytes.saturating_add(text.as_ref().map_or(0, String::len));
+                    let (limit, unit) = (MAX_BYTES, "bytes");
+                    let text = text.filter(|_| bytes <= limit);
+                    let text = text.ok_or(JournalError::Full { limit, unit })?;
                     let entry = entries.len() as u64;
                     if n != entry || digest != digests.of(&run, n, &text) {
                         return Err(JournalError::Damaged { entry });
@@ -107,8 +121,10 @@ impl Journal for SqlJournal {
     }
 }
 
+/// No row is larger in memory than a whole run may be, whoever wrote it.
 const READ: &str =
-    "SELECT e.n, e.entry, e.digest, r.next FROM uap_run r JOIN uap_entry e ON e.run = r.run
+    "SELECT e.n, CASE WHEN octet_length(e.entry) <= CAST(?2 AS BIGINT) THEN e.entry END,
+    substr(e.digest, 1, 33), r.next FROM uap_run r JOIN uap_entry e ON e.run = r.run
     WHERE r.run = ?1 ORDER BY e.n";
 
 fn named(run: &str) -> Result<(), JournalError> {
@@ -141,7 +157,8 @@ struct RunRow {
     bytes: usize,
     ended: bool,
     epoch: u64,
-    owner: Arc<str>,
+    /// `None` where it stays as it is: nobody reads it here.
+    owner: Option<Arc<str>>,
     term_ms: Option<i64>,
     at_ms: i64,
 }
@@ -153,9 +170,9 @@ impl RunRow {
             bytes: usize::try_from(row.count(1)?).unwrap_or(usize::MAX),
             ended: row.int(2)? != 0,
             epoch: row.count(3)?,
-            owner: row.text(4)?.into(),
-            term_ms: row.opt_int(5)?,
-            at_ms: row.int(6)?,
+            owner: None,
+            term_ms: row.opt_int(4)?,
+            at_ms: row.int(5)?,
         })
     }
 
@@ -172,11 +189,11 @@ impl RunRow {
         }
         match entry {
             Entry::Begin(begin) => {
-                (self.epoch, self.owner) = (1, begin.owner.clone());
+                (self.epoch, self.owner) = (1, Some(begin.owner.clone()));
                 self.term_ms = millis(begin.term);
             }
             Entry::Lease(lease) => {
-                (self.epoch, self.owner) = (lease.epoch.max(self.epoch), lease.owner);
+                (self.epoch, self.owner) = (lease.epoch.max(self.epoch), Some(lease.owner));
                 self.term_ms = millis(lease.term.filter(|_| !lease.is_released));
             }
             Entry::End(_) => self.ended = true,
@@ -200,7 +217,7 @@ impl RunRow {
                 Param::Int(int(self.bytes as u64)),
                 Param::Int(i64::from(self.ended)),
                 Param::Int(int(self.epoch)),
-                Param::Text(&self.owner),
+                Param::OptText(self.owner.as_deref()),
                 Param::OptInt(self.term_ms),
                 Param::Int(self.at_ms),
             ],
@@ -218,9 +235,9 @@ impl RunRow {
 const NEW_RUN: &str = "INSERT INTO uap_run (run, next, bytes, ended, epoch, owner, term_ms, at_ms)
     VALUES (?1, 0, 0, 0, 0, '', NULL, 0) ON CONFLICT (run) DO NOTHING";
 const FIND_RUN: &str =
-    "SELECT next, bytes, ended, epoch, owner, term_ms, at_ms FROM uap_run WHERE run = ?1/*lock*/";
+    "SELECT next, bytes, ended, epoch, term_ms, at_ms FROM uap_run WHERE run = ?1/*lock*/";
 const SET_RUN: &str = "UPDATE uap_run
-    SET next = ?3, bytes = ?4, ended = ?5, epoch = ?6, owner = ?7, term_ms = ?8, at_ms = ?9
+    SET next = ?3, bytes = ?4, ended = ?5, epoch = ?6, owner = COALESCE(?7, owner), term_ms = ?8, at_ms = ?9
     WHERE run = ?1 AND next = ?2";
 const ADD_ENTRY: &str =
     "INSERT INTO uap_entry (run, n, entry, batch, digest) VALUES (?1, ?2, ?3, ?4, ?5)";

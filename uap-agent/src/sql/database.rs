@@ -29,7 +29,8 @@ use crate::journal::{JournalError, SqlJournal};
 ///
 /// | bound | |
 /// |---|---|
-/// | a run | 256 MiB, and 256 levels of JSON |
+/// | a run | 256 MiB, and 256 levels of JSON; a row is measured before it is read |
+/// | the names of all abandoned runs | 64 MiB |
 /// | names of runs and sessions | 1,024 bytes, none of them zero |
 /// | waiting for another process | 10 seconds |
 ///

@@ -6,6 +6,7 @@ pub(crate) enum Param<'a> {
     Int(i64),
     OptInt(Option<i64>),
     Text(&'a str),
+    OptText(Option<&'a str>),
     Bytes(&'a [u8]),
 }
 
@@ -47,18 +48,30 @@ impl Row {
         value.map_err(|_| DbFault::type_of(column))
     }
 
-    pub(crate) fn text(&mut self, column: usize) -> Result<String, DbFault> {
+    pub(crate) fn opt_text(&mut self, column: usize) -> Result<Option<String>, DbFault> {
         match self.take(column) {
-            Cell::Text(text) => Ok(text),
+            Cell::Text(text) => Ok(Some(text)),
+            Cell::Null => Ok(None),
+            _ => Err(DbFault::type_of(column)),
+        }
+    }
+
+    pub(crate) fn text(&mut self, column: usize) -> Result<String, DbFault> {
+        let text = self.opt_text(column)?;
+        text.ok_or_else(|| DbFault::type_of(column))
+    }
+
+    pub(crate) fn opt_bytes(&mut self, column: usize) -> Result<Option<Vec<u8>>, DbFault> {
+        match self.take(column) {
+            Cell::Bytes(bytes) => Ok(Some(bytes)),
+            Cell::Null => Ok(None),
             _ => Err(DbFault::type_of(column)),
         }
     }
 
     pub(crate) fn bytes(&mut self, column: usize) -> Result<Vec<u8>, DbFault> {
-        match self.take(column) {
-            Cell::Bytes(bytes) => Ok(bytes),
-            _ => Err(DbFault::type_of(column)),
-        }
+        let bytes = self.opt_bytes(column)?;
+        bytes.ok_or_else(|| DbFault::type_of(column))
     }
 }
 

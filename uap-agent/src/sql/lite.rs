@@ -83,8 +83,8 @@ impl ToSql for Param<'_> {
     fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
         Ok(ToSqlOutput::Borrowed(match *self {
             Self::Int(value) | Self::OptInt(Some(value)) => ValueRef::Integer(value),
-            Self::OptInt(None) => ValueRef::Null,
-            Self::Text(text) => ValueRef::Text(text.as_bytes()),
+            Self::OptInt(None) | Self::OptText(None) => ValueRef::Null,
+            Self::Text(text) | Self::OptText(Some(text)) => ValueRef::Text(text.as_bytes()),
             Self::Bytes(bytes) => ValueRef::Blob(bytes),
         }))
     }

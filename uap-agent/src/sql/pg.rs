@@ -163,6 +163,7 @@ impl ToSql for Param<'_> {
             Self::Int(value) => value.to_sql_checked(kind, out),
             Self::OptInt(value) => value.to_sql_checked(kind, out),
             Self::Text(text) => text.to_sql_checked(kind, out),
+            Self::OptText(text) => text.to_sql_checked(kind, out),
             Self::Bytes(bytes) => bytes.to_sql_checked(kind, out),
         }
     }

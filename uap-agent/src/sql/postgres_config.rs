@@ -52,8 +52,8 @@ impl PostgresConfig {
         self
     }
 
-    /// Sets what makes connections secure: a connector for the crate `postgres` 0.19, such as that of
-    /// `tokio-postgres-rustls`. Say `sslmode=require` in the address, so that none is made without it.
+    /// Sets what makes connections secure: a connector for the crate `postgres` 0.19, such as `MakeRustlsConnect` of
+    /// `tokio-postgres-rustls` 0.14. Say `sslmode=require` in the address, so that none is made without it.
     #[must_use]
     pub fn with_tls<T>(mut self, tls: T) -> Self
     where

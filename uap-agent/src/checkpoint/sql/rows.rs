@@ -7,7 +7,7 @@ use ubos_common::id::Uuid;
 use ubos_common::json::{self, Limits};
 use ubos_common::violation::Profile;
 
-use crate::checkpoint::files::limits;
+use crate::checkpoint::files::{limits, sealed_bytes};
 use crate::checkpoint::head::{Head, Piece, damaged, grown, whole};
 use crate::checkpoint::seal::sealing::{Place, Sealing};
 use crate::checkpoint::{CheckpointError, CheckpointMetadata};
@@ -98,8 +98,10 @@ impl SessionRow {
     }
 }
 
-const FIND_SESSION: &str = "SELECT first, next, last FROM uap_session WHERE session = ?1";
-const LOCK_SESSION: &str = "SELECT first, next, last FROM uap_session WHERE session = ?1/*lock*/";
+const FIND_SESSION: &str =
+    "SELECT first, next, substr(last, 1, 37) FROM uap_session WHERE session = ?1";
+const LOCK_SESSION: &str =
+    "SELECT first, next, substr(last, 1, 37) FROM uap_session WHERE session = ?1/*lock*/";
 const NEW_SESSION: &str = "INSERT INTO uap_session (session, first, next, last)
     VALUES (?1, 0, 0, '') ON CONFLICT (session) DO NOTHING";
 const SET_SESSION: &str =
@@ -108,23 +110,39 @@ const ADD: &str = "INSERT INTO uap_checkpoint (session, n, checkpoint, back, abo
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
 const REPLACE: &str = "UPDATE uap_checkpoint
     SET checkpoint = ?3, back = ?4, about = ?5, state = ?6, digest = ?7 WHERE session = ?1 AND n = ?2";
-const READ: &str = "SELECT n, back, about, state, digest FROM uap_checkpoint
-    WHERE session = ?1 AND n >= ?2 AND n <= ?3 ORDER BY n";
+/// The checkpoints between two numbers. A value over the limit is not given, whoever wrote it, but its size is.
+const READ: &str = "SELECT n, back,
+    CASE WHEN octet_length(about) <= CAST(?4 AS BIGINT) THEN about END,
+    CASE WHEN octet_length(state) <= CAST(?4 AS BIGINT) THEN state END,
+    substr(digest, 1, 33), CAST(octet_length(about) AS BIGINT), CAST(octet_length(state) AS BIGINT)
+    FROM uap_checkpoint WHERE session = ?1 AND n >= ?2 AND n <= ?3 ORDER BY n";
 const BACK: &str = "SELECT back FROM uap_checkpoint WHERE session = ?1 AND n = ?2";
 const NUMBER: &str =
     "SELECT n FROM uap_checkpoint WHERE session = ?1 AND checkpoint = ?2 ORDER BY n";
-const ALL: &str =
-    "SELECT n, back, about, state, digest FROM uap_checkpoint WHERE session = ?1 ORDER BY n";
-const LIST: &str = "SELECT session FROM uap_session ORDER BY session";
+const LIST: &str =
+    "SELECT session FROM uap_session WHERE octet_length(session) <= 1024 ORDER BY session";
 const CUT: &str = "DELETE FROM uap_checkpoint WHERE session = ?1 AND n < ?2";
 const NEARER: &str =
     "UPDATE uap_checkpoint SET back = n - ?2 WHERE session = ?1 AND n > ?2 AND back > n - ?2";
 
+/// The maximum size of all names of sessions, in bytes.
+const MAX_NAMES: usize = 64 << 20;
+
+/// The maximum size of all metadata of a session, in bytes.
+const MAX_METADATA: usize = 256 << 20;
+
 pub(super) fn list(transaction: &mut Transaction<'_>) -> Result<Vec<String>, CheckpointError> {
-    let mut sessions = Vec::new();
+    let (mut sessions, mut bytes) = (Vec::new(), 0_usize);
     transaction.each(LIST, &[], |mut row| {
-        sessions.push(row.text(0)?);
-        Ok::<_, DbFault>(())
+        let session = row.text(0)?;
+        bytes = bytes.saturating_add(session.len());
+        if bytes > MAX_NAMES {
+            return Err(CheckpointError::Failed(
+                "the names of the sessions have more than 64 MiB".into(),
+            ));
+        }
+        sessions.push(session);
+        Ok(())
     })?;
     Ok(sessions)
 }
@@ -237,7 +255,14 @@ impl<'a> Checkpoints<'a> {
 
     fn kept(&self, row: &mut Row) -> Result<Kept, CheckpointError> {
         let (n, back) = (row.count(0)?, row.count(1)?);
-        let (about, state, digest) = (row.bytes(2)?, row.bytes(3)?, row.bytes(4)?);
+        let (Some(about), Some(state)) = (row.opt_bytes(2)?, row.opt_bytes(3)?) else {
+            let bytes = row.count(5)?.max(row.count(6)?);
+            return Err(CheckpointError::TooLarge {
+                bytes: usize::try_from(bytes).unwrap_or(usize::MAX),
+                limit: self.options.max_bytes,
+            });
+        };
+        let digest = row.bytes(4)?;
         if digest != self.digest(n, &about, &state) {
             return Err(damaged(format!("checkpoint {n} was changed")));
         }
@@ -251,6 +276,23 @@ impl<'a> Checkpoints<'a> {
             about: open("sql about", &about)?,
             state: open("sql state", &state)?,
         })
+    }
+
+    /// Gives the checkpoints from one number to another, both included.
+    fn each(
+        &self,
+        transaction: &mut Transaction<'_>,
+        first: u64,
+        last: u64,
+        mut each: impl FnMut(Kept) -> Result<(), CheckpointError>,
+    ) -> Result<(), CheckpointError> {
+        let asked = [
+            Param::Text(self.session),
+            Param::Int(int(first)),
+            Param::Int(int(last)),
+            Param::Int(int(sealed_bytes(self.options.max_bytes))),
+        ];
+        transaction.each(READ, &asked, |mut row| each(self.kept(&mut row)?))
     }
 
     fn metadata(&self, about: &[u8]) -> Result<CheckpointMetadata, CheckpointError> {
@@ -271,14 +313,8 @@ impl<'a> Checkpoints<'a> {
         let back = transaction.one(BACK, &place, |row| row.count(0))?;
         let whole = back.and_then(|back| number.checked_sub(back));
         let whole = whole.ok_or_else(|| damaged("a checkpoint is gone"))?;
-        let range = [
-            Param::Text(self.session),
-            Param::Int(int(whole)),
-            Param::Int(int(number)),
-        ];
         let (mut last, mut next): (Option<(Kept, AgentState, usize)>, _) = (None, whole);
-        transaction.each(READ, &range, |mut row| {
-            let kept = self.kept(&mut row)?;
+        self.each(transaction, whole, number, |kept| {
             if kept.n != next {
                 return Err(damaged("a checkpoint is gone"));
             }
@@ -321,11 +357,14 @@ impl<'a> Checkpoints<'a> {
         &self,
         transaction: &mut Transaction<'_>,
     ) -> Result<Vec<CheckpointMetadata>, CheckpointError> {
-        let mut history = Vec::new();
-        transaction.each(ALL, &[Param::Text(self.session)], |mut row| {
-            let kept = self.kept(&mut row)?;
+        let (mut history, mut bytes) = (Vec::new(), 0_usize);
+        self.each(transaction, 0, u64::MAX, |kept| {
+            bytes = bytes.saturating_add(kept.about.len());
+            if bytes > MAX_METADATA {
+                return Err(damaged("the metadata have more than 256 MiB"));
+            }
             history.push(self.metadata(&kept.about)?);
-            Ok::<_, CheckpointError>(())
+            Ok(())
         })?;
         Ok(history)
     }
@@ -337,16 +376,11 @@ impl<'a> Checkpoints<'a> {
         number: u64,
         to: &Checkpoints<'_>,
     ) -> Result<(), CheckpointError> {
-        let place = Param::Int(int(number));
         let mut found = None;
-        transaction.each(
-            READ,
-            &[Param::Text(self.session), place, place],
-            |mut row| {
-                found = Some(self.kept(&mut row)?);
-                Ok::<_, CheckpointError>(())
-            },
-        )?;
+        self.each(transaction, number, number, |kept| {
+            found = Some(kept);
+            Ok(())
+        })?;
         let kept = found.ok_or_else(|| damaged("a checkpoint is gone"))?;
         let metadata = to.metadata(&kept.about)?;
         to.write(transaction, ADD, number, kept.back, &metadata, &kept.state)

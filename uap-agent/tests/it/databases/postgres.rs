@@ -229,3 +229,38 @@ fn what_cannot_be_reached_is_refused() {
         assert!(!refused.to_string().contains("secret"), "{refused}");
     }
 }
+
+#[test]
+fn postgres_is_reached_with_tls_by_whom_it_shows_the_right_certificate() {
+    let own = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let server = Server::start_with_tls(&own.cert.pem(), &own.signing_key.serialize_pem());
+    let address = format!("{} sslmode=require", server.address_with_tls());
+    let trusting = |known: &[rustls::pki_types::CertificateDer<'static>]| {
+        let mut roots = rustls::RootCertStore::empty();
+        known.iter().for_each(|one| roots.add(one.clone()).unwrap());
+        let ring = Arc::new(rustls::crypto::ring::default_provider());
+        let tls = rustls::ClientConfig::builder_with_provider(ring)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        tokio_postgres_rustls::MakeRustlsConnect::new(tls)
+    };
+    let known = [own.cert.der().clone()];
+    let config = PostgresConfig::new(address.as_str()).with_tls(trusting(&known));
+    let database = Database::postgres(&config).unwrap();
+    super::it_keeps_what_journals_must(&|| database.clone());
+
+    // Nobody is let in without it, and nobody trusts a server by its word.
+    let without = Database::postgres(&PostgresConfig::new(server.address_with_tls()));
+    let refused = without.unwrap_err().to_string();
+    assert!(refused.contains("no encryption"), "{refused}");
+    let demanded = Database::postgres(&PostgresConfig::new(address.as_str()));
+    let refused = demanded.unwrap_err().to_string();
+    assert!(refused.contains("TLS"), "{refused}");
+    let stranger = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let other = [stranger.cert.der().clone()];
+    let config = PostgresConfig::new(address.as_str()).with_tls(trusting(&other));
+    let refused = Database::postgres(&config).unwrap_err().to_string();
+    assert!(refused.contains("certificate"), "{refused}");
+}

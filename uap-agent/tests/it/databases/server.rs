@@ -10,10 +10,45 @@ use std::time::Duration;
 pub(crate) struct Server {
     folder: tempfile::TempDir,
     child: Option<Child>,
+    /// Where it listens with TLS, too.
+    port: Option<u16>,
 }
 
 impl Server {
     pub(crate) fn start() -> Self {
+        let mut server = Self::made();
+        server.run();
+        server
+    }
+
+    /// A server that listens on the loopback, too, and takes nobody there without TLS.
+    pub(crate) fn start_with_tls(certificate: &str, key: &str) -> Self {
+        let mut server = Self::made();
+        let data = server.folder.path().join("data");
+        let files = [
+            ("server.crt", certificate),
+            ("server.key", key),
+            (
+                "pg_hba.conf",
+                "local all all trust\nhostssl all all 127.0.0.1/32 trust\n",
+            ),
+        ];
+        for (name, text) in files {
+            let file = data.join(name);
+            std::fs::write(&file, text).unwrap();
+            std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
+            if let Some((user, group)) = other_user() {
+                chown(&file, Some(user), Some(group)).unwrap();
+            }
+        }
+        let free = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        server.port = Some(free.local_addr().unwrap().port());
+        drop(free);
+        server.run();
+        server
+    }
+
+    fn made() -> Self {
         let folder = tempfile::tempdir().unwrap();
         // The server refuses to run as root, and is another user then.
         if let Some((user, group)) = other_user() {
@@ -36,24 +71,30 @@ impl Server {
             "{}",
             String::from_utf8_lossy(&made.stderr)
         );
-        let mut server = Self {
+        Self {
             folder,
             child: None,
-        };
-        server.run();
-        server
+            port: None,
+        }
     }
 
     /// Starts the server where it was killed.
     pub(crate) fn run(&mut self) {
         // What the former one has left may still be ending, and is in the way then.
         for _ in 0..600 {
-            let mut child = command("postgres")
+            let mut postgres = command("postgres");
+            if let Some(port) = self.port {
+                postgres.args(["-c", "ssl=on", "-c", "listen_addresses=127.0.0.1", "-p"]);
+                postgres.arg(port.to_string());
+            } else {
+                postgres.args(["-c", "listen_addresses="]);
+            }
+            let mut child = postgres
                 .arg("-D")
                 .arg(self.folder.path().join("data"))
                 .arg("-k")
                 .arg(self.folder.path())
-                .args(["-c", "listen_addresses=", "-c", "max_connections=64"])
+                .args(["-c", "max_connections=64"])
                 .stdin(Stdio::null())
                 .stdout(Stdio::null())
                 .stderr(Stdio::null())
@@ -73,7 +114,9 @@ impl Server {
 
     fn is_ready(&self) -> bool {
         let asked = command("pg_isready")
-            .args(["-q", "-U", "agents", "-h"])
+            .args(["-q", "-U", "agents", "-p"])
+            .arg(self.port.unwrap_or(5432).to_string())
+            .arg("-h")
             .arg(self.folder.path())
             .status();
         asked.unwrap().success()
@@ -91,6 +134,12 @@ impl Server {
     pub(crate) fn base(&self) -> String {
         let folder = self.folder.path().display();
         format!("host={folder} user=agents")
+    }
+
+    /// The address where it listens with TLS.
+    pub(crate) fn address_with_tls(&self) -> String {
+        let port = self.port.unwrap();
+        format!("host=localhost hostaddr=127.0.0.1 port={port} user=agents dbname=postgres")
     }
 
     /// The address of a database that every server has.

@@ -6,6 +6,7 @@ use futures::executor::block_on;
 use uap_agent::journal::{Journal as _, JournalError};
 use uap_agent::sql::{Database, OpenError};
 use uap_agent::{CheckpointError, CheckpointHistory as _, CheckpointStore as _};
+use ubos_common::time::Timestamp;
 
 use super::race::two_processes_race;
 use crate::log_store::Steps;
@@ -112,6 +113,70 @@ fn a_changed_row_is_noticed() {
     let store = open().checkpoints();
     block_on(store.delete("s")).unwrap();
     assert!(block_on(store.history("s")).unwrap().is_empty());
+}
+
+/// What another program has put into the tables is measured before it is read.
+#[test]
+fn a_row_over_the_limit_is_not_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("agents.db");
+    let open = || Database::sqlite(&file).unwrap();
+    let store = || open().checkpoints().with_max_bytes(4096).unwrap();
+    for column in ["about", "state"] {
+        let kept = store();
+        block_on(kept.delete("s")).unwrap();
+        let mut steps = Steps::new(4);
+        steps.step(20);
+        steps.save(&kept, "s").unwrap();
+        change(
+            &file,
+            &format!("UPDATE uap_checkpoint SET {column} = zeroblob(8388608)"),
+        );
+        for refused in [
+            block_on(store().load("s")).unwrap_err(),
+            block_on(store().history("s")).unwrap_err(),
+        ] {
+            let wanted = CheckpointError::TooLarge {
+                bytes: 8 << 20,
+                limit: 4096,
+            };
+            assert_eq!(refused, wanted, "{column}");
+        }
+    }
+    let database = open();
+    let run = database.journal("run");
+    block_on(run.append(0, super::entries())).unwrap();
+    change(
+        &file,
+        "UPDATE uap_entry SET entry = CAST(zeroblob(268435457) AS TEXT) WHERE n = 1",
+    );
+    let refused = block_on(run.read()).unwrap_err();
+    let wanted = JournalError::Full {
+        limit: 256 << 20,
+        unit: "bytes",
+    };
+    assert_eq!(refused, wanted);
+}
+
+#[test]
+fn a_name_that_is_none_of_ours_is_not_listed() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("agents.db");
+    let database = Database::sqlite(&file).unwrap();
+    let run = database.journal("run");
+    block_on(run.append(0, super::entries()[..1].to_vec())).unwrap();
+    let mut steps = Steps::new(4);
+    steps.step(20);
+    steps.save(&database.checkpoints(), "s").unwrap();
+    for text in [
+        "INSERT INTO uap_session SELECT CAST(zeroblob(1025) AS TEXT), first, next, last FROM uap_session",
+        "INSERT INTO uap_run SELECT CAST(zeroblob(1025) AS TEXT), next, bytes, ended, epoch, owner, term_ms, at_ms FROM uap_run",
+    ] {
+        change(&file, text);
+    }
+    assert_eq!(block_on(database.checkpoints().list()).unwrap(), ["s"]);
+    let now = Timestamp::from_unix_millis(i64::MAX / 2_000_000).unwrap();
+    assert_eq!(block_on(database.abandoned(now)).unwrap(), ["run"]);
 }
 
 #[test]
