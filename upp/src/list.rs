@@ -81,32 +81,6 @@ impl<T> List<T> {
         }
     }
 
-    /// The number of elements at the start that both lists keep in the same memory. Elements behind them may be equal.
-    ///
-    /// ```
-    /// use upp::List;
-    ///
-    /// let one: List<u32> = (0..100).collect();
-    /// let mut other = one.clone();
-    /// other.push(100);
-    /// assert!(one.shared_len(&other) >= 64);
-    /// assert_eq!(one.shared_len(&(0..100).collect()), 0);
-    /// ```
-    #[must_use]
-    pub fn shared_len(&self, other: &Self) -> usize {
-        let mut shared = 0;
-        while let (Some(one), Some(two)) = (self.leaf(shared), other.leaf(shared)) {
-            if !core::ptr::eq(one, two) {
-                break;
-            }
-            shared += one.len();
-            if one.len() < WIDTH {
-                break;
-            }
-        }
-        shared
-    }
-
     /// The leaf in which an index lies. Every leaf but the tail is full.
     fn leaf(&self, index: usize) -> Option<&[T]> {
         if index >= self.rooted {
@@ -404,14 +378,5 @@ mod tests {
         }
         // Apart, the copies would hold two million.
         assert!(Arc::strong_count(&element) < 40 * 2_000);
-        let (older, newer) = (&states[500], &states[2_000]);
-        let shared = older.shared_len(newer);
-        assert_eq!(shared, newer.shared_len(older));
-        assert!((500 - WIDTH..=500).contains(&shared), "{shared}");
-        let equal: List<_> = older.iter().cloned().collect();
-        assert_eq!(
-            (older.shared_len(&equal), older.shared_len(older)),
-            (0, 500)
-        );
     }
 }

@@ -44,9 +44,9 @@ impl Fingerprinter {
                 (*id, Kind::Infer)
             }
             Output::Tool(id, call, scope) => {
-                sum.content.push(("call", to_vec(call)));
-                sum.content.push(("step", to_vec(&scope.step)));
-                sum.rest.push(to_vec(&scope.state_id));
+                sum.part("call", call);
+                sum.part("step", &scope.step);
+                sum.rest(&scope.state_id);
                 (*id, Kind::Tool)
             }
             Output::Hook(id, call) => {
@@ -59,7 +59,7 @@ impl Fingerprinter {
             }
             Output::Save(id, metadata, state) => {
                 sum.state(state);
-                sum.rest.push(to_vec(metadata));
+                sum.rest(metadata);
                 (*id, Kind::Save)
             }
             _ => return None,
@@ -77,7 +77,7 @@ impl Fingerprinter {
         let from = match self.version {
             // The last message that was known may have been a prompt that did not stay.
             1 => self.known.len().min(count).saturating_sub(1),
-            _ => in_common(&self.known, &request.messages),
+            _ => self.known.common_prefix(&request.messages),
         };
         if self.version > 1 {
             sum.value(&from).value(&request.offers_tools());
@@ -86,29 +86,18 @@ impl Fingerprinter {
         for message in request.messages.iter_from(from) {
             sum.message(message);
         }
-        sum.content.push(("messages", to_vec(&count)));
-        sum.content.push(("system", to_vec(&request.system)));
-        sum.content.push(("params", to_vec(&request.params)));
-        sum.content.push(("structure", to_vec(&request.structure)));
+        sum.part("messages", &count);
+        sum.part("system", &request.system);
+        sum.part("params", &request.params);
+        sum.part("structure", &request.structure);
         let tools = request
             .tools
             .iter()
             .map(|tool| said(|| tool.name().to_owned()));
-        sum.content
-            .push(("tools", to_vec(&tools.collect::<Vec<_>>())));
+        sum.part("tools", &tools.collect::<Vec<_>>());
         let stamp = (&*request.stamp.id, request.stamp.timestamp.as_str());
-        sum.rest.extend([to_vec(stamp.0), to_vec(stamp.1)]);
+        sum.rest(stamp.0).rest(stamp.1);
     }
-}
-
-/// The number of messages at the start that are the same.
-fn in_common(known: &List<Message>, messages: &List<Message>) -> usize {
-    let shared = known.shared_len(messages);
-    let rest = known
-        .iter_from(shared)
-        .zip(messages.iter_from(shared))
-        .take_while(|(one, other)| one == other);
-    shared + rest.count()
 }
 
 fn hook(call: &HookCall, sum: &mut FingerprintBuilder) {
@@ -130,7 +119,7 @@ fn hook(call: &HookCall, sum: &mut FingerprintBuilder) {
         HookCall::Error(error) => sum.named("error").error(error),
         HookCall::MaxIterations(most) => sum.named("maxIterations").value(most),
         HookCall::Attempt(attempt, failure, random) => {
-            sum.rest.push(to_vec(random));
+            sum.rest(random);
             let failure = failure.as_deref().map(ErrorJson::of);
             sum.named("attempt").value(attempt).value(&failure)
         }
@@ -153,50 +142,61 @@ fn hook(call: &HookCall, sum: &mut FingerprintBuilder) {
     };
 }
 
-/// Collects the parts of a fingerprint.
+/// Collects the parts of a fingerprint, each a JSON text with a line feed behind it.
 #[derive(Default)]
 struct FingerprintBuilder {
-    content: Vec<(&'static str, Vec<u8>)>,
+    content: Vec<u8>,
     /// Ids and times.
-    rest: Vec<Vec<u8>>,
+    rest: Vec<u8>,
 }
 
 impl FingerprintBuilder {
-    fn named(&mut self, name: &str) -> &mut Self {
-        self.content.push(("name", to_vec(name)));
+    /// A name has no length of its own that a value could reach into: values are whole JSON texts.
+    fn part<T: Write + ?Sized>(&mut self, name: &str, value: &T) -> &mut Self {
+        self.content.extend_from_slice(name.as_bytes());
+        value.write(&mut self.content);
+        self.content.push(b'\n');
         self
     }
 
-    fn value<T: Write + ?Sized>(&mut self, value: &T) -> &mut Self {
-        self.content.push(("value", to_vec(value)));
+    fn rest<T: Write + ?Sized>(&mut self, value: &T) -> &mut Self {
+        value.write(&mut self.rest);
+        self.rest.push(b'\n');
         self
+    }
+
+    fn named(&mut self, name: &str) -> &mut Self {
+        self.part("name", name)
+    }
+
+    fn value<T: Write + ?Sized>(&mut self, value: &T) -> &mut Self {
+        self.part("value", value)
     }
 
     fn message(&mut self, message: &Message) -> &mut Self {
         self.value(&message.message_type()).value(message.content());
-        self.content.push(("metadata", to_vec(&message.metadata())));
+        self.part("metadata", &message.metadata());
         let timestamp = match message {
             Message::User(message) => &message.timestamp,
             Message::Assistant(message) => {
-                self.content.push(("calls", to_vec(&message.tool_calls)));
+                self.part("calls", &message.tool_calls);
                 &message.timestamp
             }
             Message::ToolResult(message) => {
-                self.content.push(("results", to_vec(&message.results)));
+                self.part("results", &message.results);
                 &message.timestamp
             }
             _ => return self,
         };
-        self.rest.push(to_vec(timestamp));
-        self.rest.push(to_vec(message.id()));
-        self
+        self.rest(timestamp);
+        self.rest(message.id())
     }
 
     /// Adds a state. The messages themselves are covered by the fingerprints of inferences.
     fn state(&mut self, state: &AgentState) -> &mut Self {
-        self.rest.push(to_vec(&state.id()));
+        self.rest(&state.id());
         self.value(&state.messages().len()).value(&state.step());
-        self.content.push(("plan", to_vec(&state.plan())));
+        self.part("plan", &state.plan());
         self
     }
 
@@ -218,20 +218,11 @@ impl FingerprintBuilder {
             .state(&error.state)
     }
 
-    fn finish(&self) -> Fingerprint {
-        let mut bytes = Vec::new();
-        for (name, value) in &self.content {
-            // A name has no length of its own that a value could reach into: values are whole JSON texts.
-            bytes.extend_from_slice(name.as_bytes());
-            bytes.extend_from_slice(value);
-            bytes.push(b'\n');
-        }
-        let content = Digest::of_bytes(&bytes);
-        for value in &self.rest {
-            bytes.extend_from_slice(value);
-            bytes.push(b'\n');
-        }
-        let whole = Digest::of_bytes(&bytes);
+    /// The digests of the content, and of the content with all else behind it.
+    fn finish(mut self) -> Fingerprint {
+        let content = Digest::of_bytes(&self.content);
+        self.content.append(&mut self.rest);
+        let whole = Digest::of_bytes(&self.content);
         Fingerprint { whole, content }
     }
 }
@@ -251,8 +242,8 @@ pub(super) fn end(result: &Result<GenerateResult, Box<AgentError>>) -> Fingerpri
         sum.turn(turn);
     }
     // The end is whole: what a sum of parts has overlooked shows here.
-    sum.rest.push(to_vec(state));
-    sum.rest.push(to_vec(&turn.cloned()));
+    sum.rest(state);
+    sum.rest(&turn);
     sum.finish()
 }
 

@@ -11,7 +11,9 @@ use upp::Message;
 use super::super::answer::{AnswerJson, Findings, object};
 use super::super::lease::LeaseEntry;
 use super::super::question::{Decision, Question, QuestionKind, Verdict, call_digest};
-use super::types::{BeginEntry, EffectEntry, Entry, Fingerprint, HexDigest, Kind, VERSION};
+use super::types::{
+    BeginEntry, EffectEntry, EndEntry, Entry, Fingerprint, HexDigest, Kind, VERSION,
+};
 
 impl BeginEntry {
     pub(super) fn json(&self) -> BeginJson {
@@ -105,7 +107,7 @@ ubos_common::wire! {
         /// The time of a start, a result, a lease, a question or a decision.
         nullable at: Clocks = "at", "UAP-12-5";
         /// The first entry.
-        nullable begin: BeginJson = "begin", "UAP-12-5";
+        nullable begin: Box<BeginJson> = "begin", "UAP-12-5";
         /// A request.
         nullable effect: EffectJson = "effect", "UAP-12-5";
         /// A result.
@@ -115,9 +117,9 @@ ubos_common::wire! {
         /// The run is taken over, or its lease is renewed or released.
         nullable lease: LeaseJson = "lease", "UAP-12-5";
         /// A person is asked.
-        nullable question: QuestionJson = "question", "UAP-12-5";
+        nullable question: Box<QuestionJson> = "question", "UAP-12-5";
         /// A person has decided.
-        nullable decision: DecisionJson = "decision", "UAP-12-5";
+        nullable decision: Box<DecisionJson> = "decision", "UAP-12-5";
         /// The last entry.
         nullable end: EndJson = "end", "UAP-12-5";
     }
@@ -336,6 +338,18 @@ ubos_common::wire! {
         required print: HexDigest = "print", "UAP-12-5";
         /// The fingerprint without ids and times.
         required content: HexDigest = "content", "UAP-12-5";
+    }
+}
+
+impl EndJson {
+    pub(super) fn read(self) -> Entry {
+        Entry::End(EndEntry {
+            success: self.success,
+            fingerprint: Fingerprint {
+                whole: self.print.0,
+                content: self.content.0,
+            },
+        })
     }
 }
 

@@ -22,7 +22,7 @@ impl Entry {
         let mut json = EntryJson::new(n);
         json.at = self.at().map(Clocks);
         match self {
-            Self::Begin(begin) => json.begin = Some(begin.json()),
+            Self::Begin(begin) => json.begin = Some(Box::new(begin.json())),
             Self::Effect(effect) => {
                 let (whole, content) = (
                     HexDigest(effect.fingerprint.whole),
@@ -33,8 +33,12 @@ impl Entry {
             }
             Self::Answer(answer) => json.answer = Some(answer.result.json(answer.id)),
             Self::Lease(lease) => json.lease = Some(LeaseJson::of(lease)),
-            Self::Question(_, question) => json.question = Some(QuestionJson::of(question)),
-            Self::Decision(_, decision) => json.decision = Some(DecisionJson::of(decision)),
+            Self::Question(_, question) => {
+                json.question = Some(Box::new(QuestionJson::of(question)))
+            }
+            Self::Decision(_, decision) => {
+                json.decision = Some(Box::new(DecisionJson::of(decision)))
+            }
             Self::End(end) => {
                 let (whole, content) = (
                     HexDigest(end.fingerprint.whole),
@@ -90,54 +94,54 @@ impl Entry {
 impl EntryJson {
     /// The one entry that is present.
     fn read(self, limits: &Limits, findings: &mut Findings<'_>) -> Option<Entry> {
+        let kinds = [
+            self.begin.is_some(),
+            self.effect.is_some(),
+            self.answer.is_some(),
+            self.resumed == Some(true),
+            self.lease.is_some(),
+            self.question.is_some(),
+            self.decision.is_some(),
+            self.end.is_some(),
+        ];
+        if kinds.into_iter().filter(|is_there| *is_there).count() != 1 {
+            let wanted =
+                "exactly one of begin, effect, answer, lease, question, decision and end wanted";
+            findings.refuse("", wanted);
+            return None;
+        }
+        if let Some(effect) = self.effect {
+            return effect.read(findings);
+        }
         let at = self
             .at
             .map_or(Now::new(Mono::ZERO, Timestamp::EPOCH), |at| at.0);
-        let resumed = self.resumed.filter(|resumed| *resumed).map(|_| {
-            // Its epoch is counted by whoever reads the whole.
-            Some(Entry::Lease(LeaseEntry {
-                at,
-                epoch: 0,
-                owner: Arc::default(),
-                term: None,
-                is_released: false,
-            }))
-        });
-        let answer = self.answer.map(|answer| match answer.read(limits) {
-            Ok((id, result)) => Some(Entry::Answer(AnswerEntry { at, id, result })),
-            Err(error) => {
-                findings.take("/answer", error);
-                None
-            }
-        });
-        let end = self.end.map(|end| {
-            let fingerprint = Fingerprint {
-                whole: end.print.0,
-                content: end.content.0,
+        if let Some(answer) = self.answer {
+            return match answer.read(limits) {
+                Ok((id, result)) => Some(Entry::Answer(AnswerEntry { at, id, result })),
+                Err(error) => {
+                    findings.take("/answer", error);
+                    None
+                }
             };
-            let success = end.success;
-            Some(Entry::End(EndEntry {
-                success,
-                fingerprint,
-            }))
-        });
-        let kinds = [
-            self.begin.map(|begin| begin.read(at, findings)),
-            self.effect.map(|effect| effect.read(findings)),
-            answer,
-            resumed,
-            self.lease.map(|lease| Some(lease.read(at))),
-            self.question.map(|question| question.read(at, findings)),
-            self.decision.map(|decision| decision.read(at, findings)),
-            end,
-        ];
-        let mut there = kinds.into_iter().flatten();
-        if let (Some(entry), None) = (there.next(), there.next()) {
-            return entry;
         }
-        let wanted =
-            "exactly one of begin, effect, answer, lease, question, decision and end wanted";
-        findings.refuse("", wanted);
-        None
+        self.begin
+            .and_then(|begin| begin.read(at, findings))
+            .or_else(|| self.lease.map(|lease| lease.read(at)))
+            .or_else(|| self.question?.read(at, findings))
+            .or_else(|| self.decision?.read(at, findings))
+            .or_else(|| self.end.map(EndJson::read))
+            .or_else(|| self.resumed.map(|_| resumed(at)))
     }
+}
+
+/// How version 1 wrote a lease: its epoch is counted by whoever reads the whole.
+fn resumed(at: Now) -> Entry {
+    Entry::Lease(LeaseEntry {
+        at,
+        epoch: 0,
+        owner: Arc::default(),
+        term: None,
+        is_released: false,
+    })
 }
