@@ -269,13 +269,11 @@ impl Trace {
 
     /// The trace as one self-contained page of HTML: no scripts, no external resources, every text escaped.
     ///
-    /// The page shortens texts over 32 KiB and marks them; the lines keep them whole.
+    /// The page shortens texts over 32 KiB, shows 100,000 events, and says what is missing; the lines keep them whole.
     #[must_use]
     pub fn to_html(&self) -> String {
-        page::page(
-            &view::runs(&self.entries, &self.limits.line()),
-            &self.left_out,
-        )
+        let (runs, hidden) = view::runs(&self.entries, &self.limits.line());
+        page::page(&runs, hidden, &self.left_out)
     }
 
     fn add(&mut self, now: Now, value: &impl Write, what: fn(RawObject) -> LineKind) {

@@ -14,7 +14,7 @@ use super::wire::LeftOut;
 const POLICY: &str =
     "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
 
-pub(super) fn page(runs: &[Run], left_out: &LeftOut) -> String {
+pub(super) fn page(runs: &[Run], hidden: u64, left_out: &LeftOut) -> String {
     let mut page = Page(String::with_capacity(16 << 10));
     page.raw("<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">");
     page.raw("<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">");
@@ -30,6 +30,13 @@ pub(super) fn page(runs: &[Run], left_out: &LeftOut) -> String {
     }
     for (n, run) in runs.iter().enumerate() {
         page.run(n, run, runs.len() > 1);
+    }
+    if hidden > 0 {
+        let text = format!(
+            "{} more events are in the lines of the trace.",
+            grouped(hidden)
+        );
+        page.element("p", "alert", &text);
     }
     if left_out.events > 0 {
         page.raw("<p class=\"alert\">");

@@ -17,11 +17,20 @@ use super::wire::{AgentEvent, End, Event, lenient, raw};
 use crate::event::UapEventType;
 use crate::state::{PlanStep, PlanStepStatus};
 
-/// Splits events into runs. An end, or the repetition of a step's number, closes a run.
-pub(super) fn runs(entries: &[TraceEntry], limits: &Limits) -> Vec<Run> {
+/// The most events of a page. A browser takes no more rows, and a row takes more bytes than a small event.
+const MAX_EVENTS: usize = 100_000;
+
+/// Splits events into runs, and counts those that are too many for a page. An end, or the repetition of a step's number,
+/// closes a run.
+pub(super) fn runs(entries: &[TraceEntry], limits: &Limits) -> (Vec<Run>, u64) {
     let mut runs: Vec<Run> = Vec::new();
-    let mut ended = true;
-    for entry in entries {
+    let (mut ended, mut hidden) = (true, 0);
+    for (n, entry) in entries.iter().enumerate() {
+        // The end of a run that is shown is shown, too.
+        if n >= MAX_EVENTS && (ended || matches!(entry.what, LineKind::Event(_))) {
+            hidden += 1;
+            continue;
+        }
         match &entry.what {
             LineKind::End(end) => {
                 if ended {
@@ -46,7 +55,7 @@ pub(super) fn runs(entries: &[TraceEntry], limits: &Limits) -> Vec<Run> {
             }
         }
     }
-    runs
+    (runs, hidden)
 }
 
 impl Run {
