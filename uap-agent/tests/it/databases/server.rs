@@ -41,9 +41,7 @@ impl Server {
                 chown(&file, Some(user), Some(group)).unwrap();
             }
         }
-        let free = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
-        server.port = Some(free.local_addr().unwrap().port());
-        drop(free);
+        server.port = Some(free_port());
         server.run();
         server
     }
@@ -160,6 +158,12 @@ impl Drop for Server {
             self.kill();
         }
     }
+}
+
+#[expect(clippy::disallowed_types, reason = "a test finds a free port")]
+fn free_port() -> u16 {
+    let free = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    free.local_addr().unwrap().port()
 }
 
 /// The user and the group that the Debian package has made, where this process is root.
