@@ -196,7 +196,6 @@ impl Recorder {
             questions: held.into_values().map(|(question, _)| question).collect(),
         };
         let code = ErrorCode::from(Paused::CODE);
-        self.pending.clear();
         self.end(UppError::new(code, "uap", paused.to_string()).with_cause(paused));
     }
 }

@@ -325,3 +325,74 @@ fn a_run_that_is_not_recorded_refuses_what_needs_an_approval() {
     );
     assert!(seen.lock().unwrap().is_empty());
 }
+
+/// Takes a moment to hear of an error.
+struct SlowHook;
+
+impl uap_agent::AgentStrategy for SlowHook {
+    fn on_error<'a>(
+        &'a self,
+        _: &'a uap_agent::AgentError,
+    ) -> uap_agent::HookFuture<'a, Option<uap_agent::GenerateResult>> {
+        let mut was_asked = false;
+        Box::pin(futures::future::poll_fn(move |context| {
+            if std::mem::replace(&mut was_asked, true) {
+                return std::task::Poll::Ready(Ok(None));
+            }
+            context.waker().wake_by_ref();
+            std::task::Poll::Pending
+        }))
+    }
+}
+
+// spec: UAP-12-5
+#[test]
+fn a_run_that_is_aborted_waits_for_nobody() {
+    let (clock, seen) = (Hand::default(), Seen::default());
+    let journal = Arc::new(MemoryJournal::default());
+    let options = careful(&clock, &seen).with_strategy(Arc::new(SlowHook));
+    let options = options
+        .with_tool(upp::FnTool::new(
+            "look",
+            "",
+            object("{}").unwrap(),
+            |_, _| std::future::pending(),
+        ))
+        .map_llm(|llm| {
+            llm.with_model(Arc::new(upp::ScriptedModel::new([upp::Reply::default()
+                .calling("a", "pay", object("{}").unwrap())
+                .calling("b", "look", object("{}").unwrap())])))
+        });
+    let agent = agent(options).unwrap();
+    let mut run = agent.record(journal.clone(), "go", &agent.initial_state());
+    while run.next().now_or_never().flatten().is_some() {}
+    let questions = |journal: &MemoryJournal| {
+        let recording = block_on(Recording::load(journal)).unwrap();
+        recording.questions().len()
+    };
+    assert_eq!(questions(&journal), 1);
+    run.abort();
+    let error = block_on(run.result()).unwrap_err();
+    assert_eq!(error.error.code, upp::ErrorCode::Cancelled);
+    let recording = block_on(Recording::load(journal.as_ref())).unwrap();
+    assert!(recording.has_ended());
+    assert_eq!(questions(&journal), 0);
+}
+
+// spec: UAP-12-5
+#[test]
+fn two_runs_that_asked_and_heard_the_same_do_not_differ() {
+    let [one, other, rejected] = [
+        Verdict::Approve,
+        Verdict::Approve,
+        Verdict::Reject("no".into()),
+    ]
+    .map(|verdict| {
+        let (clock, seen) = (Hand::default(), Seen::default());
+        let (journal, question) = paused(&clock, &seen);
+        decide(&journal, &clock, &Decision::new(&question, "ann", verdict)).unwrap();
+        block_on(Recording::load(journal.as_ref())).unwrap()
+    });
+    assert_eq!(one.diff(&other).first, None);
+    assert!(one.diff(&rejected).first.is_some());
+}
