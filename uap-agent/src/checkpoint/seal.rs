@@ -130,7 +130,7 @@ pub(super) mod sealing {
 
     impl fmt::Debug for Sealing {
         fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str(if self.0.is_some() { "sealed" } else { "plain" })
+            f.write_str("Sealing")
         }
     }
 

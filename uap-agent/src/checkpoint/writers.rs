@@ -186,4 +186,24 @@ mod tests {
         }
         assert!(writers.behind.len() <= BEHIND);
     }
+
+    // spec: UAP-12-4
+    #[test]
+    fn each_line_that_was_overtaken_is_remembered() {
+        let mut writers = WriterHistory::default();
+        let mut run = Run(&mut writers, IdSource::seeded(1));
+        let begun = AgentState::initial(&mut IdSource::seeded(2));
+        let [mut one, mut two, mut three] = [(); 3].map(|()| begun.clone());
+        assert!(run.save("a", &mut one) && run.save("b", &mut two) && run.save("c", &mut three));
+        assert!(!run.save("a", &mut one) && !run.save("b", &mut two));
+        // What another store has saved last is overtaken as well.
+        let mut writers = WriterHistory::default();
+        let mut ids = IdSource::seeded(3);
+        let metadata =
+            CheckpointMetadata::new("s".into(), ids.uuid(), Timestamp::EPOCH, 2, "a".into());
+        writers.found(&metadata, &one);
+        let mut run = Run(&mut writers, ids);
+        assert!(run.save("c", &mut three));
+        assert!(!run.save("a", &mut one));
+    }
 }

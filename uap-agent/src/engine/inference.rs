@@ -165,7 +165,6 @@ impl Engine {
             let error = self.refuse(ErrorCode::QuotaExceeded, "the budget is spent");
             return self.fail(now, error);
         }
-        self.agenda.clear();
         let event = AgendaItem::Event(UapEventType::StepEnd, EventData::phase("stopped"));
         self.plan_ops([
             AgendaItem::StepEnd,

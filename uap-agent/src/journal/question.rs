@@ -212,3 +212,24 @@ impl Paused {
         error.cause.as_deref()?.downcast_ref()
     }
 }
+
+#[cfg(test)]
+#[expect(
+    clippy::unwrap_used,
+    reason = "a test that panics has failed, and says why"
+)]
+mod tests {
+    use super::*;
+
+    // spec: UAP-12-5
+    #[test]
+    fn a_digest_is_of_one_call_of_one_tool_with_its_arguments() {
+        let arguments = |text| upp::object(text).unwrap();
+        let of = |tool, id, text| call_digest(tool, id, &arguments(text));
+        let digest = of("pay", "c", r#"{"sum":5}"#);
+        assert_eq!(digest, of("pay", "c", r#"{"sum":5}"#));
+        assert_ne!(digest, of("play", "c", r#"{"sum":5}"#));
+        assert_ne!(digest, of("pay", "d", r#"{"sum":5}"#));
+        assert_ne!(digest, of("pay", "c", r#"{"sum":6}"#));
+    }
+}

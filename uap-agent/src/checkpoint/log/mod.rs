@@ -361,7 +361,7 @@ impl LogStore {
         if self.held.get(new).is_some() || generation::current(&to)?.is_some() {
             return Err(CheckpointError::Exists);
         }
-        let hold = SessionLock::take(&to)?;
+        let _hold = SessionLock::take(&to)?;
         if generation::current(&to)?.is_some() {
             return Err(CheckpointError::Exists);
         }
@@ -379,7 +379,6 @@ impl LogStore {
         if !matches!(copied, Ok(Some(_))) {
             generation::remove(&to)?;
         }
-        drop(hold);
         copied?.ok_or(unknown)?;
         self.held.saw(new, Some(checkpoint));
         Ok(())

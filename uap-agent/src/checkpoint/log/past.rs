@@ -177,11 +177,70 @@ impl<'a> Past<'a> {
 
 fn unread(error: ReadError) -> CheckpointError {
     match error {
-        ReadError::Damaged(damage) => damaged(damage),
         ReadError::Io(error) if error.kind() == io::ErrorKind::NotFound => {
             damaged("a file is gone")
         }
         ReadError::Io(error) => failed(error),
         other => damaged(other),
+    }
+}
+
+#[cfg(test)]
+#[expect(
+    clippy::unwrap_used,
+    reason = "a test that panics has failed, and says why"
+)]
+mod tests {
+    use super::*;
+    use crate::checkpoint::seal::sealing::Sealing;
+
+    // spec: UAP-12-4
+    #[test]
+    fn a_past_that_is_pruned_while_it_is_read_is_read_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = Options {
+            sealing: Sealing::default(),
+            max_bytes: 1024,
+            history: 1,
+        };
+        let make = |number| std::fs::create_dir(generation::folder(folder.path(), number)).unwrap();
+        let mut reads = 0;
+        let mut read = |prunes: u64| {
+            Past::read(folder.path(), "s", &options, |_| {
+                reads += 1;
+                match reads <= prunes {
+                    true => {
+                        make(reads);
+                        Err(CheckpointError::Exists)
+                    }
+                    false => Ok(reads),
+                }
+            })
+        };
+        assert_eq!(read(0), Ok(None), "no session");
+        make(0);
+        assert_eq!(read(2), Ok(Some(3)));
+        // An error that pruning has not caused is told at once.
+        let refused = Past::read(folder.path(), "s", &options, |_| {
+            Err::<(), _>(CheckpointError::Exists)
+        });
+        assert_eq!(refused, Err(CheckpointError::Exists));
+    }
+
+    #[test]
+    fn a_file_that_is_gone_is_damage_and_a_disk_that_fails_is_not() {
+        let of = |kind| unread(ReadError::Io(io::Error::from(kind)));
+        assert!(matches!(
+            of(io::ErrorKind::NotFound),
+            CheckpointError::Damaged(_)
+        ));
+        assert!(matches!(
+            of(io::ErrorKind::PermissionDenied),
+            CheckpointError::Failed(_)
+        ));
+        assert!(matches!(
+            unread(ReadError::Missing),
+            CheckpointError::Damaged(_)
+        ));
     }
 }

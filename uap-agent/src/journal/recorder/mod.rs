@@ -144,7 +144,7 @@ impl Recorder {
         }
         match input {
             Input::Engine(input) => self.queue.push_back((now, input)),
-            Input::Written(written) => self.on_written(now, written),
+            Input::Written(written) => self.on_written(written),
             Input::Behind(entries) => self.on_behind(now, &entries),
         }
         self.go_on(now);
@@ -201,13 +201,12 @@ impl Recorder {
         }
     }
 
-    fn on_written(&mut self, now: Now, written: Result<(), JournalError>) {
+    fn on_written(&mut self, written: Result<(), JournalError>) {
         trace!(next = self.next, "journal written");
         if written.is_err() {
             debug!(next = self.next, "journal failed");
         }
         self.unwritten.clear();
-        self.tenure.written(now);
         match core::mem::replace(&mut self.writing, Writing::Nothing) {
             Writing::Ended => self.writing = Writing::Ended,
             Writing::Nothing => {}

@@ -25,7 +25,7 @@ use uap_agent::{
 };
 use ubos_common::driver::Sleep as _;
 use ubos_common::id::IdSource;
-use ubos_common::json::RawObject;
+use ubos_common::json::{RawBuf, RawObject};
 use ubos_conformance::uap::{check_history, check_journal, check_store, check_writers};
 use upp::{Message, Reply, ScriptedModel};
 
@@ -70,7 +70,21 @@ fn it_keeps_what_journals_must(open: Open<'_>) {
         let refused = block_on(database.journal(name).read()).unwrap_err();
         assert!(matches!(refused, JournalError::Failed(_)), "{refused}");
     }
+    for name in ["zero\0byte".to_owned(), "x".repeat(1025)] {
+        let refused = block_on(database.journal(name).append(0, Vec::new())).unwrap_err();
+        assert!(matches!(refused, JournalError::Failed(_)), "{refused}");
+    }
     block_on(database.journal("ü".repeat(512)).append(0, Vec::new())).unwrap();
+    // What would not be read back is not written.
+    let deep = format!(r#"{{"a":{}{}}}"#, "[".repeat(300), "]".repeat(300));
+    let deep = RawObject::new(RawBuf::assume_sound(deep)).unwrap();
+    let run = database.journal("deep");
+    let refused = block_on(run.append(0, vec![deep])).unwrap_err();
+    assert!(
+        matches!(refused, JournalError::Entry { entry: 0, .. }),
+        "{refused}"
+    );
+    assert!(block_on(run.read()).unwrap().is_empty());
 }
 
 fn runs_whose_owner_is_gone_are_found(open: Open<'_>) {
@@ -188,8 +202,8 @@ fn bounds_hold(open: Open<'_>) {
     }
     let store = database.checkpoints().with_history(10).unwrap();
     let store = store.with_max_bytes(4096).unwrap();
-    let (mut steps, mut last) = (Steps::new(2), None);
-    for _ in 0..45 {
+    let (mut steps, mut last, mut longest) = (Steps::new(2), None, 0);
+    for n in 0..45 {
         let state = steps.step(10).clone();
         let metadata = steps.metadata("short");
         match block_on(store.save(metadata, state.clone())) {
@@ -197,8 +211,12 @@ fn bounds_hold(open: Open<'_>) {
             Err(CheckpointError::TooLarge { limit: 4096, .. }) => break,
             Err(error) => panic!("{error}"),
         }
-        assert!(block_on(store.history("short")).unwrap().len() < 20);
+        let kept = block_on(store.history("short")).unwrap().len();
+        assert!(kept < 20);
+        // What was pruned before does not count.
+        longest = longest.max(if n > 25 { kept } else { 0 });
     }
+    assert!(longest > 12, "{longest}");
     assert_eq!(block_on(store.load("short")).unwrap(), last);
     for name in [String::new(), "zero\0byte".into(), "x".repeat(1025)] {
         assert!(matches!(

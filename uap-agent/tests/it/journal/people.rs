@@ -396,3 +396,32 @@ fn two_runs_that_asked_and_heard_the_same_do_not_differ() {
     assert_eq!(one.diff(&other).first, None);
     assert!(one.diff(&rejected).first.is_some());
 }
+
+// spec: UAP-12-5
+#[test]
+fn a_decision_behind_the_answer_is_out_of_order() {
+    let (clock, seen) = (Hand::default(), Seen::default());
+    let (journal, question) = paused(&clock, &seen);
+    let approve = Decision::new(&question, "ann", Verdict::Approve);
+    let copy = Arc::new(MemoryJournal::default());
+    block_on(copy.append(0, block_on(journal.read()).unwrap())).unwrap();
+    decide(&copy, &clock, &approve).unwrap();
+    let decision = block_on(copy.read()).unwrap().pop().unwrap();
+
+    clock.advance(HOUR);
+    let _ = pauses(&agent(careful(&clock, &seen)).unwrap(), &journal);
+    let mut entries = block_on(journal.read()).unwrap();
+    let answered = entries
+        .iter()
+        .position(|entry| entry.as_str().contains("nobody has decided"));
+    entries.truncate(answered.unwrap() + 1);
+    assert!(Recording::from_entries(&entries).is_ok());
+    let (_, rest) = decision.as_str().split_once(',').unwrap();
+    let late = format!(r#"{{"n":{},{rest}"#, entries.len());
+    entries.push(object(&late).unwrap());
+    let refused = Recording::from_entries(&entries).unwrap_err();
+    assert!(
+        matches!(refused, JournalError::Order { what, .. } if what.contains("question that is open")),
+        "{refused}"
+    );
+}
