@@ -582,3 +582,24 @@ fn a_state_that_would_not_be_read_back_is_not_written_whole() {
     assert!(is_refused(block_on(log().prune("s", 1)).unwrap_err()));
     assert_eq!(block_on(log().load("s")), Ok(Some(doubled)));
 }
+
+// spec: UAP-12-4
+#[test]
+fn metadata_that_are_not_ours_are_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut steps = Steps::new(3);
+    steps.step(5);
+    let ours = steps.metadata("s");
+    let text = ubos_common::json::to_string(&ours);
+    let more = text.replacen('{', r#"{"x-team":{"a":[1]},"#, 1);
+    let limits = ubos_common::json::Limits::default();
+    let lenient = ubos_common::violation::Profile::Lenient;
+    let (more, _) =
+        ubos_common::json::decode::<CheckpointMetadata>(more.as_bytes(), &limits, lenient).unwrap();
+    assert_ne!(more, ours);
+    let store = LogCheckpoints::open(folder.path()).unwrap();
+    block_on(store.save(more.clone(), steps.state.clone())).unwrap();
+    drop(store);
+    let store = LogCheckpoints::open(folder.path()).unwrap();
+    assert_eq!(block_on(store.load_metadata("s")).unwrap(), Some(more));
+}

@@ -415,6 +415,13 @@ impl ToolUseStrategy for ToolHooks {
         self.0.lock().unwrap().push("after call");
         Box::pin(std::future::ready(Ok(None)))
     }
+    fn max_iterations(&self) -> Option<u64> {
+        Some(1)
+    }
+    fn on_max_iterations(&self, _: u64) -> HookFuture<'_, ()> {
+        self.0.lock().unwrap().push("most");
+        Box::pin(std::future::ready(Ok(())))
+    }
 }
 
 struct StepHooks(Notes);
@@ -455,6 +462,19 @@ fn tool_hooks_fire_between_act_and_observe_in_every_strategy() {
             r#"{"a":2}"#
         );
     }
+}
+
+// spec: UAP-10-3
+#[test]
+fn the_tools_are_told_that_no_more_rounds_are_to_come() {
+    let notes = Notes::default();
+    let model = script([calling("x", "c1", "{}"), calling("x", "c2", "{}")]);
+    let options = options(&model)
+        .with_tools([echo("echo")])
+        .map_llm(|llm| llm.with_tool_strategy(Arc::new(ToolHooks(notes.clone()))));
+    assert!(block_on(agent(options).unwrap().query("go")).is_err());
+    let told = notes.lock().unwrap();
+    assert_eq!(told.iter().filter(|told| **told == "most").count(), 1);
 }
 
 fn told(plan_events: bool) -> Vec<String> {

@@ -74,7 +74,7 @@ impl Recorder {
                     self.write(now, entries_of_own);
                 }
             }
-            Err(error) => self.on_written(now, Err(error)),
+            Err(error) => self.on_written(Err(error)),
         }
     }
 

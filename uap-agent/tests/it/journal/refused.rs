@@ -216,3 +216,61 @@ proptest! {
         }
     }
 }
+
+// spec: UAP-12-5
+#[test]
+fn runs_whose_hook_recovered_alike_do_not_differ() {
+    let [looped, ..] = strategies();
+    let (_, _, result) = recorded(asking(&looped));
+    let failed = |seed, result: &GenerateResult| {
+        let hooks = Noting {
+            fails_at: Some("start 1"),
+            recovers_with: Some(result.clone()),
+            ..Noting::default()
+        };
+        let options = asking(&looped)
+            .with_strategy(Arc::new(hooks))
+            .with_runtime(Runtime::new(Arc::new(Still), IdSource::seeded(seed)));
+        let (_, journal, _) = recorded(options);
+        block_on(Recording::load(journal.as_ref())).unwrap()
+    };
+    let seeded = asking(&looped).with_runtime(Runtime::new(Arc::new(Still), IdSource::seeded(8)));
+    let (_, _, alike) = recorded(seeded);
+    assert_eq!(failed(1, &result).diff(&failed(2, &alike)).first, None);
+}
+
+// spec: UAP-12-5
+#[test]
+fn a_run_that_was_forked_writes_behind_what_it_has() {
+    let [looped, ..] = strategies();
+    let (_, journal, _) = recorded(asking(&looped));
+    let recording = block_on(Recording::load(journal.as_ref())).unwrap();
+    let answer = recording.answer(2).unwrap();
+    let forked = recording.fork(&answer).unwrap();
+    let kept = forked.to_entries().len() as u64;
+    let llm = agent(asking(&looped)).unwrap().llm().clone();
+    let config = uap_agent::engine::EngineConfig::new(llm, looped);
+    let now = ubos_common::driver::Sleep::now(&Still);
+    let owner = uap_agent::journal::Ownership::default();
+    let mut recorder = forked.resume(now, &config, &owner).unwrap();
+    let mut firsts =
+        std::iter::from_fn(|| recorder.poll_output()).filter_map(|output| match output {
+            uap_agent::journal::recorder::Output::Write(first, _) => Some(first),
+            _ => None,
+        });
+    assert_eq!(firsts.next(), Some(kept));
+}
+
+// spec: UAP-12-5
+#[test]
+fn data_of_a_response_are_in_the_journal() {
+    let data =
+        upp::Reply::text("{}").with_data(ubos_common::json::RawBuf::parse(r#"{"x":1}"#).unwrap());
+    let agent = agent(crate::support::options(&script([data]))).unwrap();
+    let journal = Arc::new(MemoryJournal::default());
+    let state = agent.initial_state();
+    let result = block_on(agent.record(journal.clone(), "go", &state).result()).unwrap();
+    assert_eq!(result.turn.data.as_ref().unwrap().as_str(), r#"{"x":1}"#);
+    let again = block_on(async { agent.resume(journal).await.unwrap().result().await });
+    assert_eq!(again.unwrap(), result);
+}

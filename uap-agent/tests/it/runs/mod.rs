@@ -644,3 +644,13 @@ fn errors_of_agents_are_returned_with_a_question_mark() {
     }
     assert!(run().unwrap_err().to_string().contains("too slow"));
 }
+
+// spec: UAP-5-5
+#[test]
+fn data_are_those_of_an_answer_and_not_of_a_thought() {
+    let thought = RawBuf::parse(r#"{"x":0}"#).unwrap();
+    let model = script([Reply::text("hm").with_data(thought), Reply::text("done")]);
+    let options = options(&model).with_execution(react(ReactOptions::default()).unwrap());
+    let turn = block_on(agent(options).unwrap().query("go")).unwrap();
+    assert_eq!((turn.response.text().as_str(), turn.data), ("done", None));
+}
