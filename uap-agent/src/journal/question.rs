@@ -214,10 +214,6 @@ impl Paused {
 }
 
 #[cfg(test)]
-#[expect(
-    clippy::unwrap_used,
-    reason = "a test that panics has failed, and says why"
-)]
 mod tests {
     use super::*;
 

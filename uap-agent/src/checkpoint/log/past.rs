@@ -186,10 +186,6 @@ fn unread(error: ReadError) -> CheckpointError {
 }
 
 #[cfg(test)]
-#[expect(
-    clippy::unwrap_used,
-    reason = "a test that panics has failed, and says why"
-)]
 mod tests {
     use super::*;
     use crate::checkpoint::seal::sealing::Sealing;
