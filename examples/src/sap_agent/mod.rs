@@ -62,7 +62,11 @@ pub fn main() -> ExitCode {
             return FAILED.into();
         }
     };
-    match runtime.block_on(serve(&args)) {
+    let served = runtime.block_on(serve(&args));
+    // Whatever still ran is dropped with it, and the ends of that are in no file before the stores have done their work.
+    drop(runtime);
+    sap::store::wait_for_dropped();
+    match served {
         Ok(code) => code.into(),
         Err(Problem::Usage(why)) => {
             told(&why);

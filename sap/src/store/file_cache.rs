@@ -71,7 +71,7 @@ impl FileCache {
     /// [`FileCacheError`]; damage is named and left as it is.
     pub fn open(path: impl Into<PathBuf>, config: Config) -> Result<Self, FileCacheError> {
         let (path, config) = (path.into(), config.with_kind(KIND));
-        let log = opened(|| Log::open(&path, config.clone()))?;
+        let log = opened(&path, || Log::open(&path, config.clone()))?;
         let mut index = Index::default();
         let mut reader = log.reader();
         while let Some(entry) = reader.next()? {
@@ -86,7 +86,7 @@ impl FileCache {
                 index.add(key, entry.position);
             }
         }
-        let store = StoreThread::start(log).map_err(OpenError::Io)?;
+        let store = StoreThread::start(&path, log).map_err(OpenError::Io)?;
         Ok(Self {
             store,
             max_records: Self::MAX_RECORDS,

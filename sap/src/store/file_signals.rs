@@ -106,9 +106,12 @@ impl FileSignals {
         from: Timestamp,
         learners: Arc<dyn SignalSink>,
     ) -> Result<(Self, ReadBack), ReadBackError> {
-        let dir = FsDir::create(path).map_err(OpenError::Io)?;
+        let path = path.into();
+        let dir = FsDir::create(&path).map_err(OpenError::Io)?;
         let config = config.with_kind(KIND);
-        let log = opened(|| Log::open_in(Arc::new(dir.clone()), config.clone()))?;
+        let log = opened(&path, || {
+            Log::open_in(Arc::new(dir.clone()), config.clone())
+        })?;
         let mut read = ReadBack::default();
         let mut reader = log.reader();
         while let Some(entry) = reader.next()? {
@@ -123,7 +126,7 @@ impl FileSignals {
         }
         let signals = Self {
             dir,
-            store: StoreThread::start(log).map_err(OpenError::Io)?,
+            store: StoreThread::start(&path, log).map_err(OpenError::Io)?,
             learners,
             unkept: Arc::default(),
         };

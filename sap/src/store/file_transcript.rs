@@ -45,9 +45,12 @@ impl FileTranscript {
     /// [`OpenError`]; damage is named and left as it is. A last entry that a crash cut short is dropped, and
     /// the [log's report](Self::log) says so.
     pub fn open(path: impl Into<PathBuf>, config: Config) -> Result<Self, OpenError> {
-        let (dir, config) = (FsDir::create(path)?, config.with_kind(KIND));
-        let log = opened(|| Log::open_in(Arc::new(dir.clone()), config.clone()))?;
-        let store = StoreThread::start(log)?;
+        let (path, config) = (path.into(), config.with_kind(KIND));
+        let dir = FsDir::create(&path)?;
+        let log = opened(&path, || {
+            Log::open_in(Arc::new(dir.clone()), config.clone())
+        })?;
+        let store = StoreThread::start(&path, log)?;
         Ok(Self { dir, store })
     }
 

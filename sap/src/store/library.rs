@@ -65,7 +65,7 @@ impl Library {
     /// [`ReadBackError`]; damage is named and left as it is.
     pub fn open(path: impl Into<PathBuf>, config: Config) -> Result<Self, ReadBackError> {
         let (path, config) = (path.into(), config.with_kind(KIND));
-        let log = opened(|| Log::open(&path, config.clone()))?;
+        let log = opened(&path, || Log::open(&path, config.clone()))?;
         let mut shelves = Shelves::default();
         let mut reader = log.reader();
         while let Some(entry) = reader.next()? {
@@ -81,7 +81,7 @@ impl Library {
             }
         }
         Ok(Self {
-            store: StoreThread::start(log).map_err(OpenError::Io)?,
+            store: StoreThread::start(&path, log).map_err(OpenError::Io)?,
             shelves: Arc::new(Mutex::new(shelves)),
         })
     }

@@ -30,3 +30,5 @@ pub use fsck::{StoreFinding, StoreKind, StoreReport, fsck};
 pub use library::Library;
 pub use memory::{MemoryCache, MemoryTranscript};
 pub use redacting::Redacting;
+#[cfg(feature = "log")]
+pub use thread::wait_for_dropped;

@@ -3,6 +3,7 @@
 use core::panic::AssertUnwindSafe;
 use std::io;
 use std::panic::catch_unwind;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -26,31 +27,63 @@ pub(super) struct StoreThread {
     /// Bytes of the records that were handed over and are not settled yet.
     waiting: Arc<AtomicUsize>,
     thread: Option<JoinHandle<()>>,
+    folder: PathBuf,
     last: Arc<Mutex<Option<Arc<Log>>>>,
 }
 
-/// Opens a log. Where the threads of stores that were dropped still have it, it waits for them.
-pub(super) fn opened(open: impl Fn() -> Result<Log, OpenError>) -> Result<Log, OpenError> {
-    static OPENING: Mutex<()> = Mutex::new(());
+/// Opens the log of a folder. Where the thread of a store that was dropped still has it, it waits for that one.
+pub(super) fn opened(
+    folder: &Path,
+    open: impl Fn() -> Result<Log, OpenError>,
+) -> Result<Log, OpenError> {
     match open() {
         Err(OpenError::Locked) => {
-            // Another one may be waiting for the very thread.
-            let opening = OPENING.lock().unwrap_or_else(PoisonError::into_inner);
-            for thread in core::mem::take(&mut *ending()) {
-                // Every job is caught where it runs.
-                drop(thread.join());
-            }
-            drop(opening);
+            let folder = place_of(folder);
+            let ending = ending().clone();
+            let of_folder = ending.iter().filter(|it| it.folder == folder);
+            of_folder.for_each(Ending::wait);
             open()
         }
         opened => opened,
     }
 }
 
-/// The threads of stores that were dropped.
-fn ending() -> MutexGuard<'static, Vec<JoinHandle<()>>> {
-    static ENDING: Mutex<Vec<JoinHandle<()>>> = Mutex::new(Vec::new());
+/// Waits until the stores in files that this process has dropped have written what was handed over. A program that ends
+/// right after it has dropped its stores calls it last, for a drop waits for nothing. It blocks the thread.
+pub fn wait_for_dropped() {
+    let ending = ending().clone();
+    ending.iter().for_each(Ending::wait);
+}
+
+/// The thread of a store that was dropped.
+#[derive(Clone)]
+struct Ending {
+    folder: PathBuf,
+    /// `None` once somebody has waited for it. Who waits holds the lock, so that all others wait as well.
+    thread: Arc<Mutex<Option<JoinHandle<()>>>>,
+}
+
+impl Ending {
+    fn wait(&self) {
+        let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        // Every job is caught where it runs.
+        drop(thread.take().map(JoinHandle::join));
+    }
+
+    fn is_over(&self) -> bool {
+        let thread = self.thread.try_lock();
+        thread.is_ok_and(|thread| thread.as_ref().is_none_or(JoinHandle::is_finished))
+    }
+}
+
+fn ending() -> MutexGuard<'static, Vec<Ending>> {
+    static ENDING: Mutex<Vec<Ending>> = Mutex::new(Vec::new());
     ENDING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The folder by its one name.
+fn place_of(folder: &Path) -> PathBuf {
+    folder.canonicalize().unwrap_or_else(|_| folder.to_owned())
 }
 
 enum Job {
@@ -72,7 +105,7 @@ pub(super) enum ThreadError {
 }
 
 impl StoreThread {
-    pub(super) fn start(log: Log) -> io::Result<Self> {
+    pub(super) fn start(folder: &Path, log: Log) -> io::Result<Self> {
         let log = Arc::new(log);
         let (jobs, waiting) = sync_channel(MAX_JOBS);
         let of_thread = Arc::clone(&log);
@@ -91,6 +124,7 @@ impl StoreThread {
             jobs: Some(jobs),
             waiting: Arc::default(),
             thread: Some(thread),
+            folder: place_of(folder),
             last,
         })
     }
@@ -184,8 +218,13 @@ impl Drop for StoreThread {
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = self.log.take();
         drop(self.jobs.take());
         let mut ending = ending();
-        ending.retain(|thread| !thread.is_finished());
-        ending.extend(self.thread.take());
+        ending.retain(|it| !it.is_over());
+        if let Some(thread) = self.thread.take() {
+            ending.push(Ending {
+                folder: core::mem::take(&mut self.folder),
+                thread: Arc::new(Mutex::new(Some(thread))),
+            });
+        }
     }
 }
 
@@ -243,8 +282,8 @@ mod tests {
         let config = Config::default()
             .with_kind("test")
             .with_log_id(LogId::from_bytes([7; 16]));
-        let log = opened(|| Log::open(folder.path(), config.clone()));
-        StoreThread::start(log.unwrap()).unwrap()
+        let log = opened(folder.path(), || Log::open(folder.path(), config.clone()));
+        StoreThread::start(folder.path(), log.unwrap()).unwrap()
     }
 
     fn sequence(position: Result<Position, AppendError>) -> u64 {
@@ -285,6 +324,29 @@ mod tests {
         drop(release);
         let again = started(&folder);
         assert_eq!(block_on(again.append(Vec::new(), sequence)), Ok(1));
+    }
+
+    #[test]
+    fn a_folder_is_opened_though_the_disk_of_another_hangs() {
+        let (hanging, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let (release, held) = std::sync::mpsc::channel::<()>();
+        let thread = started(&hanging);
+        drop(thread.call(move |_| held.recv().unwrap_err()));
+        drop(thread);
+        for wanted in 0..20 {
+            let again = started(&folder);
+            drop(again.append(Vec::new(), move |position| {
+                assert_eq!(sequence(position), wanted)
+            }));
+        }
+        assert_eq!(
+            block_on(started(&folder).append(Vec::new(), sequence)),
+            Ok(20)
+        );
+        drop(release);
+        wait_for_dropped();
+        let config = Config::default().with_kind("test");
+        assert!(Log::open(hanging.path(), config).is_ok());
     }
 
     #[test]
