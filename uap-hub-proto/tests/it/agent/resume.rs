@@ -171,6 +171,17 @@ fn a_call_that_cannot_be_opened_is_tried_again_for_a_while() {
     }
     rig.pass(8_000);
     assert_eq!(rig.take(), ["stop s", "over s"]);
+    // At the limit it is over.
+    let mut rig = running(|config| config.with_resume_limit(Duration::from_secs(3)));
+    hub_has(&mut rig, 2, Some(2));
+    cut(&mut rig, 2);
+    for (stream, pause) in [(3, 0), (4, 1_000)] {
+        rig.pass(pause);
+        cut(&mut rig, stream);
+    }
+    rig.take();
+    rig.pass(2_000);
+    assert_eq!(rig.take(), ["stop s", "over s"]);
 }
 
 // spec: HUB-5-4

@@ -230,6 +230,34 @@ fn what_ends_meanwhile_is_not_resumed() {
 
 // spec: HUB-5-4
 #[test]
+fn reports_of_a_translation_come_once_too() {
+    let mut rig = Rig::with(Config::default().with_resume_grace(GRACE));
+    let id = rig.register(vec![Skill::translation("f").into()]);
+    let listen = rig.open(Rpc::Listen, Some(&id));
+    let job = Job::translation("f", vec![]);
+    rig.hub.submit(rig.now, job).unwrap();
+    let (_, session) = rig.proposals().pop().unwrap();
+    rig.answer(listen, &session, true);
+    let first = rig.open_as(Rpc::Translate, Some(&session), Some(Resume::Job(1)));
+    let report = |number, text: &str| {
+        let event = translation_response::Event::Telemetry(Telemetry::new(Severity::Info, text));
+        Inbound::Translation(TranslationResponse {
+            timestamp: None,
+            event: Some(event),
+            number,
+        })
+    };
+    rig.message(first, report(1, "one"));
+    rig.lose(first);
+    let second = rig.open_as(Rpc::Translate, Some(&session), Some(Resume::Reports(2)));
+    rig.take();
+    rig.message(second, report(1, "one"));
+    rig.message(second, report(2, "two"));
+    assert_eq!(said(&mut rig), ["telemetry two"]);
+}
+
+// spec: HUB-5-4
+#[test]
 fn missing_reports_are_audited_and_unnumbered_ones_are_taken() {
     let (mut rig, _, _, stream) = resumable(|config| config);
     rig.number = Some(3);
