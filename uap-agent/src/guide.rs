@@ -16,7 +16,7 @@
 //! println!("{}", second.turn.response.text());
 //! # assert_eq!(second.state.messages().len(), 4);
 //! # Ok::<(), Box<uap_agent::AgentError>>(())
-//! # }).map_err(|e| e.error)?;
+//! # })?;
 //! # Ok::<(), upp::UppError>(())
 //! ```
 //!
@@ -81,7 +81,7 @@
 //! let options = AgentOptions::new(Arc::new(model)).with_execution(plan(PlanOptions::default())?);
 //! let agent = agent(options)?;
 //! let result = futures::executor::block_on(agent.generate("Tell the weather", &agent.initial_state()));
-//! let result = result.map_err(|e| e.error)?;
+//! let result = result?;
 //! let plan = result.state.plan().expect("the strategy makes one");
 //! assert!(plan.iter().all(|step| step.status == PlanStepStatus::Completed));
 //! # Ok::<(), upp::UppError>(())
@@ -113,7 +113,7 @@
 //!     }
 //! }
 //! assert_eq!(said, "It rains in Ulm.");
-//! let result = run.result().await.map_err(|e| e.error)?;
+//! let result = run.result().await?;
 //! assert_eq!(result.turn.response.text(), said);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! # }).unwrap();
@@ -280,7 +280,7 @@
 //! let question = Recording::load(journal.as_ref()).await?.questions().remove(0);
 //! let decision = Decision::new(&question, "ann", Verdict::Approve);
 //! Recording::decide(journal.as_ref(), Clock::start().now(), &decision).await?;
-//! let result = agent.resume(journal).await?.result().await.map_err(|e| e.error)?;
+//! let result = agent.resume(journal).await?.result().await?;
 //! assert_eq!(result.turn.response.text(), "It is gone.");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! # }).unwrap();

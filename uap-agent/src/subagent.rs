@@ -38,7 +38,7 @@ type BuildPrompt = dyn Fn(&RawObject) -> Result<String, ToolError> + Send + Sync
 /// ]);
 /// let lead = agent(AgentOptions::new(Arc::new(lead)).with_tools([Arc::new(explore) as Arc<dyn Tool>]))?;
 /// let state = lead.initial_state();
-/// let result = futures::executor::block_on(lead.generate("where is main?", &state)).map_err(|e| e.error)?;
+/// let result = futures::executor::block_on(lead.generate("where is main?", &state))?;
 /// let trace = &result.state.subagent_traces().iter().next().expect("one agent was called");
 /// assert_eq!(trace.result.as_deref(), Some("in src/lib.rs"));
 /// assert_eq!(&*trace.parent_tool_call_id, "c1");

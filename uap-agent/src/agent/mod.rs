@@ -56,8 +56,8 @@ use world::RunWorld;
 /// let model = Arc::new(ScriptedModel::new([Reply::text("hello"), Reply::text("again")]));
 /// let agent = agent(AgentOptions::new(model))?;
 /// let state = agent.initial_state();
-/// let first = futures::executor::block_on(agent.ask("hi", &state)).map_err(|e| e.error)?;
-/// let second = futures::executor::block_on(agent.ask("hi", &first.state)).map_err(|e| e.error)?;
+/// let first = futures::executor::block_on(agent.ask("hi", &state))?;
+/// let second = futures::executor::block_on(agent.ask("hi", &first.state))?;
 /// assert_eq!(second.turn.response.text(), "again");
 /// assert_eq!(second.state.messages().len(), 4);
 /// # Ok::<(), upp::UppError>(())

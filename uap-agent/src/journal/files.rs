@@ -117,11 +117,11 @@ ubos_common::config! {
 /// let agent = agent(AgentOptions::new(Arc::new(ScriptedModel::new([Reply::text("hello")]))))?;
 /// let journal = Arc::new(FileJournal::open(&folder)?);
 /// let state = agent.initial_state();
-/// let result = agent.record(journal, "hi", &state).result().await.map_err(|e| e.error)?;
+/// let result = agent.record(journal, "hi", &state).result().await?;
 ///
 /// // Later, perhaps in another process:
 /// let journal = Arc::new(FileJournal::open(&folder)?);
-/// assert_eq!(agent.resume(journal).await?.result().await.map_err(|e| e.error)?, result);
+/// assert_eq!(agent.resume(journal).await?.result().await?, result);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// # }).unwrap();
 /// # std::fs::remove_dir_all(&folder).unwrap();

@@ -40,13 +40,13 @@
 //!
 //! let journal = Arc::new(MemoryJournal::default());
 //! let state = agent.initial_state();
-//! let result = agent.record(journal.clone(), "Do I need an umbrella?", &state).result().await.map_err(|e| e.error)?;
+//! let result = agent.record(journal.clone(), "Do I need an umbrella?", &state).result().await?;
 //!
 //! // The script has no more replies, and none is asked for: everything is in the journal.
-//! let again = agent.resume(journal.clone()).await?.result().await.map_err(|e| e.error)?;
+//! let again = agent.resume(journal.clone()).await?.result().await?;
 //! assert_eq!(again, result);
 //! let replay = agent.replay(&Recording::load(journal.as_ref()).await?)?;
-//! assert_eq!(replay.result.expect("it has ended").map_err(|e| e.error)?, result);
+//! assert_eq!(replay.result.expect("it has ended")?, result);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! # }).unwrap();
 //! ```

@@ -255,7 +255,7 @@ impl Recording {
     /// let agent = agent(options)?;
     /// let journal = Arc::new(MemoryJournal::default());
     /// let state = agent.initial_state();
-    /// agent.record(journal.clone(), "How is the weather?", &state).result().await.map_err(|e| e.error)?;
+    /// agent.record(journal.clone(), "How is the weather?", &state).result().await?;
     ///
     /// let recording = Recording::load(journal.as_ref()).await?;
     /// let call = recording.effects().find(|effect| effect.kind == "tool").expect("a tool was called");
@@ -265,7 +265,7 @@ impl Recording {
     ///
     /// let other = Arc::new(MemoryJournal::default());
     /// other.append(0, forked.to_entries()).await?;
-    /// let result = agent.resume(other).await?.result().await.map_err(|e| e.error)?;
+    /// let result = agent.resume(other).await?.result().await?;
     /// assert_eq!(result.turn.response.text(), "sun");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// # }).unwrap();

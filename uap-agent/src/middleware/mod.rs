@@ -52,7 +52,7 @@ use crate::state::AgentState;
 /// let agent = agent(AgentOptions::new(model).with_middleware([Arc::new(Window) as Arc<dyn Middleware>]))?;
 /// let mut state = agent.initial_state();
 /// for _ in 0..9 {
-///     state = futures::executor::block_on(agent.ask("next", &state)).map_err(|e| e.error)?.state;
+///     state = futures::executor::block_on(agent.ask("next", &state))?.state;
 /// }
 /// assert_eq!(state.messages().len(), 12); // ten of the past, the input, the answer
 /// # Ok::<(), upp::UppError>(())
