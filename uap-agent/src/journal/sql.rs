@@ -18,9 +18,6 @@ use crate::sql::{Again, DbFault, Param, Pool, Row, Transaction, check_name, int}
 /// The maximum size of all entries of a run, in bytes.
 const MAX_BYTES: usize = 256 << 20;
 
-/// The maximum size of the names of all abandoned runs, in bytes.
-const MAX_NAMES: usize = 64 << 20;
-
 /// The journal of one run in a [`Database`](crate::sql::Database).
 ///
 /// Each write compares and sets the place at which the run goes on, in one transaction, so that of two owners of a run one
@@ -39,20 +36,7 @@ impl SqlJournal {
     pub(crate) fn abandoned(pool: &Pool, now: Timestamp) -> JournalFuture<'static, Vec<String>> {
         let now = Param::Int(now.unix_millis());
         pool.ask("", move |worker| {
-            worker.read(|transaction| {
-                let (mut runs, mut bytes) = (Vec::new(), 0_usize);
-                transaction.each(ABANDONED, &[now], |mut row| {
-                    let run = row.text(0)?;
-                    bytes = bytes.saturating_add(run.len());
-                    if bytes > MAX_NAMES {
-                        let (limit, unit) = (MAX_NAMES, "bytes of names");
-                        return Err(JournalError::Full { limit, unit });
-                    }
-                    runs.push(run);
-                    Ok(())
-                })?;
-                Ok(runs)
-            })
+            worker.read(|transaction| Ok::<_, JournalError>(transaction.names(ABANDONED, &[now])?))
         })
     }
 
@@ -73,6 +57,7 @@ impl SqlJournal {
     }
 }
 
+/// A name that is longer than ours can be is that of nobody's run.
 const ABANDONED: &str = "SELECT run FROM uap_run
     WHERE ended = 0 AND (term_ms IS NULL OR at_ms + term_ms <= ?1) AND octet_length(run) <= 1024 ORDER BY run";
 
@@ -101,11 +86,10 @@ impl Journal for SqlJournal {
                 transaction.each(READ, &asked, |mut row| {
                     let (n, text, digest) = (row.count(0)?, row.opt_text(1)?, row.bytes(2)?);
                     next = row.count(3)?;
-                    bytes = bytes.saturating_add(text.as_ref().map_or(0, String::len));
-                    let (limit, unit) = (MAX_BYTES, "bytes");
-                    let text = text.filter(|_| bytes <= limit);
-                    let text = text.ok_or(JournalError::Full { limit, unit })?;
+                    bytes = within(bytes, usize::try_from(row.count(4)?).unwrap_or(usize::MAX))?;
                     let entry = entries.len() as u64;
+                    // Text that is none, such as of other bytes than UTF-8, is not given either.
+                    let text = text.ok_or(JournalError::Damaged { entry })?;
                     if n != entry || digest != digests.of(&run, n, &text) {
                         return Err(JournalError::Damaged { entry });
                     }
@@ -124,7 +108,7 @@ impl Journal for SqlJournal {
 /// No row is larger in memory than a whole run may be, whoever wrote it.
 const READ: &str =
     "SELECT e.n, CASE WHEN octet_length(e.entry) <= CAST(?2 AS BIGINT) THEN e.entry END,
-    substr(e.digest, 1, 33), r.next FROM uap_run r JOIN uap_entry e ON e.run = r.run
+    substr(e.digest, 1, 33), r.next, CAST(octet_length(e.entry) AS BIGINT) FROM uap_run r JOIN uap_entry e ON e.run = r.run
     WHERE r.run = ?1 ORDER BY e.n";
 
 fn named(run: &str) -> Result<(), JournalError> {
@@ -270,11 +254,7 @@ fn append(
     let digests = Digests::new();
     for entry in entries {
         let text = entry.as_str();
-        row.bytes = row.bytes.saturating_add(text.len());
-        if row.bytes > MAX_BYTES {
-            let (limit, unit) = (MAX_BYTES, "bytes");
-            return Err(JournalError::Full { limit, unit });
-        }
+        row.bytes = within(row.bytes, text.len())?;
         readable(row.next, text)?;
         row.take(entry);
         let values = [
@@ -290,6 +270,17 @@ fn append(
     row.set(transaction, run, first)
 }
 
+/// The size of a run with one more entry, which takes some memory besides its text.
+const fn within(bytes: usize, text: usize) -> Result<usize, JournalError> {
+    const ENTRY: usize = 32;
+    let bytes = bytes.saturating_add(text).saturating_add(ENTRY);
+    if bytes > MAX_BYTES {
+        let (limit, unit) = (MAX_BYTES, "bytes");
+        return Err(JournalError::Full { limit, unit });
+    }
+    Ok(bytes)
+}
+
 /// An entry as it is read.
 fn readable(entry: u64, text: &str) -> Result<RawObject, JournalError> {
     let read = decode::<RawObject>(text.as_bytes(), &limits(), Profile::Strict);
@@ -302,5 +293,22 @@ impl fmt::Debug for SqlJournal {
         f.debug_struct("SqlJournal")
             .field("run", &self.run)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_is_as_large_as_its_text_and_its_entries() {
+        assert_eq!(within(MAX_BYTES - 40, 8), Ok(MAX_BYTES));
+        let limit = MAX_BYTES;
+        let refused = JournalError::Full {
+            limit,
+            unit: "bytes",
+        };
+        assert_eq!(within(MAX_BYTES - 40, 9), Err(refused.clone()));
+        assert_eq!(within(0, usize::MAX), Err(refused));
     }
 }

@@ -29,8 +29,8 @@ use crate::journal::{JournalError, SqlJournal};
 ///
 /// | bound | |
 /// |---|---|
-/// | a run | 256 MiB, and 256 levels of JSON; a row is measured before it is read |
-/// | the names of all abandoned runs | 64 MiB |
+/// | a run | 256 MiB with 32 bytes for each entry, and 256 levels of JSON; a row is measured before it is read |
+/// | the names of all abandoned runs | 64 MiB with 64 bytes for each |
 /// | names of runs and sessions | 1,024 bytes, none of them zero |
 /// | waiting for another process | 10 seconds |
 ///

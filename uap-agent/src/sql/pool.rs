@@ -232,6 +232,27 @@ impl Transaction<'_> {
         refused.map_or(Ok(()), Err)
     }
 
+    /// The names that a query gives, up to a bound of their bytes and of what each takes besides.
+    pub(crate) fn names(
+        &mut self,
+        text: &'static str,
+        values: &[Param<'_>],
+    ) -> Result<Vec<String>, DbFault> {
+        const BOUND: usize = 64 << 20;
+        const NAME: usize = 64;
+        let (mut names, mut bytes) = (Vec::new(), 0_usize);
+        self.each(text, values, |mut row| {
+            let name = row.text(0)?;
+            bytes = bytes.saturating_add(name.len()).saturating_add(NAME);
+            if bytes > BOUND {
+                return Err(DbFault::new("the names take more than 64 MiB"));
+            }
+            names.push(name);
+            Ok(())
+        })?;
+        Ok(names)
+    }
+
     /// The first row of a query.
     pub(crate) fn one<T>(
         &mut self,

@@ -30,7 +30,8 @@ use session::{At, Session};
 /// | bound | default |
 /// |---|---|
 /// | state | 256 MiB as JSON; a row is measured before it is read |
-/// | names of all sessions, metadata of one | 64 MiB, 256 MiB |
+/// | names of all sessions | 64 MiB with 64 bytes for each |
+/// | metadata of a session | 256 MiB |
 /// | checkpoints of a session | 100,000; at twice as many the older ones are pruned |
 /// | sessions whose last state is in memory | 64 for each connection |
 /// | sessions whose last checkpoint is remembered | 100,000 for each connection |

@@ -119,32 +119,18 @@ const READ: &str = "SELECT n, back,
 const BACK: &str = "SELECT back FROM uap_checkpoint WHERE session = ?1 AND n = ?2";
 const NUMBER: &str =
     "SELECT n FROM uap_checkpoint WHERE session = ?1 AND checkpoint = ?2 ORDER BY n";
+/// A name that is longer than ours can be is that of nobody's session.
 const LIST: &str =
     "SELECT session FROM uap_session WHERE octet_length(session) <= 1024 ORDER BY session";
 const CUT: &str = "DELETE FROM uap_checkpoint WHERE session = ?1 AND n < ?2";
 const NEARER: &str =
     "UPDATE uap_checkpoint SET back = n - ?2 WHERE session = ?1 AND n > ?2 AND back > n - ?2";
 
-/// The maximum size of all names of sessions, in bytes.
-const MAX_NAMES: usize = 64 << 20;
-
 /// The maximum size of all metadata of a session, in bytes.
 const MAX_METADATA: usize = 256 << 20;
 
 pub(super) fn list(transaction: &mut Transaction<'_>) -> Result<Vec<String>, CheckpointError> {
-    let (mut sessions, mut bytes) = (Vec::new(), 0_usize);
-    transaction.each(LIST, &[], |mut row| {
-        let session = row.text(0)?;
-        bytes = bytes.saturating_add(session.len());
-        if bytes > MAX_NAMES {
-            return Err(CheckpointError::Failed(
-                "the names of the sessions have more than 64 MiB".into(),
-            ));
-        }
-        sessions.push(session);
-        Ok(())
-    })?;
-    Ok(sessions)
+    Ok(transaction.names(LIST, &[])?)
 }
 
 /// Removes all that there is of a session.

@@ -41,7 +41,8 @@ impl Server {
                 chown(&file, Some(user), Some(group)).unwrap();
             }
         }
-        server.port = Some(free_port());
+        // Chosen when it starts.
+        server.port = Some(0);
         server.run();
         server
     }
@@ -81,6 +82,8 @@ impl Server {
         // What the former one has left may still be ending, and is in the way then.
         for _ in 0..600 {
             let mut postgres = command("postgres");
+            // The one before may have been taken by another process meanwhile.
+            self.port = self.port.map(|_| free_port());
             if let Some(port) = self.port {
                 postgres.args(["-c", "ssl=on", "-c", "listen_addresses=127.0.0.1", "-p"]);
                 postgres.arg(port.to_string());

@@ -73,6 +73,7 @@ fn a_changed_row_is_noticed() {
     for text in [
         "UPDATE uap_entry SET entry = replace(entry, 'go', 'no') WHERE n = 0",
         "UPDATE uap_entry SET digest = zeroblob(32) WHERE n = 2",
+        "UPDATE uap_entry SET entry = CAST(x'7b22ff227d' AS TEXT) WHERE n = 2",
         "DELETE FROM uap_entry WHERE n = 1",
         "DELETE FROM uap_entry WHERE n = (SELECT max(n) FROM uap_entry)",
     ] {
@@ -177,6 +178,26 @@ fn a_name_that_is_none_of_ours_is_not_listed() {
     assert_eq!(block_on(database.checkpoints().list()).unwrap(), ["s"]);
     let now = Timestamp::from_unix_millis(i64::MAX / 2_000_000).unwrap();
     assert_eq!(block_on(database.abandoned(now)).unwrap(), ["run"]);
+}
+
+#[test]
+fn names_are_listed_up_to_a_bound() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("agents.db");
+    let database = Database::sqlite(&file).unwrap();
+    let many = rusqlite::Connection::open(&file).unwrap();
+    let more =
+        "INSERT INTO uap_session WITH RECURSIVE c(n) AS (SELECT ?1 UNION ALL SELECT n + 1 FROM c)
+        SELECT 's' || n, 0, 1, '' FROM c LIMIT ?2";
+    assert_eq!(many.execute(more, (1, 800_000)).unwrap(), 800_000);
+    let store = database.checkpoints();
+    assert_eq!(block_on(store.list()).unwrap().len(), 800_000);
+    assert_eq!(many.execute(more, (800_001, 200_000)).unwrap(), 200_000);
+    let refused = block_on(store.list()).unwrap_err();
+    assert!(
+        refused.to_string().contains("more than 64 MiB"),
+        "{refused}"
+    );
 }
 
 #[test]
