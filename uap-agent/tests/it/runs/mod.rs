@@ -653,4 +653,11 @@ fn data_are_those_of_an_answer_and_not_of_a_thought() {
     let options = options(&model).with_execution(react(ReactOptions::default()).unwrap());
     let turn = block_on(agent(options).unwrap().query("go")).unwrap();
     assert_eq!((turn.response.text().as_str(), turn.data), ("done", None));
+    // Nor are they there where no answer comes after the thought.
+    let thought = Reply::text("hm").with_data(RawBuf::parse(r#"{"x":0}"#).unwrap());
+    let model = script([thought, Reply::error(ErrorCode::ProviderError, "no")]);
+    let options = self::options(&model).with_execution(react(ReactOptions::default()).unwrap());
+    let agent = agent(options).unwrap();
+    let error = block_on(agent.generate("go", &agent.initial_state())).unwrap_err();
+    assert_eq!(error.turn.unwrap().data, None);
 }
