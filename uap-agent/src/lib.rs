@@ -89,12 +89,12 @@ pub use agent::{
     Agent, AgentInput, AgentOptions, AgentSession, AgentStreamResult, RunScope, Runtime, agent,
 };
 pub use approval::{ApprovalPolicy, ApprovalRequest};
-pub use checkpoint::{
-    CheckpointError, CheckpointHistory, CheckpointMetadata, CheckpointStore, MemoryCheckpoints,
-    Seal, SealError, StoreFuture,
-};
 #[cfg(all(feature = "driver", feature = "os"))]
-pub use checkpoint::{CorruptFile, FileCheckpoints};
+pub use checkpoint::{CheckpointConfig, CorruptFile, FileCheckpoints};
+pub use checkpoint::{
+    CheckpointError, CheckpointHistory, CheckpointMetadata, CheckpointStore,
+    MemoryCheckpointConfig, MemoryCheckpoints, Seal, SealError, StoreFuture,
+};
 #[cfg(all(feature = "driver", feature = "os", feature = "log"))]
 pub use checkpoint::{CutTail, LogCheckpoints};
 pub use event::{

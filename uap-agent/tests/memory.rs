@@ -12,8 +12,8 @@ use futures::executor::block_on;
 use futures::future::BoxFuture;
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 use uap_agent::{
-    AgentOptions, AgentState, ExecutionStrategy, LoopOptions, MemoryCheckpoints, PlanOptions,
-    ReactOptions, Runtime, agent, plan, react, tool_loop,
+    AgentOptions, AgentState, ExecutionStrategy, LoopOptions, MemoryCheckpointConfig,
+    MemoryCheckpoints, PlanOptions, ReactOptions, Runtime, agent, plan, react, tool_loop,
 };
 use ubos_common::driver::Sleep;
 use ubos_common::id::IdSource;
@@ -57,7 +57,8 @@ fn run(execution: Arc<dyn ExecutionStrategy>, rounds: u64) -> (AgentState, usize
         .with_runtime(Runtime::new(Arc::new(Still), IdSource::seeded(7)));
     // A store that keeps every state of the run.
     let history = usize::try_from(rounds).unwrap() + 1;
-    let store = Arc::new(MemoryCheckpoints::default().with_history(history).unwrap());
+    let config = MemoryCheckpointConfig::default().with_history(history);
+    let store = Arc::new(MemoryCheckpoints::new(config).unwrap());
     let agent = agent(options.with_checkpoints(store.clone()).with_session_id("s")).unwrap();
     let result = block_on(agent.generate("go", &agent.initial_state())).unwrap();
     assert_eq!(result.state.step(), rounds + 1);

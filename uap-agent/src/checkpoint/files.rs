@@ -18,7 +18,7 @@ use super::seal::Seal;
 use super::seal::sealing::{Place, Sealing};
 use super::trailer::{checked, signed};
 use super::writers::WriterHistory;
-use super::{CheckpointError, CheckpointMetadata, CheckpointStore, StoreFuture, at_least_one};
+use super::{CheckpointConfig, CheckpointError, CheckpointMetadata, CheckpointStore, StoreFuture};
 use crate::state::AgentState;
 use crate::work_thread::WorkThread;
 
@@ -82,20 +82,30 @@ pub struct FileCheckpoints {
 }
 
 impl FileCheckpoints {
-    /// The default limit of a state, in bytes.
-    const DEFAULT_MAX_BYTES: usize = 256 << 20;
-
     /// Opens a store in a folder, which is created if it does not exist. The specification's default is `.checkpoints`.
     ///
     /// # Errors
     ///
     /// The folder could not be created, or the thread could not be started.
     pub fn open(folder: impl Into<PathBuf>) -> Result<Self, CheckpointError> {
+        Self::open_with(folder, &CheckpointConfig::default())
+    }
+
+    /// As [`FileCheckpoints::open`], with a configuration.
+    ///
+    /// # Errors
+    ///
+    /// As [`FileCheckpoints::open`], and [`CheckpointError::Setting`].
+    pub fn open_with(
+        folder: impl Into<PathBuf>,
+        config: &CheckpointConfig,
+    ) -> Result<Self, CheckpointError> {
+        config.check()?;
         let folder = FileStore {
             path: folder.into(),
             warn: None,
             sealing: Sealing::default(),
-            max_bytes: Self::DEFAULT_MAX_BYTES,
+            max_bytes: config.max_bytes,
             held: OpenSessions::new(),
         };
         create_folders(&folder.path)?;
@@ -122,16 +132,6 @@ impl FileCheckpoints {
     #[must_use]
     pub fn with_seal(self, seal: Arc<dyn Seal>) -> Self {
         self.set(|folder| folder.sealing = Sealing::new(seal))
-    }
-
-    /// Sets the maximum size of a state as JSON, for saving and reading: 256 MiB by default.
-    ///
-    /// # Errors
-    ///
-    /// [`CheckpointError::Setting`] where it is 0.
-    pub fn with_max_bytes(self, bytes: usize) -> Result<Self, CheckpointError> {
-        let bytes = at_least_one("max_bytes", bytes)?;
-        Ok(self.set(move |folder| folder.max_bytes = bytes))
     }
 
     /// Applies a setting before all later calls.

@@ -3,21 +3,28 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, PoisonError};
 
+use ubos_common::ConfigError;
 use ubos_common::id::Uuid;
 
 use super::writers::WriterHistory;
-use super::{
-    CheckpointError, CheckpointHistory, CheckpointMetadata, CheckpointStore, StoreFuture,
-    at_least_one,
-};
+use super::{CheckpointError, CheckpointHistory, CheckpointMetadata, CheckpointStore, StoreFuture};
 use crate::state::AgentState;
+
+ubos_common::config! {
+    /// How much a store in memory takes.
+    MemoryCheckpointConfig {
+        /// Sets how many sessions the store takes: 100,000 by default. A save of one more is refused.
+        with_sessions: sessions: usize = 100_000,
+        /// Sets how many checkpoints of a session are kept: 1,000 by default. Beyond that the oldest is removed.
+        with_history: history: usize = 1_000,
+    }
+}
 
 /// A store in memory. States share structure, so the size of a history is proportional to
 /// what its steps have added.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct MemoryCheckpoints {
-    limit: usize,
-    kept: usize,
+    config: MemoryCheckpointConfig,
     sessions: Mutex<BTreeMap<String, MemorySession>>,
 }
 
@@ -29,29 +36,18 @@ struct MemorySession {
 }
 
 impl MemoryCheckpoints {
-    /// The maximum number of sessions of [`MemoryCheckpoints::default`].
-    const DEFAULT_LIMIT: usize = 100_000;
-    /// The default number of checkpoints per session.
-    const DEFAULT_HISTORY: usize = 1_000;
-
-    /// Sets how many sessions the store takes: 100,000 by default. A save of one more is refused.
+    /// A store with a configuration.
     ///
     /// # Errors
     ///
-    /// [`CheckpointError::Setting`] where it is 0.
-    pub fn with_limit(mut self, sessions: usize) -> Result<Self, CheckpointError> {
-        self.limit = at_least_one("limit", sessions)?;
-        Ok(self)
-    }
-
-    /// Sets how many checkpoints of a session are kept: 1,000 by default. Beyond that the oldest is removed.
-    ///
-    /// # Errors
-    ///
-    /// [`CheckpointError::Setting`] where it is 0.
-    pub fn with_history(mut self, checkpoints: usize) -> Result<Self, CheckpointError> {
-        self.kept = at_least_one("history", checkpoints)?;
-        Ok(self)
+    /// A setting is 0.
+    pub fn new(config: MemoryCheckpointConfig) -> Result<Self, ConfigError> {
+        ConfigError::at_least("sessions", config.sessions, 1)?;
+        ConfigError::at_least("history", config.history, 1)?;
+        Ok(Self {
+            config,
+            sessions: Mutex::default(),
+        })
     }
 
     fn with<T: Send + 'static>(
@@ -63,20 +59,11 @@ impl MemoryCheckpoints {
     }
 
     fn room(&self, sessions: &BTreeMap<String, MemorySession>) -> Result<(), CheckpointError> {
-        if sessions.len() < self.limit {
+        let limit = self.config.sessions;
+        if sessions.len() < limit {
             Ok(())
         } else {
-            Err(CheckpointError::Full { limit: self.limit })
-        }
-    }
-}
-
-impl Default for MemoryCheckpoints {
-    fn default() -> Self {
-        Self {
-            limit: Self::DEFAULT_LIMIT,
-            kept: Self::DEFAULT_HISTORY,
-            sessions: Mutex::default(),
+            Err(CheckpointError::Full { limit })
         }
     }
 }
@@ -95,7 +82,7 @@ impl CheckpointStore for MemoryCheckpoints {
             session.writers.check(&metadata, &state)?;
             session.writers.saved(&metadata, &state);
             session.checkpoints.push_back((metadata, state));
-            if session.checkpoints.len() > self.kept {
+            if session.checkpoints.len() > self.config.history {
                 session.checkpoints.pop_front();
             }
             Ok(())

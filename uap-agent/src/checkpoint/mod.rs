@@ -17,6 +17,8 @@
 //! state after another has saved. In both cases nothing is overwritten.
 
 #[cfg(all(feature = "driver", feature = "os"))]
+mod config;
+#[cfg(all(feature = "driver", feature = "os"))]
 mod disk;
 #[cfg(all(feature = "driver", feature = "os"))]
 mod files;
@@ -38,17 +40,20 @@ mod trailer;
 mod writers;
 
 use futures_core::future::BoxFuture;
+use ubos_common::ConfigError;
 use ubos_common::id::Uuid;
 use ubos_common::time::Timestamp;
 
 use crate::state::AgentState;
 
 #[cfg(all(feature = "driver", feature = "os"))]
+pub use config::CheckpointConfig;
+#[cfg(all(feature = "driver", feature = "os"))]
 pub use files::{CorruptFile, FileCheckpoints};
 pub use history::CheckpointHistory;
 #[cfg(all(feature = "driver", feature = "os", feature = "log"))]
 pub use log::{CutTail, LogCheckpoints};
-pub use memory::MemoryCheckpoints;
+pub use memory::{MemoryCheckpointConfig, MemoryCheckpoints};
 pub use seal::{Seal, SealError};
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 pub use sql::SqlCheckpoints;
@@ -76,13 +81,8 @@ ubos_common::wire! {
 #[non_exhaustive]
 pub enum CheckpointError {
     /// A setting of the store is out of its range. The store was not made.
-    #[error("{field} is {seen}, but a store needs at least 1")]
-    Setting {
-        /// The name of the setting.
-        field: &'static str,
-        /// Its value.
-        seen: usize,
-    },
+    #[error(transparent)]
+    Setting(#[from] ConfigError),
     /// The store is full. Its contents are unchanged.
     #[error("the store has {limit} sessions and takes no more")]
     Full {
@@ -136,14 +136,6 @@ pub enum CheckpointError {
     /// A save had failed when the run was recorded that is resumed or replayed now.
     #[error("{0}")]
     Recorded(Box<str>),
-}
-
-/// The value of a setting that must not be 0.
-const fn at_least_one(field: &'static str, seen: usize) -> Result<usize, CheckpointError> {
-    if seen == 0 {
-        return Err(CheckpointError::Setting { field, seen });
-    }
-    Ok(seen)
 }
 
 /// The future of a store operation.

@@ -12,10 +12,10 @@ use ubos_common::violation::Profile;
 
 use super::failed;
 use super::recording::limits;
-use super::{Journal, JournalError, JournalFuture};
+use super::{Journal, JournalError, JournalFuture, size_with};
 use crate::work_thread::WorkThread;
 
-/// The maximum size of all entries, in bytes.
+/// The maximum size of all entries, in bytes, with 32 for each.
 const MAX_BYTES: usize = 256 << 20;
 
 /// The size of a segment file, in bytes. Most runs fit into one.
@@ -24,21 +24,21 @@ const SEGMENT: u64 = 1 << 20;
 /// The kind of a journal's log.
 const KIND: &str = "uap-journal";
 
-/// The log, and the size of its records; `None` before it was counted.
+/// The log, and the size of its entries; `None` before it was counted.
 struct JournalLog {
     log: Log,
     bytes: Option<usize>,
 }
 
 impl JournalLog {
-    /// The size of all records.
+    /// The size of all entries.
     fn bytes(&mut self) -> Result<usize, JournalError> {
         if let Some(bytes) = self.bytes {
             return Ok(bytes);
         }
         let (mut reader, mut bytes) = (self.log.reader(), 0_usize);
         while let Some(record) = reader.next().map_err(failed)? {
-            bytes = bytes.saturating_add(record.bytes.len());
+            bytes = size_with(bytes, record.bytes.len(), MAX_BYTES)?;
         }
         Ok(*self.bytes.insert(bytes))
     }
@@ -57,12 +57,8 @@ impl JournalLog {
             });
         }
         let records: Vec<&[u8]> = entries.iter().map(|e| e.as_str().as_bytes()).collect();
-        let more = records.iter().map(|record| record.len()).sum();
-        let all = self.bytes()?.saturating_add(more);
-        if all > limit {
-            let unit = "bytes";
-            return Err(JournalError::Full { limit, unit });
-        }
+        let size = |bytes, record: &&[u8]| size_with(bytes, record.len(), limit);
+        let all = records.iter().try_fold(self.bytes()?, size)?;
         for (entry, record) in (first..).zip(&records) {
             let read = decode::<RawObject>(record, &limits(), Profile::Strict);
             read.map_err(|error| JournalError::Entry { entry, error })?;
@@ -88,7 +84,7 @@ impl JournalLog {
 ubos_common::config! {
     /// How a journal in files is kept.
     FileJournalConfig {
-        /// Sets the maximum size of all entries, in bytes: at most and by default 256 MiB.
+        /// Sets the maximum size of all entries, in bytes, with 32 for each: at most and by default 256 MiB.
         with_max_bytes: max_bytes: usize = MAX_BYTES,
     }
 }
@@ -102,7 +98,7 @@ ubos_common::config! {
 /// | bound | |
 /// |---|---|
 /// | an entry | 16 MiB, as [`Config::limits`](ubos_common::log::Config) says, and 256 levels of JSON |
-/// | a run | 256 MiB |
+/// | a run | 256 MiB, with 32 bytes for each entry |
 ///
 /// What exceeds a bound is refused before it is written, so that a run which was recorded can be read.
 ///
@@ -199,11 +195,7 @@ impl Journal for FileJournal {
             let (mut reader, limits) = (log.log.reader(), limits());
             let (mut entries, mut bytes) = (Vec::new(), 0_usize);
             while let Some(record) = reader.next().map_err(failed)? {
-                bytes = bytes.saturating_add(record.bytes.len());
-                if bytes > MAX_BYTES {
-                    let (limit, unit) = (MAX_BYTES, "bytes");
-                    return Err(JournalError::Full { limit, unit });
-                }
+                bytes = size_with(bytes, record.bytes.len(), MAX_BYTES)?;
                 let entry = entries.len() as u64;
                 let read = decode::<RawObject>(record.bytes, &limits, Profile::Strict);
                 let (read, _) = read.map_err(|error| JournalError::Entry { entry, error })?;

@@ -215,6 +215,17 @@ pub trait Journal: Send + Sync {
     fn read(&self) -> JournalFuture<'_, Vec<RawObject>>;
 }
 
+/// The size of a journal with one more entry, which takes some memory besides its text.
+const fn size_with(bytes: usize, text: usize, limit: usize) -> Result<usize, JournalError> {
+    const ENTRY: usize = 32;
+    let bytes = bytes.saturating_add(text).saturating_add(ENTRY);
+    if bytes > limit {
+        let unit = "bytes";
+        return Err(JournalError::Full { limit, unit });
+    }
+    Ok(bytes)
+}
+
 /// A journal in memory.
 #[derive(Debug)]
 pub struct MemoryJournal {
@@ -226,7 +237,7 @@ impl MemoryJournal {
     /// The limit of [`MemoryJournal::default`], in bytes: 256 MiB.
     const DEFAULT_BYTES: usize = 256 << 20;
 
-    /// A journal with a limit in bytes. An entry beyond it is refused, and ends the run.
+    /// A journal with a limit in bytes: of all entries, with 32 for each. An entry beyond it is refused, and ends the run.
     ///
     /// # Errors
     ///
@@ -249,14 +260,9 @@ impl MemoryJournal {
                 seen,
             });
         }
-        let more: usize = entries.iter().map(|entry| entry.as_str().len()).sum();
-        if bytes.saturating_add(more) > self.max_bytes {
-            return Err(JournalError::Full {
-                limit: self.max_bytes,
-                unit: "bytes",
-            });
-        }
-        *bytes += more;
+        let size =
+            |bytes, entry: &RawObject| size_with(bytes, entry.as_str().len(), self.max_bytes);
+        *bytes = entries.iter().try_fold(*bytes, size)?;
         kept.extend(entries);
         Ok(())
     }

@@ -12,10 +12,10 @@ use ubos_common::violation::Profile;
 
 use super::entry::Entry;
 use super::recording::limits;
-use super::{Journal, JournalError, JournalFuture, failed};
+use super::{Journal, JournalError, JournalFuture, failed, size_with};
 use crate::sql::{Again, DbFault, Param, Pool, Row, Transaction, check_name, int};
 
-/// The maximum size of all entries of a run, in bytes.
+/// The maximum size of all entries of a run, in bytes, with 32 for each.
 const MAX_BYTES: usize = 256 << 20;
 
 /// The journal of one run in a [`Database`](crate::sql::Database).
@@ -86,7 +86,8 @@ impl Journal for SqlJournal {
                 transaction.each(READ, &asked, |mut row| {
                     let (n, text, digest) = (row.count(0)?, row.opt_text(1)?, row.bytes(2)?);
                     next = row.count(3)?;
-                    bytes = within(bytes, usize::try_from(row.count(4)?).unwrap_or(usize::MAX))?;
+                    let text_bytes = usize::try_from(row.count(4)?).unwrap_or(usize::MAX);
+                    bytes = size_with(bytes, text_bytes, MAX_BYTES)?;
                     let entry = entries.len() as u64;
                     // Text that is none, such as of other bytes than UTF-8, is not given either.
                     let text = text.ok_or(JournalError::Damaged { entry })?;
@@ -254,7 +255,7 @@ fn append(
     let digests = Digests::new();
     for entry in entries {
         let text = entry.as_str();
-        row.bytes = within(row.bytes, text.len())?;
+        row.bytes = size_with(row.bytes, text.len(), MAX_BYTES)?;
         readable(row.next, text)?;
         row.take(entry);
         let values = [
@@ -270,17 +271,6 @@ fn append(
     row.set(transaction, run, first)
 }
 
-/// The size of a run with one more entry, which takes some memory besides its text.
-const fn within(bytes: usize, text: usize) -> Result<usize, JournalError> {
-    const ENTRY: usize = 32;
-    let bytes = bytes.saturating_add(text).saturating_add(ENTRY);
-    if bytes > MAX_BYTES {
-        let (limit, unit) = (MAX_BYTES, "bytes");
-        return Err(JournalError::Full { limit, unit });
-    }
-    Ok(bytes)
-}
-
 /// An entry as it is read.
 fn readable(entry: u64, text: &str) -> Result<RawObject, JournalError> {
     let read = decode::<RawObject>(text.as_bytes(), &limits(), Profile::Strict);
@@ -293,22 +283,5 @@ impl fmt::Debug for SqlJournal {
         f.debug_struct("SqlJournal")
             .field("run", &self.run)
             .finish_non_exhaustive()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_run_is_as_large_as_its_text_and_its_entries() {
-        assert_eq!(within(MAX_BYTES - 40, 8), Ok(MAX_BYTES));
-        let limit = MAX_BYTES;
-        let refused = JournalError::Full {
-            limit,
-            unit: "bytes",
-        };
-        assert_eq!(within(MAX_BYTES - 40, 9), Err(refused.clone()));
-        assert_eq!(within(0, usize::MAX), Err(refused));
     }
 }

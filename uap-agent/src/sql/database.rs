@@ -5,6 +5,7 @@ use core::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
+use ubos_common::ConfigError;
 use ubos_common::time::Timestamp;
 
 use super::error::OpenError;
@@ -15,7 +16,7 @@ use super::pg::PgLink;
 use super::pool::{Open, Pool};
 #[cfg(feature = "postgres")]
 use super::postgres_config::PostgresConfig;
-use crate::checkpoint::SqlCheckpoints;
+use crate::checkpoint::{CheckpointConfig, SqlCheckpoints};
 use crate::journal::{JournalError, SqlJournal};
 
 /// The journals and the checkpoints of many agents, in one database that any number of processes have open.
@@ -110,7 +111,20 @@ impl Database {
     /// A store of checkpoints. Two of one database are told apart as two processes are.
     #[must_use]
     pub fn checkpoints(&self) -> SqlCheckpoints {
-        SqlCheckpoints::of(Arc::clone(&self.pool))
+        SqlCheckpoints::of(Arc::clone(&self.pool), &CheckpointConfig::default())
+    }
+
+    /// As [`Database::checkpoints`], with a configuration.
+    ///
+    /// # Errors
+    ///
+    /// A setting is 0.
+    pub fn checkpoints_with(
+        &self,
+        config: &CheckpointConfig,
+    ) -> Result<SqlCheckpoints, ConfigError> {
+        config.check()?;
+        Ok(SqlCheckpoints::of(Arc::clone(&self.pool), config))
     }
 
     /// The runs that have not ended and whose lease has: those that a process may take over, in the order of their names.

@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex};
 
 use futures::executor::block_on;
 use uap_agent::{
-    AgentOptions, AgentState, CheckpointError, CheckpointHistory, CheckpointMetadata,
-    CheckpointStore, FileCheckpoints, LogCheckpoints, MemoryCheckpoints, PlanStep, PlanStepStatus,
-    agent,
+    AgentOptions, AgentState, CheckpointConfig, CheckpointError, CheckpointHistory,
+    CheckpointMetadata, CheckpointStore, FileCheckpoints, LogCheckpoints, MemoryCheckpoints,
+    PlanStep, PlanStepStatus, agent,
 };
 use ubos_common::id::IdSource;
 use ubos_common::time::Timestamp;
@@ -323,10 +323,8 @@ fn a_session_that_was_let_go_is_taken_up_again() {
 #[test]
 fn a_long_session_is_pruned_by_itself() {
     let folder = tempfile::tempdir().unwrap();
-    let store = LogCheckpoints::open(folder.path())
-        .unwrap()
-        .with_history(10)
-        .unwrap();
+    let config = CheckpointConfig::default().with_history(10);
+    let store = LogCheckpoints::open_with(folder.path(), &config).unwrap();
     let mut steps = Steps::new(1);
     for n in 1..=55 {
         steps.step(2_000);
@@ -355,17 +353,10 @@ fn what_is_too_large_is_not_written_and_not_read() {
     let folder = tempfile::tempdir().unwrap();
     let (files, log) = (folder.path().join("files"), folder.path().join("log"));
     let open = |bytes| -> [Box<dyn CheckpointStore>; 2] {
+        let config = CheckpointConfig::default().with_max_bytes(bytes);
         [
-            Box::new(
-                FileCheckpoints::open(&files)
-                    .and_then(|store| store.with_max_bytes(bytes))
-                    .unwrap(),
-            ),
-            Box::new(
-                LogCheckpoints::open(&log)
-                    .and_then(|store| store.with_max_bytes(bytes))
-                    .unwrap(),
-            ),
+            Box::new(FileCheckpoints::open_with(&files, &config).unwrap()),
+            Box::new(LogCheckpoints::open_with(&log, &config).unwrap()),
         ]
     };
     let mut steps = Steps::new(1);

@@ -7,8 +7,8 @@ use futures::executor::block_on;
 use futures::future::FutureExt;
 use uap_agent::StoreFuture;
 use uap_agent::{
-    AgentState, CheckpointError, CheckpointHistory, CheckpointMetadata, CheckpointStore,
-    FileCheckpoints, LogCheckpoints, MemoryCheckpoints,
+    AgentState, CheckpointConfig, CheckpointError, CheckpointHistory, CheckpointMetadata,
+    CheckpointStore, FileCheckpoints, LogCheckpoints, MemoryCheckpointConfig, MemoryCheckpoints,
 };
 use ubos_common::id::Uuid;
 use ubos_conformance::uap::{StoreFault, check_history, check_store, check_writers};
@@ -359,19 +359,27 @@ fn a_store_with_a_fault_is_found() {
 #[test]
 fn a_setting_of_zero_is_refused_by_its_name() {
     let folder = tempfile::tempdir().unwrap();
-    let file = || FileCheckpoints::open(folder.path().join("files")).unwrap();
-    let log = || LogCheckpoints::open(folder.path().join("log")).unwrap();
-    let memory = MemoryCheckpoints::default;
-    let refused = [
-        ("limit", memory().with_limit(0).err()),
-        ("history", memory().with_history(0).err()),
-        ("max_bytes", file().with_max_bytes(0).err()),
-        ("max_bytes", log().with_max_bytes(0).err()),
-        ("history", log().with_history(0).err()),
+    let config = CheckpointConfig::default;
+    let file = |config| FileCheckpoints::open_with(folder.path().join("files"), &config).err();
+    let log = |config| LogCheckpoints::open_with(folder.path().join("log"), &config).err();
+    let memory = |config| MemoryCheckpoints::new(config).err().map(Into::into);
+    let refused: [(_, Option<CheckpointError>); 5] = [
+        (
+            "sessions",
+            memory(MemoryCheckpointConfig::default().with_sessions(0)),
+        ),
+        (
+            "history",
+            memory(MemoryCheckpointConfig::default().with_history(0)),
+        ),
+        ("max_bytes", file(config().with_max_bytes(0))),
+        ("max_bytes", log(config().with_max_bytes(0))),
+        ("history", log(config().with_history(0))),
     ];
+    assert!(!folder.path().join("files").exists());
     for (field, error) in refused {
         let error = error.map(|error| error.to_string());
-        let wanted = format!("{field} is 0, but a store needs at least 1");
+        let wanted = format!("{field} is 0, but must be at least 1");
         assert_eq!(error.as_deref(), Some(&*wanted));
     }
 }

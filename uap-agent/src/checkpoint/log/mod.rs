@@ -20,8 +20,8 @@ use super::name;
 use super::seal::Seal;
 use super::seal::sealing::Sealing;
 use super::{
-    CheckpointError, CheckpointHistory, CheckpointMetadata, CheckpointStore, StoreFuture,
-    at_least_one,
+    CheckpointConfig, CheckpointError, CheckpointHistory, CheckpointMetadata, CheckpointStore,
+    StoreFuture,
 };
 use crate::state::AgentState;
 use crate::work_thread::WorkThread;
@@ -87,23 +87,31 @@ pub struct LogCheckpoints {
 }
 
 impl LogCheckpoints {
-    /// The default limit of a state, in bytes.
-    const DEFAULT_MAX_BYTES: usize = 256 << 20;
-    /// The default number of checkpoints per session.
-    const DEFAULT_HISTORY: usize = 100_000;
-
     /// Opens a store in a folder, which is created if it does not exist.
     ///
     /// # Errors
     ///
     /// The folder could not be created, or the thread could not be started.
     pub fn open(folder: impl Into<PathBuf>) -> Result<Self, CheckpointError> {
+        Self::open_with(folder, &CheckpointConfig::default())
+    }
+
+    /// As [`LogCheckpoints::open`], with a configuration.
+    ///
+    /// # Errors
+    ///
+    /// As [`LogCheckpoints::open`], and [`CheckpointError::Setting`].
+    pub fn open_with(
+        folder: impl Into<PathBuf>,
+        config: &CheckpointConfig,
+    ) -> Result<Self, CheckpointError> {
+        config.check()?;
         let folder = LogStore {
             path: folder.into(),
             options: Options {
                 sealing: Sealing::default(),
-                max_bytes: Self::DEFAULT_MAX_BYTES,
-                history: Self::DEFAULT_HISTORY,
+                max_bytes: config.max_bytes,
+                history: config.history,
             },
             told: None,
             held: OpenSessions::new(),
@@ -123,26 +131,6 @@ impl LogCheckpoints {
     #[must_use]
     pub fn with_seal(self, seal: Arc<dyn Seal>) -> Self {
         self.set(|folder| folder.options.sealing = Sealing::new(seal))
-    }
-
-    /// Sets the maximum size of a state as JSON, for saving and reading: 256 MiB by default.
-    ///
-    /// # Errors
-    ///
-    /// [`CheckpointError::Setting`] where it is 0.
-    pub fn with_max_bytes(self, bytes: usize) -> Result<Self, CheckpointError> {
-        let bytes = at_least_one("max_bytes", bytes)?;
-        Ok(self.set(move |folder| folder.options.max_bytes = bytes))
-    }
-
-    /// Sets how many checkpoints of a session are kept: 100,000 by default. At twice as many the older ones are pruned.
-    ///
-    /// # Errors
-    ///
-    /// [`CheckpointError::Setting`] where it is 0.
-    pub fn with_history(self, checkpoints: usize) -> Result<Self, CheckpointError> {
-        let checkpoints = at_least_one("history", checkpoints)?;
-        Ok(self.set(move |folder| folder.options.history = checkpoints))
     }
 
     /// Applies a setting before all later calls.

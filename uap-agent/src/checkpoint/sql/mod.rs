@@ -12,8 +12,8 @@ use super::held::OpenSessions;
 use super::seal::Seal;
 use super::seal::sealing::Sealing;
 use super::{
-    CheckpointError, CheckpointHistory, CheckpointMetadata, CheckpointStore, StoreFuture,
-    at_least_one,
+    CheckpointConfig, CheckpointError, CheckpointHistory, CheckpointMetadata, CheckpointStore,
+    StoreFuture,
 };
 use crate::sql::{Pool, check_name};
 use crate::state::AgentState;
@@ -44,20 +44,15 @@ pub struct SqlCheckpoints {
 }
 
 impl SqlCheckpoints {
-    /// The default limit of a state, in bytes.
-    const DEFAULT_MAX_BYTES: usize = 256 << 20;
-    /// The default number of checkpoints per session.
-    const DEFAULT_HISTORY: usize = 100_000;
-
-    pub(crate) fn of(pool: Arc<Pool>) -> Self {
+    pub(crate) fn of(pool: Arc<Pool>, config: &CheckpointConfig) -> Self {
         let known = (0..pool.connections()).map(|_| Mutex::new(OpenSessions::new()));
         Self {
             known: known.collect(),
             pool,
             options: Options {
                 sealing: Sealing::default(),
-                max_bytes: Self::DEFAULT_MAX_BYTES,
-                history: Self::DEFAULT_HISTORY,
+                max_bytes: config.max_bytes,
+                history: config.history,
             },
         }
     }
@@ -68,26 +63,6 @@ impl SqlCheckpoints {
     pub fn with_seal(mut self, seal: Arc<dyn Seal>) -> Self {
         self.options.sealing = Sealing::new(seal);
         self
-    }
-
-    /// Sets the maximum size of a state as JSON, for saving and reading: 256 MiB by default.
-    ///
-    /// # Errors
-    ///
-    /// [`CheckpointError::Setting`] where it is 0.
-    pub fn with_max_bytes(mut self, bytes: usize) -> Result<Self, CheckpointError> {
-        self.options.max_bytes = at_least_one("max_bytes", bytes)?;
-        Ok(self)
-    }
-
-    /// Sets how many checkpoints of a session are kept: 100,000 by default. At twice as many the older ones are pruned.
-    ///
-    /// # Errors
-    ///
-    /// [`CheckpointError::Setting`] where it is 0.
-    pub fn with_history(mut self, checkpoints: usize) -> Result<Self, CheckpointError> {
-        self.options.history = at_least_one("history", checkpoints)?;
-        Ok(self)
     }
 
     /// Does something with a session, in the order of the calls for it.

@@ -20,8 +20,8 @@ use uap_agent::journal::{
 };
 use uap_agent::sql::Database;
 use uap_agent::{
-    AgentOptions, AgentState, CheckpointError, CheckpointHistory, CheckpointStore,
-    MemoryCheckpoints, agent,
+    AgentOptions, AgentState, CheckpointConfig, CheckpointError, CheckpointHistory,
+    CheckpointStore, MemoryCheckpoints, agent,
 };
 use ubos_common::driver::Sleep as _;
 use ubos_common::id::IdSource;
@@ -193,15 +193,17 @@ fn checkpoints_are_those_of_memory(open: Open<'_>) {
 
 fn bounds_hold(open: Open<'_>) {
     let database = open();
-    for (field, refused) in [
-        ("history", database.checkpoints().with_history(0)),
-        ("max_bytes", database.checkpoints().with_max_bytes(0)),
+    let config = CheckpointConfig::default;
+    for (field, config) in [
+        ("history", config().with_history(0)),
+        ("max_bytes", config().with_max_bytes(0)),
     ] {
-        let wanted = format!("{field} is 0, but a store needs at least 1");
-        assert_eq!(refused.unwrap_err().to_string(), wanted);
+        let refused = database.checkpoints_with(&config).unwrap_err();
+        let wanted = format!("{field} is 0, but must be at least 1");
+        assert_eq!(refused.to_string(), wanted);
     }
-    let store = database.checkpoints().with_history(10).unwrap();
-    let store = store.with_max_bytes(4096).unwrap();
+    let config = config().with_history(10).with_max_bytes(4096);
+    let store = database.checkpoints_with(&config).unwrap();
     let (mut steps, mut last, mut longest) = (Steps::new(2), None, 0);
     for n in 0..45 {
         let state = steps.step(10).clone();

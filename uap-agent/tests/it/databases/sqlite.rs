@@ -5,7 +5,7 @@ use std::path::Path;
 use futures::executor::block_on;
 use uap_agent::journal::{Journal as _, JournalError};
 use uap_agent::sql::{Database, OpenError};
-use uap_agent::{CheckpointError, CheckpointHistory as _, CheckpointStore as _};
+use uap_agent::{CheckpointConfig, CheckpointError, CheckpointHistory as _, CheckpointStore as _};
 use ubos_common::time::Timestamp;
 
 use super::race::two_processes_race;
@@ -122,7 +122,8 @@ fn a_row_over_the_limit_is_not_read() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("agents.db");
     let open = || Database::sqlite(&file).unwrap();
-    let store = || open().checkpoints().with_max_bytes(4096).unwrap();
+    let config = CheckpointConfig::default().with_max_bytes(4096);
+    let store = || open().checkpoints_with(&config).unwrap();
     for column in ["about", "state"] {
         let kept = store();
         block_on(kept.delete("s")).unwrap();

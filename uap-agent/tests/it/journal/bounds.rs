@@ -6,6 +6,9 @@ use uap_agent::{AgentState, ThreadTree, Trace, TraceLimits};
 use ubos_common::id::IdSource;
 use ubos_common::json::{RawBuf, RawObject};
 
+/// What an entry counts besides its text.
+const ENTRY: usize = 32;
+
 fn entry(bytes: usize) -> RawObject {
     let text = format!(r#"{{"text":"{}"}}"#, "x".repeat(bytes - 11));
     RawObject::new(RawBuf::assume_sound(text)).unwrap()
@@ -16,17 +19,17 @@ fn entry(bytes: usize) -> RawObject {
 fn a_journal_in_files_takes_nothing_that_it_cannot_give_back() {
     let folder = tempfile::tempdir().unwrap();
     let open = || {
-        let config = FileJournalConfig::default().with_max_bytes(5000);
+        let config = FileJournalConfig::default().with_max_bytes(5000 + 3 * ENTRY);
         FileJournal::open_with(folder.path(), &config).unwrap()
     };
     let journal = open();
     block_on(journal.append(0, vec![entry(2000)])).unwrap();
     let full = JournalError::Full {
-        limit: 5000,
+        limit: 5000 + 3 * ENTRY,
         unit: "bytes",
     };
     assert_eq!(
-        block_on(journal.append(1, vec![entry(3001)])).unwrap_err(),
+        block_on(journal.append(1, vec![entry(3001 + ENTRY)])).unwrap_err(),
         full
     );
     block_on(journal.append(1, vec![entry(2000)])).unwrap();
@@ -72,6 +75,25 @@ fn a_journal_in_files_takes_nothing_that_it_cannot_give_back() {
     );
     assert!(block_on(journal.read()).unwrap().is_empty());
     block_on(journal.append(0, vec![entry(100)])).unwrap();
+}
+
+// spec: UAP-12-5
+#[test]
+fn many_small_entries_are_bounded_by_the_memory_that_they_take() {
+    let folder = tempfile::tempdir().unwrap();
+    let limit = 1000 * ENTRY;
+    let config = FileJournalConfig::default().with_max_bytes(limit);
+    let files = FileJournal::open_with(folder.path(), &config).unwrap();
+    let memory = MemoryJournal::with_max_bytes(limit).unwrap();
+    let many = |count| vec![RawObject::empty(); count];
+    for journal in [&files as &dyn Journal, &memory] {
+        let unit = "bytes";
+        let refused = block_on(journal.append(0, many(942))).unwrap_err();
+        assert_eq!(refused, JournalError::Full { limit, unit });
+        // An entry takes 34 bytes.
+        block_on(journal.append(0, many(941))).unwrap();
+        assert_eq!(block_on(journal.read()).unwrap().len(), 941);
+    }
 }
 
 // spec: UAP-12-5

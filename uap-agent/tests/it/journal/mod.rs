@@ -435,16 +435,17 @@ fn a_journal_costs_what_the_run_adds_and_not_what_it_adds_up_to() {
     assert!(long < short * 9 / 2, "{short} and {long} bytes");
 }
 
+/// What a journal counts.
+fn size(entries: &[RawObject]) -> usize {
+    entries.iter().map(|entry| entry.as_str().len() + 32).sum()
+}
+
 // spec: UAP-12-5
 #[test]
 fn a_journal_that_fails_ends_the_run() {
     let [looped, ..] = strategies();
     let (_, whole, _) = recorded(asking(&looped));
-    let bytes: usize = block_on(whole.read())
-        .unwrap()
-        .iter()
-        .map(|e| e.as_str().len())
-        .sum();
+    let bytes = size(&block_on(whole.read()).unwrap());
     for most in [1, bytes / 2, bytes - 10] {
         let journal = Arc::new(MemoryJournal::with_max_bytes(most).unwrap());
         let model = Arc::new(ScriptedModel::with(by_request));
@@ -595,7 +596,6 @@ fn an_abort_whose_end_cannot_be_written_is_an_abort() {
     let (_, whole) = aborted(256 << 20);
     let (end, before) = whole.split_last().unwrap();
     assert!(end.as_str().contains(r#""end":"#));
-    let bytes = before.iter().map(|entry| entry.as_str().len()).sum();
-    let (code, kept) = aborted(bytes);
+    let (code, kept) = aborted(size(before));
     assert_eq!((code, kept.len()), (ErrorCode::Cancelled, before.len()));
 }

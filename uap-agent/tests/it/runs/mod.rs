@@ -11,8 +11,8 @@ use uap_agent::engine::{Engine, EngineConfig, Input, Output, RunStart};
 use uap_agent::strategy::{Command, ExecutionContext, Inference, Outcome, StrategyRun};
 use uap_agent::{
     AgentOptions, AgentState, AgentStreamEvent, CheckpointMetadata, CheckpointStore, EventData,
-    ExecutionStrategy, LoopOptions, MemoryCheckpoints, PlanOptions, ReactOptions, agent, plan,
-    react, tool_loop,
+    ExecutionStrategy, LoopOptions, MemoryCheckpointConfig, MemoryCheckpoints, PlanOptions,
+    ReactOptions, agent, plan, react, tool_loop,
 };
 use ubos_common::id::IdSource;
 use ubos_common::json::{RawBuf, to_string};
@@ -353,7 +353,8 @@ fn each_step_is_saved_and_a_failing_store_is_told_of() {
         block_on(store.delete(&session)).unwrap();
         assert_eq!(block_on(store.load(&session)).unwrap(), None);
     }
-    let store = MemoryCheckpoints::default().with_limit(1).unwrap();
+    let one = MemoryCheckpointConfig::default().with_sessions(1);
+    let store = MemoryCheckpoints::new(one).unwrap();
     let ids = &mut IdSource::seeded(3);
     let other =
         CheckpointMetadata::new("other".into(), ids.uuid(), Timestamp::EPOCH, 0, "a".into());
