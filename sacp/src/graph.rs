@@ -157,6 +157,7 @@ impl Retry {
     /// The wait after attempt number `attempt`, from 1.
     ///
     /// Spec: SACP 1.0, 6
+    // impl: SACP1-6-4
     #[must_use]
     pub(crate) fn wait_after(&self, attempt: u32) -> Duration {
         if self.exponential {

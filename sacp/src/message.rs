@@ -110,6 +110,7 @@ impl Message {
     }
 }
 
+// impl: SACP-6-1
 impl Read<'_> for Message {
     fn read(reader: &mut Reader<'_>) -> Result<Self, Fault> {
         MessageView::read(reader).map(Self::from)
@@ -138,6 +139,7 @@ impl From<MessageView<'_>> for Message {
     }
 }
 
+// impl: SACP-6-1
 impl Write for Message {
     fn write(&self, out: &mut Vec<u8>) {
         let mut object = MemberWriter::begin(out);

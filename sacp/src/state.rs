@@ -4,6 +4,7 @@ ubos_common::words! {
     /// The format of an answer.
     ///
     /// Spec: SACP 3
+    // impl: SACP-2-5
     closed pub enum OutFmt {
         /// Prose for a person.
         Human = "human",
@@ -24,6 +25,7 @@ ubos_common::words! {
     /// ```
     ///
     /// Spec: SACP 1
+    // impl: SACP-2-6
     closed pub enum State {
         /// No agent has started on it.
         Pending = "PENDING",
@@ -40,6 +42,7 @@ impl State {
     /// Whether this state may change to another.
     ///
     /// Spec: SACP 1
+    // impl: SACP-2-6
     #[must_use]
     pub const fn may_become(&self, next: &Self) -> bool {
         matches!(

@@ -6,6 +6,7 @@ use super::{Arrows, StepView, label, node};
 use crate::graph::Graph;
 
 /// The plan as a DOT digraph; `view` says what is shown of each step, by number.
+// impl: SACP-3-6
 #[must_use]
 pub fn dot(graph: &Graph, view: impl Fn(usize) -> StepView) -> String {
     let mut text = String::from("digraph plan {\n  node [shape=box, style=filled];\n");

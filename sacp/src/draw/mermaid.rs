@@ -6,6 +6,7 @@ use super::{Arrows, StepState, StepView, label, node};
 use crate::graph::Graph;
 
 /// The plan as a Mermaid flowchart; `view` says what is shown of each step, by number.
+// impl: SACP-3-6
 #[must_use]
 pub fn mermaid(graph: &Graph, view: impl Fn(usize) -> StepView) -> String {
     let mut text = String::from("flowchart TD\n");

@@ -28,6 +28,7 @@ pub(super) enum ExtractError {
 /// Finds the one JSON object in a text.
 ///
 /// Spec: SACP 13
+// impl: SACP-13-1
 pub(super) fn extract(text: &str) -> Result<&str, ExtractError> {
     let limit = Limits::default().max_bytes;
     if text.len() > limit {

@@ -104,6 +104,7 @@ impl From<&AgentRecord> for AgentRole {
 /// names are written on one line.
 ///
 /// Spec: SACP 7, 13
+// impl: SACP-13-1
 #[must_use]
 pub fn agent_prompt<'a>(role: &AgentRole, message: impl Into<MessageRef<'a>>) -> String {
     let message = message.into();
@@ -214,6 +215,7 @@ pub const fn rules(edition: Edition) -> &'static str {
     }
 }
 
+// impl: SACP-7-1
 fn head(role: &AgentRole, edition: Edition) -> String {
     let mut text = String::from("You are an autonomous agent that speaks the SACP protocol.\n");
     section(&mut text, &format!("Agent Role: {}", quoted(&role.name)));

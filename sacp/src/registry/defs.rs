@@ -40,6 +40,7 @@ ubos_common::wire! {
     /// An agent.
     ///
     /// Spec: SACP 11
+    // impl: SACP-11-1
     pub struct AgentRecord {
         /// Its name; registering the same name again replaces it.
         required agent_name: String = "agent_name", "SACP-11-1";

@@ -236,6 +236,7 @@ impl Registry for MemoryRegistry {
         self.under_verb(verb, None, most)
     }
 
+    // impl: SACP-11-2
     fn query(&self, query: &Query) -> Vec<Arc<AgentRecord>> {
         let mut found: Vec<Arc<AgentRecord>> = match (&query.verb, self.shortest(query)) {
             (Some(verb), _) => self.under_verb(verb, query.tool.as_deref(), usize::MAX),
@@ -254,6 +255,7 @@ impl Registry for MemoryRegistry {
         found
     }
 
+    // impl: SACP-11-3, SACP-12-1
     fn similar(
         &self,
         vector: &[f32],
@@ -337,6 +339,7 @@ impl Registry for MemoryRegistry {
         Ok(())
     }
 
+    // impl: SACP-11-1
     fn add_agent(&mut self, agent: AgentRecord) -> Result<(), RegistryError> {
         room(&self.agents, &agent.agent_name)?;
         budget::check_agent(&agent)?;
@@ -377,6 +380,7 @@ impl Registry for MemoryRegistry {
         Ok(())
     }
 
+    // impl: SACP-12-1
     fn set_embedding(&mut self, embedding: &EmbeddingRecord) -> Result<(), RegistryError> {
         self.known(&embedding.agent)?;
         let vector = self.vectors.sound(&single(&embedding.embedding))?;

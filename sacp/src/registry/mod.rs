@@ -50,6 +50,7 @@ pub use shared::Shared;
 /// A registry of verbs, tools and agents. A trait, so that a shared or remote one can replace the default.
 ///
 /// Spec: SACP 11
+// impl: SACP-11-5
 pub trait Registry {
     /// The verb with this name or alias.
     fn verb(&self, name: &str) -> Option<Arc<VerbDef>>;

@@ -77,6 +77,7 @@ impl Query {
     }
 
     /// Whether an agent meets the query apart from its verb, whose aliases only the registry knows.
+    // impl: SACP-11-2
     pub(super) fn is_met_by(&self, agent: &AgentRecord) -> bool {
         let has = |list: &[String], word: &String| list.contains(word);
         let tool = self

@@ -82,6 +82,7 @@ impl Vectors {
     /// The nearest rows, nearest first, equals by name; none below the threshold.
     ///
     /// It reads every row: the answer is exact.
+    // impl: SACP-11-3
     pub(super) fn nearest(
         &self,
         unit: &[f32],

@@ -75,6 +75,7 @@ impl Executor for LocalExecutor {
             .contains_key(&(act.verb.clone(), act.tool.clone()))
     }
 
+    // impl: SACP-9-1
     fn execute(
         &self,
         message: MessageRef<'_>,

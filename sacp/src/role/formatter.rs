@@ -75,6 +75,7 @@ fn labels_for(message: MessageRef<'_>) -> &'static Labels {
 }
 
 impl Formatter for PlainFormatter {
+    // impl: SACP-9-1
     fn format(&self, message: MessageRef<'_>) -> String {
         let labels = labels_for(message);
         let mut text = String::new();

@@ -106,6 +106,7 @@ impl RegistryPlanner {
 }
 
 impl Planner for RegistryPlanner {
+    // impl: SACP-9-1
     fn plan(
         &self,
         message: MessageRef<'_>,
@@ -204,6 +205,7 @@ fn checked(message: AnyMessage, registry: &dyn Registry) -> Result<Planned, Box<
 /// [`Code::MalformedMessage`]: the planner changed something else.
 ///
 /// Spec: SACP 9
+// impl: SACP-9-1
 pub fn keeps_constraints<'a, 'b>(
     before: impl Into<MessageRef<'a>>,
     after: impl Into<MessageRef<'b>>,

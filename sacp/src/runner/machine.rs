@@ -38,6 +38,7 @@ impl Runner {
     }
 
     /// A run of a graph.
+    // impl: SACP-3-7
     pub(crate) fn of_graph(
         graph: Graph,
         test_mode: bool,

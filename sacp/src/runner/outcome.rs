@@ -76,6 +76,7 @@ pub struct StepReport {
 impl Outcome {
     /// The answer to a message of either edition, written at `at` with an id of its own. Who wrote it is, in 1.0, the
     /// recipient of the request; for another sender there is [`answer_v1`](Self::answer_v1).
+    // impl: SACP-3-2
     #[must_use]
     pub fn answer<'a>(
         &self,

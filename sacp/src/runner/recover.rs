@@ -14,6 +14,7 @@ use crate::trace::debug;
 
 impl Runner {
     /// An attempt failed: applies the next recovery that can still help.
+    // impl: SACP-3-3
     pub(super) fn on_failure(&mut self, now: Now, step: usize, cause: Cause) {
         loop {
             let Some(run) = self.step_mut(step) else {
@@ -57,6 +58,7 @@ impl Runner {
     }
 
     /// Runs an attempt again, after its wait; returns whether one is left.
+    // impl: SACP1-6-4
     pub(super) fn retry(&mut self, now: Now, step: usize, retry: &Retry, cause: &Cause) -> bool {
         let Some(run) = self.step_mut(step) else {
             return false;

@@ -301,6 +301,7 @@ impl Runner {
 }
 
 /// The output of an act in test mode: it names the act.
+// impl: SACP-3-4
 fn simulated(act: &Act, inputs: &StepInputs) -> RawBuf {
     let mut text = Vec::new();
     let mut object = MemberWriter::begin(&mut text);

@@ -29,6 +29,7 @@ impl Runner {
     }
 
     /// The timer of a step ran out: its wait is over, or its attempt exceeded a timeout.
+    // impl: SACP1-6-4, SACP-3-5
     pub(super) fn on_timer(&mut self, now: Now, step: usize) {
         let ticket = self.ticket(step);
         let Some(run) = self.step_mut(step) else {
@@ -149,6 +150,7 @@ impl Runner {
         });
     }
 
+    // impl: SACP-3-5
     pub(super) fn end_run(&mut self, now: Now, end: End, failure: Option<Failure>) {
         let graph = Arc::clone(&self.graph);
         let outermost = graph.scopes().first();

@@ -134,12 +134,14 @@ impl Write for Ts {
     }
 }
 
+// impl: SACP1-4-2
 fn has_alphabet(text: &str) -> bool {
     text.bytes()
         .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b':' | b'-'))
 }
 
 /// Whether a text has from one to `most` characters.
+// impl: SACP1-4-2
 pub(super) fn in_length(text: &str, most: usize) -> bool {
     // A character has at most four bytes, so long texts are not counted.
     !text.is_empty() && text.len() <= most.saturating_mul(4) && text.chars().count() <= most

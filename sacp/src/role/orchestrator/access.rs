@@ -22,6 +22,7 @@ use super::event::{Decision, Output};
 
 impl<R: Registry> Orchestrator<R> {
     /// Answers a plan with a MUST finding. Where only inputs are wanting that the sender can give, it is asked for them.
+    // impl: SACP-3-7
     pub(super) fn is_refused(&mut self, now: Now, with_registry: bool) -> bool {
         let musts = self.refusals(with_registry);
         let Some(first) = musts.first() else {

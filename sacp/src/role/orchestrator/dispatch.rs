@@ -45,6 +45,7 @@ impl<R: Registry> Orchestrator<R> {
         }
     }
 
+    // impl: SACP-3-2
     pub(super) fn delegate(
         &mut self,
         now: Now,
