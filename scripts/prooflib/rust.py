@@ -21,12 +21,12 @@ LITERAL = re.compile(
 MARK = re.compile(r"^[ \t]*//[/!]?[ \t]*(spec|impl):[ \t]*(.+)$", re.M)
 ID = re.compile(r"[A-Z][A-Z0-9]*-[0-9][A-Za-z0-9.]*(?:-[A-Za-z0-9.]+)*")
 HEAD = re.compile(
-    r"(?:pub\b(?:\s*\([^)]*\))?\s*)?(?:(?:default|const|async|unsafe|extern\s+\"[^\"]*\")\s+)*"
+    r"(?:(?:open|closed)\s+)?(?:pub\b(?:\s*\([^)]*\))?\s*)?(?:(?:default|const|async|unsafe|extern\s+\"[^\"]*\")\s+)*"
     r"(?P<kind>fn|struct|enum|union|trait|mod|type|const|static|impl|macro_rules!)\b\s*"
 )
 MACRO = re.compile(r"(?:\w+::)*(?P<name>\w+)!\s*[{(]")
 SCOPE = re.compile(
-    r"^(?P<before>[ \t]*(?:pub\b(?:\s*\([^)]*\))?\s*)?(?:(?:default|const|async|unsafe|extern\s+\S+)\s+)*)"
+    r"^(?P<before>[ \t]*(?:(?:open|closed)\s+)?(?:pub\b(?:\s*\([^)]*\))?\s*)?(?:(?:default|const|async|unsafe|extern\s+\S+)\s+)*)"
     r"(?P<kind>fn|struct|enum|union|trait|mod|impl|const|static|macro_rules!)(?=[\s<])\s*",
     re.M,
 )
