@@ -23,6 +23,7 @@ ubos_common::wire! {
     /// Unknown members are kept in `extra` and written back.
     ///
     /// Spec: OpenSentience 3
+    // impl: OSW-3-8
     pub struct Envelope<'a, P = Payload<'a>> {
         /// The protocol version; 1 is the only one.
         required v: u64 = "v", "OSW-3-1";
@@ -33,6 +34,7 @@ ubos_common::wire! {
         /// When the sender made it.
         required ts: Time<'a> = "ts", "OSW-3-1";
         /// The message that this one answers.
+        // impl: OSW-3-2
         nullable in_reply_to: Cow<'a, str> = "in_reply_to", "OSW-3-2";
         /// The chain of requests that it belongs to.
         nullable request_id: Cow<'a, str> = "request_id", "OSW-3-2";
@@ -41,8 +43,10 @@ ubos_common::wire! {
         /// What caused it.
         nullable causation_id: Cow<'a, str> = "causation_id", "OSW-3-2";
         /// Who stands behind it.
+        // impl: OSW-3-5
         nullable actor: Actor = "actor", "OSW-3-5";
         /// What went wrong.
+        // impl: OSW-3-6
         nullable error: ErrorObject = "error", "OSW-3-6";
         /// The rest, by type.
         required payload: P = "payload", "OSW-3-1";
@@ -57,6 +61,7 @@ impl<'a> Envelope<'a> {
     /// What [`DecodeError`] lists; only [`DecodeError::Invalid`] leaves the stream usable.
     ///
     /// Spec: OpenSentience 3
+    // impl: OSW-8-2
     pub fn decode(body: &'a [u8], limits: &json::Limits) -> Result<(Self, Report), DecodeError> {
         match json::decode(body, limits, Profile::Strict) {
             Ok(read) => Ok(read),
@@ -162,6 +167,7 @@ impl<'a, P: Read<'a>> Envelope<'a, P> {
 }
 
 /// A fault that a sound text cannot have, as a finding.
+// impl: OSW-2-9
 fn unplaced(error: &json::DecodeError) -> Report {
     use ubos_common::violation::{Level, Violation};
     let mut report = Report::default();

@@ -56,6 +56,7 @@ impl FrameDecoder {
     /// A frame of no bytes or over the limit. The stream cannot be read on.
     ///
     /// Spec: OpenSentience 2.1, 2.2
+    // impl: OSW-2-2
     pub fn decode<'a>(
         &'a mut self,
         input: &'a [u8],
@@ -79,6 +80,7 @@ impl FrameDecoder {
     /// # Errors
     ///
     /// It ends inside a frame.
+    // impl: OSW-2-5
     pub const fn finish(&self) -> Result<(), FrameError> {
         if self.spent || self.partial.is_empty() {
             return Ok(());
@@ -88,6 +90,7 @@ impl FrameDecoder {
         })
     }
 
+    // impl: OSW-2-2
     fn decode_partial(&mut self, input: &[u8]) -> Result<(usize, Option<&[u8]>), FrameError> {
         let taken = self.take(input, PREFIX_BYTES);
         let Some(prefix) = self.partial.first_chunk::<PREFIX_BYTES>() else {
@@ -104,6 +107,7 @@ impl FrameDecoder {
     }
 
     /// Keeps bytes until `wanted` are here; gives how many it took.
+    // impl: OSW-2-9
     fn take(&mut self, input: &[u8], wanted: usize) -> usize {
         let missing = wanted.saturating_sub(self.partial.len());
         let now = input.get(..missing).unwrap_or(input);

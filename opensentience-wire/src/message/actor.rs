@@ -16,6 +16,7 @@ ubos_common::wire! {
     /// Who stands behind a message. Metadata: never a reason to permit anything.
     ///
     /// Spec: OpenSentience 3.2
+    // impl: OSW-3-5
     pub struct Actor {
         /// The kind.
         required kind: ActorType = "type", "OSW-3-5";

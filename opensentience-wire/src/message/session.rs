@@ -14,6 +14,7 @@ ubos_common::wire! {
         /// What the core gave the agent at its launch: the one secret of the protocol.
         required @secret session_token: SessionToken = "session_token", "OSW-4.1-3";
         /// The id in the agent's manifest.
+        // impl: OSW-4.1-2
         required agent_id: String = "agent_id", "OSW-4.1-2";
         /// The agent's version.
         required agent_version: SemVer = "agent_version", "OSW-4.1-2";

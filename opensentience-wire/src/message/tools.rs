@@ -9,6 +9,7 @@ ubos_common::wire! {
     /// One tool, as its agent declares it.
     ///
     /// Spec: OpenSentience 4.2.1
+    // impl: OSW-4.2-6
     pub struct ToolSpec {
         /// `agent_id/name`.
         required tool_id: String = "tool_id", "OSW-4.2-1";

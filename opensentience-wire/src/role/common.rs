@@ -113,6 +113,7 @@ pub(super) trait Connection {
         }
     }
 
+    // impl: OSW-2-8
     fn on_bytes(&mut self, now: Now, mut bytes: &[u8]) -> Result<(), ConnectionError> {
         // A frame borrows from the decoder while it is handled.
         let mut decoder = core::mem::take(&mut self.common().decoder);

@@ -27,6 +27,7 @@ impl Protocol for Agents {
 ///
 /// Calls are judged where the agent has the reference tools `hello_world`, `stream_counter`, `sleep`,
 /// `invalid_input` and `large_output`.
+// impl: OSW-9-1
 #[must_use]
 pub fn agent_kit() -> Kit<Agents> {
     let optional = [("OSW-4.3-6", "an agent need not end its streams with done")];

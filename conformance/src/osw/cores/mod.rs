@@ -27,6 +27,7 @@ impl Protocol for Cores {
 ///
 /// Calls are judged where the core makes them: it should call `hello_world` and `stream_counter`, and
 /// `sleep` once with a timeout and once with a cancel.
+// impl: OSW-9-1
 #[must_use]
 pub fn core_kit() -> Kit<Cores> {
     Kit::new("osw-core", cases::all()).out_of_reach(OUT_OF_REACH)

@@ -326,6 +326,7 @@ impl AgentConnection {
             Ok(output) => (Some(output), None),
             Err(mut error) => {
                 // For the developers of the tool, and theirs alone.
+                // impl: OSW-3-6
                 error.debug = None;
                 (None, Some(error))
             }

@@ -118,6 +118,7 @@ impl AgentConnection {
                 }
             }
             MessageType::Goodbye => self.on_goodbye(now, envelope),
+            // impl: OSW-4.5-4
             MessageType::Ping => {
                 let ids = Correlation::from(envelope);
                 let head = Head::new(MessageType::Pong).correlation(&ids);

@@ -49,6 +49,7 @@ impl AgentConnection {
         let mut common = CommonState::new(ids, limits);
         common.encoder.guard(&config.token);
         let capabilities = ["tools", "streaming", "cancellation"].map(str::to_owned);
+        // impl: OSW-4.1-2
         let mut hello = Hello::new(
             config.token.clone(),
             config.agent_id.clone(),

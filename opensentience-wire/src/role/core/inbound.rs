@@ -299,7 +299,7 @@ impl CoreConnection {
         self.event(Event::Stream(id, chunk));
     }
 
-    // impl: OSW-2-7, OSW-3-11
+    // impl: OSW-2-7, OSW-3-11, OSW-2-8
     fn on_result(&mut self, now: Now, error: Option<&ErrorObject>, mut result: ToolOutcome) {
         let code = ErrorCode::InvalidMessage;
         let Some(id) = self.sent_call(&result.call_id) else {

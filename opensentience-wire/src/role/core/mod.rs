@@ -346,6 +346,7 @@ impl Connection for CoreConnection {
 
     fn on_timer(&mut self, now: Now, timer: &Timer) {
         match timer {
+            // impl: OSW-4.1-8
             Timer::Handshake => {
                 self.refuse(now, ErrorCode::HandshakeTimeout, "no hello in time");
             }

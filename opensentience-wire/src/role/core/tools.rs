@@ -19,7 +19,7 @@ use crate::message::{
 const COMPILING: usize = 8;
 
 impl CoreConnection {
-    // impl: OSW-4.2-2, OSW-4.2-4
+    // impl: OSW-4.2-2, OSW-4.2-4, OSW-4.2-6
     pub(super) fn on_register(&mut self, now: Now, envelope: &Envelope<'_>, register: &Register) {
         let most = MAX_TOOLS;
         if register.tools.len() > most {

@@ -118,6 +118,7 @@ impl CallDriver {
     }
 
     /// Waits until there is room for another piece.
+    // impl: OSW-4.3-11
     #[cfg(unix)]
     pub(super) async fn room(&self) {
         poll_fn(|context| {

@@ -222,6 +222,7 @@ impl Connection {
             }
             // Calls that wait to be sent are no reason not to read: an agent whose results wait reads no calls.
             self.answers = self.answers.min(self.wire.waiting());
+            // impl: OSW-4.3-11
             let reading = !is_blocked && self.conn.accepts_input() && self.answers < HIGH_WATER;
             match self.wire.poll_move(context, reading) {
                 Poll::Ready(moved) => self.on_moved(counts, &moved),
