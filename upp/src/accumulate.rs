@@ -65,6 +65,7 @@ impl Accumulator {
     /// # Errors
     ///
     /// The message exceeds 64 MiB or 4,096 parts, or one part has two kinds.
+    // impl: UPP-7
     pub fn add(&mut self, event: &StreamEvent) -> Result<(), UppError> {
         let delta = &event.delta;
         let (empty, more): (fn(String) -> Part, _) = match event.event_type {

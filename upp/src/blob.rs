@@ -30,6 +30,7 @@ pub struct Blob(Arc<[u8]>);
 
 impl Blob {
     /// The bytes as standard base64 with padding.
+    // impl: UPP-1
     pub(crate) fn to_base64(&self) -> String {
         BASE64.encode(&self.0)
     }

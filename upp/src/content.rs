@@ -151,6 +151,7 @@ impl From<String> for ContentBlock {
     }
 }
 
+// impl: UPP-1
 impl Write for ContentBlock {
     fn write(&self, out: &mut Vec<u8>) {
         let mut object = MemberWriter::begin(out);
@@ -271,6 +272,7 @@ macro_rules! need {
     };
 }
 
+// impl: UPP-1
 impl<'a> Read<'a> for ContentBlock {
     fn read(reader: &mut Reader<'a>) -> Result<Self, Fault> {
         let at = reader.offset();

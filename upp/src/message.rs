@@ -289,6 +289,7 @@ ubos_common::wire! {
     }
 }
 
+// impl: UPP-1
 impl<'a> Read<'a> for Message {
     fn read(reader: &mut Reader<'a>) -> Result<Self, Fault> {
         let at = reader.offset();

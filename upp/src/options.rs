@@ -204,6 +204,7 @@ pub fn llm(mut options: LlmOptions) -> Result<LlmInstance, UppError> {
         ))
     };
     if options.structure.is_some() && !capabilities.structured_output {
+        // impl: UPP-5
         return refuse("structured output");
     }
     if !options.tools.tools.is_empty() && !capabilities.tools {

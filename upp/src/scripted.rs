@@ -202,6 +202,7 @@ impl ScriptedModel {
     }
 
     /// The next answer, and the pieces that it streams in.
+    // impl: UPP-11
     fn next(
         &self,
         request: LlmRequest,

@@ -132,6 +132,7 @@ impl StreamEvent {
 }
 
 /// The stream events of a whole response, with texts in parts of at most `chars` characters.
+// impl: UPP-7
 #[must_use]
 pub fn events_of(response: &LlmResponse, chars: usize) -> Vec<StreamEvent> {
     let mut events = vec![StreamEvent::bare(StreamEventType::MessageStart, 0)];

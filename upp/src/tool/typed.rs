@@ -52,6 +52,7 @@ impl FnTool {
             description,
             parameters,
             move |arguments: RawObject, context| {
+                // impl: UPP-5
                 let read = arguments.deserialize::<A>();
                 let running = read.map(|arguments| run(arguments, context));
                 async move {

@@ -263,6 +263,7 @@ impl Stream for StreamResult {
     }
 }
 
+// impl: UPP-6
 impl Drop for StreamResult {
     fn drop(&mut self) {
         self.shared.tools_cancel.cancel();

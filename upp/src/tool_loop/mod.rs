@@ -256,6 +256,7 @@ impl ToolLoop {
             Input::Model(id, item) => self.on_model(now, id, item),
             Input::Tool(id, execution) => self.on_tool(now, id, execution),
             Input::HookDone(id) => self.on_hook_done(id),
+            // impl: UPP-6
             Input::Abort => {
                 debug!(cycles = self.cycles, "tool loop aborted");
                 self.fail(UppError::cancelled(self.provider()));
@@ -365,6 +366,7 @@ impl ToolLoop {
             let result = self.turn().map(Box::new);
             return self.close(result);
         }
+        // impl: UPP-13
         if self.rounds >= limit {
             debug!(limit, "tool loop reached its limit of rounds");
             let id = self.next_effect();

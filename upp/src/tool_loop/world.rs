@@ -167,6 +167,7 @@ impl World {
         self.aborted.is_some() && self.shared.cancel.is_cancelled()
     }
 
+    // impl: UPP-6
     fn abort(&mut self) -> Input {
         self.aborted = None;
         self.shared.clear_events();

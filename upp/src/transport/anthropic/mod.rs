@@ -38,6 +38,7 @@ super::vendor_model! {
 
 struct Anthropic;
 
+// impl: UPP-10
 impl Vendor for Anthropic {
     fn name(&self) -> &'static str {
         "anthropic"

@@ -34,6 +34,7 @@ super::vendor_model! {
 
 struct Google;
 
+// impl: UPP-10
 impl Vendor for Google {
     fn name(&self) -> &'static str {
         "google"

@@ -38,6 +38,7 @@ super::vendor_model! {
 
 struct OpenAi;
 
+// impl: UPP-10
 impl Vendor for OpenAi {
     fn name(&self) -> &'static str {
         "openai"
