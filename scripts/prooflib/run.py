@@ -3,7 +3,8 @@
 The package is built with all its features (`-C instrument-coverage`, only for crates of this workspace), so its tests may
 need the servers and the Python packages that `.ci/run` installs. A test runs by its exact name, with a folder of its own
 for what it and the programs that it starts record. Code is reached where a line of it was executed. What a macro of
-another file makes of a declaration (`wire!`, `words!`) has no lines there: it is reached where its reading function ran.
+another file makes of a declaration (`wire!`, `words!`) has no lines there: it is reached where the function ran
+that reads or writes the type.
 """
 
 import concurrent.futures
@@ -216,14 +217,14 @@ def hits(report, clauses):
 
 
 def made(span, functions):
-    """How often the reading functions ran that a macro made of this declaration."""
+    """How often the functions ran that a macro made of this declaration to read and write it."""
     if "! {" not in span.file.lines(max(1, span.first - 1), span.last) and not in_macro(span):
         return []
     path = pathlib.Path(span.file.name).with_suffix("").parts
     module = path[-2] if path[-1] in ("mod", "lib") else path[-1]
     module = path[0].replace("-", "_") if module == "src" else module
     name = span.place.rpartition(" ")[2].rpartition("::")[2]
-    mangled = re.compile(rf"{len(module)}{module}I?NtB[0-9A-Za-z]*_{len(name)}{name}(?![0-9a-z_]).*4Read4read")
+    mangled = re.compile(rf"{len(module)}{module}I?NtB[0-9A-Za-z]*_{len(name)}{name}(?![0-9a-z_]).*(?:4Read4read|5Write5write)")
     return [count for function, count in functions if mangled.search(function)]
 
 
