@@ -187,6 +187,7 @@ impl IdSource {
     }
 
     /// The next random UUID (version 4).
+    // impl: UAP-3-1
     pub fn uuid(&mut self) -> Uuid {
         let [low, high] = match &mut self.0 {
             Source::Seeded(generator) => [generator.next(), generator.next()],

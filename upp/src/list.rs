@@ -102,6 +102,7 @@ impl<T> List<T> {
 
 impl<T: Clone> List<T> {
     /// Appends an element; copies of the list do not see it.
+    // impl: UAP-6-2
     pub fn push(&mut self, element: T) {
         match Arc::get_mut(&mut self.tail) {
             Some(tail) => tail.push(element),

@@ -69,6 +69,7 @@ use world::RunWorld;
 /// store refuses the name of the session; the term of a lease is under a millisecond.
 ///
 /// Spec: UAP-1.1 4.1
+// impl: UAP-4-1
 pub fn agent(options: AgentOptions) -> Result<Agent, UppError> {
     #[cfg(feature = "canon")]
     if let Err(error) = options.ownership.check() {
@@ -216,6 +217,7 @@ impl Agent {
     /// # Errors
     ///
     /// As [`Agent::generate`].
+    // impl: UAP-4-4
     pub async fn ask(
         &self,
         input: impl Into<AgentInput>,
@@ -229,6 +231,7 @@ impl Agent {
     /// # Errors
     ///
     /// As [`Agent::generate`].
+    // impl: UAP-4-5
     pub async fn query(&self, input: impl Into<AgentInput>) -> Result<Turn, Box<AgentError>> {
         Ok(self.run_separately(input.into()).result().await?.turn)
     }
@@ -263,6 +266,7 @@ impl Agent {
     }
 
     /// A run whose states are saved in another store than the agent's, where there is one.
+    // impl: UAP-11-2
     fn run_in(
         &self,
         input: AgentInput,
@@ -273,6 +277,7 @@ impl Agent {
         let mut ids = self.fork_ids();
         let now = self.clock.now();
         let input = input.into_message(now, &mut ids);
+        // impl: UAP-4-6
         let mut start = RunStart::new(Arc::clone(&self.id), state.clone(), input);
         let mut parts = self.parts(Arc::clone(&self.id), self.approvals.clone());
         #[cfg(feature = "tracing")]

@@ -72,6 +72,7 @@ impl AgentStreamResult {
     }
 
     /// Ends the run, as soon as it is polled: its result is `CANCELLED`.
+    // impl: UAP-11-1
     pub fn abort(&self) {
         self.shared.cancel.cancel();
     }
@@ -92,6 +93,7 @@ impl AgentStreamResult {
         self.shared.take_result()
     }
 
+    // impl: UAP-11-1
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Option<AgentStreamEvent>> {
         if self.in_a_row >= YIELD_AFTER {
             self.in_a_row = 0;

@@ -327,6 +327,7 @@ impl RunWorld {
         })
     }
 
+    // impl: UAP-12-2
     fn save_failed(&self, error: &CheckpointError) {
         if let Some(callback) = &self.parts.on_save_failed {
             // A panic of the callback must not end the run.
@@ -488,6 +489,7 @@ impl driver::World<Engine> for RunWorld {
     }
 }
 
+// impl: UAP-11-1
 impl Drop for RunWorld {
     /// The run has ended or was dropped: tools may have work running elsewhere, which has to be cancelled.
     fn drop(&mut self) {

@@ -144,6 +144,7 @@ impl FileCheckpoints {
     }
 }
 
+// impl: UAP-12-7
 impl CheckpointStore for FileCheckpoints {
     fn takes_session(&self, session_id: &str) -> Result<(), CheckpointError> {
         name::encode(session_id).map(drop)

@@ -68,6 +68,7 @@ impl MemoryCheckpoints {
     }
 }
 
+// impl: UAP-12-7
 impl CheckpointStore for MemoryCheckpoints {
     fn save<'a>(&'a self, metadata: CheckpointMetadata, state: AgentState) -> StoreFuture<'a, ()> {
         self.with(|sessions| {

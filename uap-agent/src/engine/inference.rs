@@ -18,6 +18,7 @@ use crate::strategy::{Inference, Outcome};
 use crate::trace_event::debug;
 
 impl Engine {
+    // impl: UAP-4-3
     pub(super) fn infer(&mut self, now: Now, inference: Inference) {
         self.take_input();
         let stamp = self.stamp(now);

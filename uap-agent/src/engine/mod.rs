@@ -179,6 +179,7 @@ impl Engine {
         AgentError::new(error, self.state.clone(), self.added.turn())
     }
 
+    // impl: UAP-10-1, UAP-10-2
     pub(super) fn on_hook(&mut self, now: Now, id: EffectId, answer: Result<HookAnswer, UppError>) {
         match &self.phase {
             Phase::Hook(waited) if *waited == id => {
@@ -230,6 +231,7 @@ impl Engine {
     }
 
     /// Ends the run with an error, unless a hook recovers.
+    // impl: UAP-10-2
     pub(super) fn fail(&mut self, now: Now, error: UppError) {
         for id in self.running() {
             self.out.push(Output::Cancel(id));
@@ -279,6 +281,7 @@ impl Engine {
         self.effects
     }
 
+    // impl: UAP-11-3
     pub(super) fn event(&mut self, event_type: UapEventType, data: EventData) {
         let planned = self
             .config

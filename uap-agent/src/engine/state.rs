@@ -62,6 +62,7 @@ pub(super) struct TurnParts {
 }
 
 impl TurnParts {
+    // impl: UAP-5-1
     pub(super) fn turn(&self) -> Option<Turn> {
         let (messages, executions) = (self.messages.clone(), self.executions.clone());
         let mut turn = Turn::new(messages, executions, self.usage.clone(), self.cycles).ok()?;

@@ -72,6 +72,7 @@ impl Engine {
         self.plan_ops([next]);
     }
 
+    // impl: UAP-2-3, UAP-5-5
     fn ask_strategy(&mut self, now: Now, outcome: Outcome) {
         let mut context = ExecutionContext {
             agent_id: &self.agent_id,
@@ -108,6 +109,7 @@ impl Engine {
             }
             Command::PlanStep(place, step) => self.change_plan(place, step),
             // The order of ruling 20: hook, event, save, stop condition.
+            // impl: UAP-10-1
             Command::EndStep(data) => {
                 let event = AgendaItem::Event(UapEventType::StepEnd, data);
                 let next = AgendaItem::Next(Box::new(Outcome::StepEnded));
@@ -154,6 +156,7 @@ impl Engine {
         }
     }
 
+    // impl: UAP-5-1
     fn start_step(&mut self, data: EventData) {
         self.take_input();
         self.step += 1;
@@ -215,6 +218,7 @@ impl Engine {
         }
     }
 
+    // impl: UAP-12-2
     fn save(&mut self, now: Now) {
         let Some(session) = self.session_id.clone().filter(|_| self.config.saves) else {
             return;

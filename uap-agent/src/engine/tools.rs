@@ -24,6 +24,7 @@ type Repaired = (Vec<ToolCall>, BTreeMap<usize, Box<str>>);
 
 impl Engine {
     /// Reports the action, and then starts the tools. Fails the run where the limit of rounds is reached.
+    // impl: UAP-10-3
     pub(super) fn begin_tools(&mut self, messages: Vec<Message>, response: Box<LlmResponse>) {
         if let Some(most) = self.max_rounds().filter(|most| self.tool_rounds >= *most) {
             // The answer with its unanswered calls stays out of the state, and in the turn that the error carries.
@@ -160,6 +161,7 @@ impl Engine {
         }
     }
 
+    // impl: UAP-10-3
     fn end_tools(&mut self, now: Now, pending: PendingRound) {
         let executions: Arc<[ToolExecution]> = pending.round.into_executions().into();
         let results = executions.iter().map(ToolResult::from).collect();

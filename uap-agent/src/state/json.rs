@@ -78,6 +78,7 @@ impl AgentState {
     /// # Errors
     ///
     /// See [`StateError`]; every finding has its pointer.
+    // impl: UAP-12-1, UAP-12-6
     pub fn from_json(bytes: &[u8], limits: &Limits) -> Result<Self, StateError> {
         let (state, mut report) = match decode::<StateJson>(bytes, limits, Profile::Strict) {
             Ok(read) => read,
@@ -139,6 +140,7 @@ impl AgentState {
     }
 }
 
+// impl: UAP-12-1
 impl Write for AgentState {
     fn write(&self, out: &mut Vec<u8>) {
         let mut object = MemberWriter::begin(out);
@@ -196,6 +198,7 @@ fn version_of(bytes: &[u8], limits: &Limits) -> Result<(), StateError> {
 }
 
 /// Whether it is the first version, whose messages have roles.
+// impl: UAP-12-6
 fn check_version(version: &str) -> Result<bool, StateError> {
     let mut parts = version.split('.');
     let [major, minor, patch] = [parts.next(), parts.next(), parts.next()];

@@ -164,6 +164,7 @@ impl AgentState {
         self.changed(ids, |state| state.subagent_traces.push(trace))
     }
 
+    // impl: UAP-2-2, UAP-3-1, UAP-6-1
     fn changed(&self, ids: &mut IdSource, change: impl FnOnce(&mut Self)) -> Self {
         let mut state = self.clone();
         state.id = ids.next_id();

@@ -163,6 +163,7 @@ impl Inference {
 }
 
 /// Refuses a limit of 0, with which an agent could never begin.
+// impl: UAP-2-1
 fn check_limit(limit: Option<u64>, name: &'static str) -> Result<(), UppError> {
     if limit == Some(0) {
         let text = format!("{name} is 0, but a run needs at least 1");

@@ -203,6 +203,7 @@ impl PlanRun {
             .collect()
     }
 
+    // impl: UAP-5-4
     fn planned(&mut self, response: &LlmResponse, context: &mut ExecutionContext<'_>) -> Command {
         let kept = |step: &PlanStep| {
             matches!(
@@ -235,8 +236,10 @@ impl PlanRun {
     }
 
     /// After a step: the next one, a new plan, the end, or the failure.
+    // impl: UAP-5-6
     fn choose(&mut self) -> Command {
         if let Some(error) = &self.error {
+            // impl: UAP-5-7
             if !self.options.allow_replan || error.code.is_lasting() {
                 return Command::Fail(error.clone());
             }
@@ -343,6 +346,7 @@ impl PlanOrder {
         order
     }
 
+    // impl: UAP-5-6
     fn completed(&mut self, id: &str) {
         for n in self.dependents.remove(id).unwrap_or_default() {
             if let Some(open) = self.open.get_mut(&n) {
@@ -426,6 +430,7 @@ fn read(
     Ok(steps)
 }
 
+// impl: UAP-5-4
 fn check(steps: &[PlanStep], old: &[PlanStep]) -> Result<(), &'static str> {
     if steps.is_empty() {
         return Err("a plan without steps");

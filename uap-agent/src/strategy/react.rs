@@ -82,6 +82,7 @@ struct ReactRun {
     goes_on: bool,
 }
 
+// impl: UAP-5-3
 impl StrategyRun for ReactRun {
     fn next(&mut self, outcome: Outcome, context: &mut ExecutionContext<'_>) -> Command {
         match outcome {

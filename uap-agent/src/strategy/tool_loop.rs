@@ -58,6 +58,7 @@ struct ToolLoopRun {
     goes_on: bool,
 }
 
+// impl: UAP-5-2
 impl StrategyRun for ToolLoopRun {
     fn next(&mut self, outcome: Outcome, context: &mut ExecutionContext<'_>) -> Command {
         match outcome {

@@ -35,6 +35,7 @@ impl FnTool {
     /// # Errors
     ///
     /// The schema of the type is not an object.
+    // impl: UAP-16-3
     pub fn typed<A, T, F, R>(
         name: impl Into<Box<str>>,
         description: impl Into<Box<str>>,

@@ -152,6 +152,7 @@ impl LogCheckpoints {
     }
 }
 
+// impl: UAP-12-7
 impl CheckpointStore for LogCheckpoints {
     fn takes_session(&self, session_id: &str) -> Result<(), CheckpointError> {
         name::encode_caseless(session_id).map(drop)

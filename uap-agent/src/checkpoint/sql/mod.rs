@@ -98,6 +98,7 @@ fn named(session: &str) -> Result<(), CheckpointError> {
     }
 }
 
+// impl: UAP-12-7
 impl CheckpointStore for SqlCheckpoints {
     fn takes_session(&self, session_id: &str) -> Result<(), CheckpointError> {
         named(session_id)
