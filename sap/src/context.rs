@@ -79,6 +79,7 @@ ubos_common::words! {
 
 ubos_common::wire! {
     /// What a task allows the cache to do. Spec: SAP 6
+    // impl: SAP-4.1-8
     pub struct CachePolicy {
         /// How the cache is used; absent means prefer.
         optional mode: CacheMode = "mode", "SAP-4.1-8";
@@ -193,6 +194,7 @@ const LEVEL_CLAUSE: &str = "SAP-4.1-5";
 #[derive(Clone, Debug, PartialEq)]
 struct LevelSeen(Option<PressureLevel>);
 
+// impl: SAP-4.1-5
 impl Read<'_> for LevelSeen {
     fn read(reader: &mut Reader<'_>) -> Result<Self, Fault> {
         let mark = reader.mark();
@@ -209,6 +211,7 @@ impl Write for LevelSeen {
 
 // The context as it is read: the lenient profile supplies an absent level, which no other member has.
 ubos_common::wire! {
+    // impl: SAP-4.1-6
     struct Parts {
         nullable level: LevelSeen = "pressureLevel", "SAP-4.1-5";
         advised principles: Vec<String> = "principles", "SAP-4.1-6", "SAP-4-2";

@@ -30,6 +30,7 @@ ubos_common::words! {
 
 ubos_common::wire! {
     /// What went wrong. Spec: SAP 4.2, 8
+    // impl: SAP-4.2-6
     pub struct ErrorObject {
         /// The code.
         optional code: ErrorCode = "code", "SAP-4.2-6";

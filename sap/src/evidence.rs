@@ -84,8 +84,10 @@ ubos_common::wire! {
 
 ubos_common::wire! {
     /// The alignment proof. Spec: SAP 4.2
+    // impl: SAP-4.2-4
     pub struct ConstitutionalEvidence {
         /// The verdict.
+        // impl: SAP-4.2-3
         required alignment: Alignment = "alignment", "SAP-4.2-3";
         /// Pressure by principle, as it was when the decision was made.
         advised pressure_readings: BTreeMap<String, Number> = "pressureReadings", "SAP-4.2-4", "SAP-4-2";

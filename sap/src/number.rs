@@ -217,6 +217,7 @@ impl Write for Whole {
 
 /// The whole number that a JSON number stands for. It is read digit by digit: a double would round
 /// 9007199254740991.4 to one.
+// impl: SAP-4.1-8
 fn whole(text: &str) -> Option<u64> {
     let (sign, text) = match text.strip_prefix('-') {
         Some(rest) => (true, rest),

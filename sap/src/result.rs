@@ -21,6 +21,7 @@ ubos_common::words! {
 
 ubos_common::wire! {
     /// Who produced a result. Spec: SAP 4.2
+    // impl: SAP-4.2-1
     pub struct Producer {
         /// The logical id.
         required agent_id: AgentId = "agentId", "SAP-4.2-1";
@@ -31,6 +32,7 @@ ubos_common::wire! {
 
 ubos_common::wire! {
     /// An outcome of a task, on the way or at the end. Spec: SAP 4.2
+    // impl: SAP-2-2, SAP-2-3, SAP-2-4, SAP-4.2-1
     pub struct TaskResult {
         /// The version of the protocol.
         required protocol_version: Version = "protocolVersion", "SAP-2-1";
@@ -47,8 +49,10 @@ ubos_common::wire! {
         /// The alignment proof.
         required constitutional_evidence: ConstitutionalEvidence = "constitutionalEvidence", "SAP-4.2-1";
         /// The data, any JSON value; null and absence are told apart.
+        // impl: SAP-4.2-5
         verbatim output: RawBuf = "output", "SAP-4.2-5";
         /// Outputs kept elsewhere.
+        // impl: SAP-4.2-6
         optional artifacts: Vec<RawObject> = "artifacts", "SAP-4.2-6";
         /// What was used up.
         optional metrics: RawObject = "metrics", "SAP-4.2-6";

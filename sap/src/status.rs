@@ -10,6 +10,7 @@
 
 ubos_common::words! {
     /// How far a task is. Spec: SAP 4.2
+    // impl: SAP-4.2-2
     closed pub enum Status {
         /// Taken, not begun.
         Queued = "QUEUED",
@@ -46,7 +47,7 @@ impl Status {
     /// assert!(Status::Succeeded.may_follow(Some(&Status::Queued)));
     /// assert!(!Status::Queued.may_follow(Some(&Status::Running)));
     /// ```
-    // impl: SAP-5-3
+    // impl: SAP-5-3, SAP-5-4
     #[must_use]
     pub const fn may_follow(&self, from: Option<&Self>) -> bool {
         match from {

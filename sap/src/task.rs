@@ -10,6 +10,7 @@ use crate::number::Amount;
 
 ubos_common::words! {
     /// What kind of party issues a task. Spec: SAP 4.1
+    // impl: SAP-4-3
     closed pub enum AgentKind {
         /// A person.
         User = "user",
@@ -22,6 +23,7 @@ ubos_common::words! {
 
 ubos_common::words! {
     /// How urgent a task is. Spec: SAP 4.1
+    // impl: SAP-4-3
     closed pub enum Priority {
         /// Whenever there is room.
         Low = "low",
@@ -36,6 +38,7 @@ ubos_common::words! {
 
 ubos_common::wire! {
     /// Who issues the task. Spec: SAP 4.1
+    // impl: SAP-4.1-3
     pub struct Issuer {
         /// The logical id.
         required agent_id: AgentId = "agentId", "SAP-4.1-3";
@@ -48,6 +51,7 @@ ubos_common::wire! {
 
 ubos_common::wire! {
     /// Where the task goes. Spec: SAP 4.1
+    // impl: SAP-4.1-4
     pub struct Target {
         /// What is to be done.
         required capability: Capability = "capability", "SAP-4.1-4";
@@ -70,6 +74,7 @@ ubos_common::wire! {
 
 ubos_common::wire! {
     /// What a task may use up; members of other names are budgets too. Spec: SAP 4.1
+    // impl: SAP-4.1-11
     pub struct Budget {
         /// Tokens of a model.
         optional tokens: Amount = "tokens", "SAP-4.1-11";
@@ -80,6 +85,7 @@ ubos_common::wire! {
 
 ubos_common::wire! {
     /// Controls of the execution. Spec: SAP 4.1
+    // impl: SAP-4.1-11
     pub struct Telemetry {
         /// How urgent it is.
         optional priority: Priority = "priority", "SAP-4.1-11";
@@ -94,6 +100,7 @@ ubos_common::wire! {
 
 ubos_common::wire! {
     /// Where results go. Spec: SAP 4.1
+    // impl: SAP-4.1-12
     pub struct ReplyTo {
         /// A URI or the key of a channel.
         optional @secret endpoint: String = "endpoint", "SAP-4.1-12";
@@ -104,6 +111,7 @@ ubos_common::wire! {
 
 ubos_common::wire! {
     /// A payload kept elsewhere. Spec: SAP 4.1
+    // impl: SAP-4.1-13
     pub struct Attachment {
         /// Where it is.
         optional @secret uri: String = "uri", "SAP-4.1-13";
@@ -139,6 +147,7 @@ ubos_common::wire! {
     /// ```
     ///
     /// Spec: SAP 4.1
+    // impl: SAP-2-2, SAP-2-3, SAP-2-4, SAP-4.1-1
     pub struct Task {
         /// The version of the protocol.
         required protocol_version: Version = "protocolVersion", "SAP-2-1";
@@ -155,8 +164,10 @@ ubos_common::wire! {
         /// The alignment inputs.
         required constitutional_context: ConstitutionalContext = "constitutionalContext", "SAP-4.1-1";
         /// The inputs of the capability: an object, kept as it was read.
+        // impl: SAP-4.1-9
         required payload: RawObject = "payload", "SAP-4.1-9";
         /// The task that this one belongs to.
+        // impl: SAP-4.1-2
         nullable parent_task_id: TaskId = "parentTaskId", "SAP-4.1-2";
         /// What the output is to look like.
         advised output_contract: OutputContract = "outputContract", "SAP-4.1-10", "SAP-4-2";
@@ -175,6 +186,7 @@ ubos_common::wire! {
 
 impl Task {
     /// A task with ids of its own, from `ids`.
+    // impl: SAP-4.1-15
     pub fn draft(
         ids: &mut IdSource,
         issued_at: Timestamp,
@@ -197,6 +209,7 @@ impl Task {
     }
 
     /// Whether the issuer wants an Ack first. Spec: SAP 4.1, 5
+    // impl: SAP-4.1-12
     #[must_use]
     pub fn expects_ack(&self) -> bool {
         let reply_to = self.reply_to.as_ref();

@@ -69,6 +69,7 @@ impl From<Profile> for Options {
 /// [`DecodeError`], with every finding. Spec: SAP 4.1
 pub fn decode_task(bytes: &[u8], options: &Options) -> Result<(Task, Report), DecodeError> {
     // Looked at where it stands: a task is large to move.
+    // impl: SAP-2-6
     let mut outcome = json::decode::<Task>(bytes, &options.limits, options.profile);
     if let Ok((task, report)) = &mut outcome {
         between_members(task, options, report);
@@ -86,6 +87,7 @@ pub(crate) fn decode_task_alone(
 }
 
 /// A message that is no object has broken a clause as well.
+// impl: SAP-2-5
 fn named(error: DecodeError) -> DecodeError {
     let DecodeError::Invalid(report) = error else {
         return error;
@@ -117,6 +119,7 @@ fn between_members(task: &Task, options: &Options, report: &mut Report) {
 /// # Errors
 ///
 /// [`DecodeError`], with every finding. Spec: SAP 4.2
+// impl: SAP-2-6, SAP-4.2-8
 pub fn decode_result(bytes: &[u8], options: &Options) -> Result<(TaskResult, Report), DecodeError> {
     match json::decode::<TaskResult>(bytes, &options.limits, options.profile) {
         Ok((result, mut report)) => {
@@ -146,6 +149,7 @@ pub(crate) fn check_result(result: &TaskResult) -> Report {
 }
 
 /// The findings of a decode, whichever way it went; a text that is no sound JSON is one finding.
+// impl: SAP-2-5
 #[must_use]
 pub fn findings<T>(outcome: &Result<(T, Report), DecodeError>) -> Report {
     match outcome {
@@ -345,16 +349,19 @@ impl<'a> Facts<'a> {
             }
             Some(Status::Escalated) if !self.has_next_actions => {
                 let why = "escalated without a path of escalation";
+                // impl: SAP-5-7
                 find("/nextActions", "missing", "SAP-5-7", Level::Advice, why);
             }
             Some(Status::Partial) if !self.has_next_actions => {
                 let why = "partial without a next action";
+                // impl: SAP-5-4
                 find("/nextActions", "missing", "SAP-5-4", Level::Should, why);
             }
             _ => {}
         }
         let is_data = matches!(self.status, Some(Status::Succeeded | Status::Partial));
         if is_data && !self.has_output {
+            // impl: SAP-4-2
             find("/output", "missing", "SAP-4-2", Level::Should, "absent");
         }
         if self.status == Some(Status::Succeeded) {

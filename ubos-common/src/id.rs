@@ -108,6 +108,7 @@ pub use uuid::Uuid;
 /// Any other form, also those that the `uuid` crate would take.
 ///
 /// Spec: SAP 3
+// impl: SAP-3-1
 pub fn parse_hyphenated(text: &str) -> Result<Uuid, IdError> {
     /// `8-4-4-4-12` hexadecimal digits.
     const LENGTH: usize = 36;

@@ -21,6 +21,7 @@ use super::vectors::{lenient, unbounded};
 use crate::{Case, Expectations, Judge, Kit, Reach, Recorder, Report, Verdict};
 
 /// Answers the checklist for an exchange.
+// impl: SAP-12-1
 #[must_use]
 pub fn checklist(recording: &Recording) -> Report {
     // A point that the exchange cannot show is no failure of the exchange.

@@ -16,6 +16,7 @@ pub(crate) const SAP_VERSION: &str = "2.0";
 
 ubos_common::wire! {
     /// An outcome that was vetted, kept for good. Spec: SAP 6
+    // impl: SAP-6-10
     pub struct CacheRecord {
         /// The key that it answers.
         required cache_key: CacheKey = "cacheKey", "SAP-6-10";
@@ -38,6 +39,7 @@ ubos_common::wire! {
 
 impl CacheRecord {
     /// Whole seconds since it was written; a record of the future has age 0. Spec: SAP 6
+    // impl: SAP-6-10
     #[must_use]
     pub fn age_sec(&self, now: Timestamp) -> u64 {
         now.saturating_since(self.stored_at.timestamp()).as_secs()

@@ -51,6 +51,7 @@ impl SharedMachine {
     }
 
     /// Ends the run: at once where nothing is at work, else as soon as that is done. It waits for nothing.
+    // impl: SAP-5-2
     pub(super) fn leave(&self, now: Now, left: impl FnOnce() -> Left) {
         if let Some(mut machine) = self.free() {
             return end(&mut machine, now, left);

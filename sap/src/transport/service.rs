@@ -223,6 +223,7 @@ impl Service {
     }
 
     /// Answers a task that was read from these bytes.
+    // impl: SAP-1-1
     pub(super) async fn serve_task(
         &self,
         task: Task,

@@ -82,6 +82,7 @@ impl<T> Slot<T> {
         }
         match presence {
             Presence::Required => reader.missing(object_at, name, clause, Level::Must),
+            // impl: SAP-4-2
             Presence::Advised => {
                 reader.missing(object_at, name, advised.unwrap_or(clause), Level::Should)
             }
@@ -97,6 +98,7 @@ impl<T> Default for Slot<T> {
 }
 
 /// A null has been taken where a value may be absent.
+// impl: SAP-2-6, SAP-4-1
 fn null(reader: &mut Reader<'_>, presence: Presence, clause: &'static str) -> Result<(), Fault> {
     if presence == Presence::Nullable {
         return Ok(());

@@ -37,6 +37,7 @@ impl WholeSecond {
     }
 
     /// The 20 bytes of the text form.
+    // impl: SAP-3-3
     #[must_use]
     pub fn to_bytes(self) -> [u8; 20] {
         let mut text = *b"0000-00-00T00:00:00Z";
@@ -46,6 +47,7 @@ impl WholeSecond {
         text
     }
 
+    // impl: SAP-3-2
     fn from_bytes(text: &[u8]) -> Result<Self, TimeError> {
         let text: &[u8; 20] = text
             .try_into()

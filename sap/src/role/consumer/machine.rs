@@ -586,6 +586,7 @@ impl ReceivedTask {
     }
 
     /// Ends the task with a last result.
+    // impl: SAP-5-2
     fn end(&mut self, now: Now, result: TaskResult) {
         if let Some(id) = self.open.take() {
             self.out.push(Output::Cancel(id));
@@ -684,6 +685,7 @@ impl ReceivedTask {
         }
     }
 
+    // impl: SAP-5-2
     fn panicked(&mut self, now: Now, step: &Step) {
         if matches!(step, Step::Authorize | Step::Enter) {
             let why = "whether the issuer may have this done is not known";

@@ -51,6 +51,7 @@ impl Results {
         self.result(now, status, self.admission.clone().into())
     }
 
+    // impl: SAP-8-1
     pub(super) fn failed(&self, now: Now, code: ErrorCode, message: &str) -> TaskResult {
         let message = if message.trim().is_empty() {
             code.as_str().to_owned()
@@ -105,6 +106,7 @@ impl Results {
         result
     }
 
+    // impl: SAP-8-1
     pub(super) fn by_error(&self, now: Now, error: HandlerError) -> TaskResult {
         match error {
             HandlerError::Failed {
