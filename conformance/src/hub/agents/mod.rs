@@ -26,6 +26,7 @@ impl Protocol for Agents {
 }
 
 /// The kit for agents. Cases that need a capability are not applicable to an agent without one.
+// impl: HUB-7-1
 #[must_use]
 pub fn agent_kit() -> Kit<Agents> {
     let cases = registration_cases()

@@ -27,6 +27,7 @@ impl Protocol for Hubs {
 
 /// The kit for hubs. Its sessions are of the kind of the hub's jobs: tests, or translations. Cases that need a job are not
 /// applicable to a hub without jobs.
+// impl: HUB-7-1
 #[must_use]
 pub fn hub_kit() -> Kit<Hubs> {
     let cases = registration_cases()

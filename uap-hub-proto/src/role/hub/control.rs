@@ -153,7 +153,7 @@ impl Hub {
     }
 
     /// Removes an agent whose control stream closed or never opened: its offers are withdrawn, its sessions fail.
-    // impl: HUB-5-1
+    // impl: HUB-5-1, HUB-2-6
     pub(super) fn agent_gone(&mut self, now: Now, id: &ClientId, reason: &str) {
         let Some(agent) = self.fleet.remove(id) else {
             return;

@@ -455,6 +455,7 @@ fn numbered(message: &Inbound) -> (u64, usize) {
 }
 
 /// The message that begins a session, or acknowledges.
+// impl: HUB-4-9
 pub(super) fn init(
     kind: Kind,
     name: String,

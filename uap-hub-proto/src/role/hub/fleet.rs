@@ -301,6 +301,7 @@ impl Fleet {
         room.is_some_and(|room| room < most)
     }
 
+    // impl: HUB-4-5
     pub(super) fn add_session(&mut self, id: &ClientId, session: SessionKey) {
         self.update(id, |agent| agent.sessions.insert(session));
     }

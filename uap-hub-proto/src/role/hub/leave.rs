@@ -150,6 +150,7 @@ impl Hub {
     }
 
     /// Closes when nothing runs and nothing is being stored.
+    // impl: HUB-2-6
     pub(super) fn close_if_drained(&mut self) {
         if self.phase != Phase::Draining || !self.sessions.is_empty() || self.queue.len() > 0 {
             return;

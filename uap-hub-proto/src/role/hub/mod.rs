@@ -420,6 +420,7 @@ impl Hub {
         while let Some(timer) = self.timers.pop_due(now.mono) {
             trace!(timer = timer.name(), "hub timer");
             match timer {
+                // impl: HUB-2-4
                 Timer::Unheard(agent) => {
                     self.agent_gone(now, &agent, "the agent did not open Listen in time")
                 }

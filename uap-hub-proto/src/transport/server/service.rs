@@ -92,6 +92,7 @@ impl Service {
     }
 }
 
+// impl: HUB-1-1
 #[async_trait]
 impl AgentHub for Service {
     type ListenStream = Answers<ListenResponse>;
