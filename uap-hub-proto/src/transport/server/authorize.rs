@@ -103,6 +103,7 @@ pub(super) fn of_certificate(extensions: &Extensions) -> Option<Identity> {
     identity_of(&certificates(extensions))
 }
 
+// impl: HUB-6-3
 fn identity_of(certificates: &[Vec<u8>]) -> Option<Identity> {
     #[cfg(feature = "tls")]
     if let Some(own) = certificates.first() {

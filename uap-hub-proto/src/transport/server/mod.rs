@@ -137,6 +137,7 @@ async fn start(listener: TcpListener, mut config: ServerConfig) -> io::Result<Hu
 #[cfg(feature = "reflection")]
 const DESCRIPTORS: &[u8] = include_bytes!("../../generated/uap.v1.bin");
 
+// impl: HUB-6-3
 #[cfg(feature = "reflection")]
 fn reflection() -> io::Result<ServerReflectionServer<impl ServerReflection>> {
     tonic_reflection::server::Builder::configure()
