@@ -1,6 +1,13 @@
 //! The clause registers against the tests: `<crate>/requirements.toml` says what is proved, and a test that
 //! cites the clause (`// spec: ID`) must be there.
 //!
+//! | key | what it says |
+//! |---|---|
+//! | `id`, `level`, `text` | the clause; the level is MUST, SHOULD or BEYOND |
+//! | `status` | `tested`, `by-type`, `exception` or `todo` |
+//! | `reason` | why no test can fail (`by-type`), or why it is not kept (`exception`) |
+//! | `code` | optional: why no `// impl: ID` stands at any code (`scripts/proof check` asks a MUST for one or the other) |
+//!
 //! A register with `complete = false` belongs to a crate that is being built: its open MUST clauses are
 //! counted and printed. Without it, an open MUST clause fails.
 
@@ -24,6 +31,7 @@ struct Clause {
     status: String,
     #[serde(default)]
     reason: String,
+    code: Option<String>,
 }
 
 fn yes() -> bool {
@@ -109,6 +117,7 @@ fn judge(
             text,
             status,
             reason,
+            code,
         } = clause;
         let mut fault = |what: &str| faults.push(format!("{name}: {id} {what}"));
         if !known.insert(id.clone()) {
@@ -119,6 +128,9 @@ fn judge(
             || !["MUST", "SHOULD", "BEYOND"].contains(&level.as_str())
         {
             fault("has no proper id, level or text");
+        }
+        if code.as_deref().is_some_and(str::is_empty) {
+            fault("has an empty reason for having no code");
         }
         match status.as_str() {
             "tested" if !cited.contains_key(id) => {
@@ -196,6 +208,7 @@ fn registers_are_judged_by_every_rule() {
             text: "holds".into(),
             status: status.into(),
             reason: reason.into(),
+            code: None,
         }],
     };
     let faults = |register: &Register, cited: bool| {
@@ -220,4 +233,9 @@ fn registers_are_judged_by_every_rule() {
         0
     );
     assert_eq!(faults(&register("done", "MAY", "", true), false), 2);
+    for (code, wanted) in [("", 1), ("an absence", 0)] {
+        let mut without_code = register("tested", "MUST", "", true);
+        without_code.clause[0].code = Some(code.into());
+        assert_eq!(faults(&without_code, true), wanted);
+    }
 }
