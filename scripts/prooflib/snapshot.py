@@ -55,7 +55,9 @@ def state(record):
     if not record["code"]:
         return "tested, no code by reason" if "no code" in record or record["status"] != "tested" else "tested, no code named"
     found = set(record["tests"].values())
-    for outcome in ("reached", "no code to reach", "not run", "failed"):
+    if "reached" in found:
+        return "reached" if found == {"reached"} else "reached by some"
+    for outcome in ("no code to reach", "not run", "failed"):
         if outcome in found:
             return outcome
     return "not reached"
