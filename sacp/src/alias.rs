@@ -191,6 +191,7 @@ impl AliasTable {
         names
     }
 
+    // impl: SACP-1-1
     fn respell(&self, message: MessageRef<'_>, way: Way) -> Result<AnyMessage, AliasError> {
         let mut tree = Node::of(&message)?;
         self.respell_message(&mut tree, way, "")?;

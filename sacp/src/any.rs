@@ -199,7 +199,6 @@ impl<'a> MessageRef<'a> {
     }
 
     /// The format of the answer: raw if absent.
-    // impl: SACP-2-5
     #[must_use]
     pub fn out_fmt(self) -> OutFmt {
         match self {

@@ -82,6 +82,7 @@ impl Message {
     }
 
     /// The format of the answer: raw if absent.
+    // impl: SACP-2-5
     #[must_use]
     pub fn out_fmt(&self) -> OutFmt {
         self.out_fmt.clone().unwrap_or(OutFmt::Raw)

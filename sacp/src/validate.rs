@@ -20,7 +20,7 @@ use crate::source::Source;
 /// ```
 ///
 /// Spec: SACP 8
-// impl: SACP-8-1, SACP-8-3
+// impl: SACP-8-1
 #[must_use]
 pub fn verdict(bytes: &[u8]) -> Reply {
     match AnyMessage::decode(bytes) {
@@ -91,6 +91,7 @@ pub fn findings(bytes: &[u8], edition: Option<Edition>) -> Report {
     }
 }
 
+// impl: SACP-8-3
 impl From<&DecodeError> for Reply {
     /// The answer to a refused message: its first MUST finding, or that its version is not supported.
     ///

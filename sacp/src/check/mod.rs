@@ -71,7 +71,7 @@ pub fn check_plan(
 }
 
 /// Acts that nobody serves.
-// impl: SACP-10-1, SACP-11-6
+// impl: SACP-10-1
 fn served(plan: &Subject<'_>, findings: &mut Vec<Finding>) {
     let Some(registry) = plan.registry else {
         return;
@@ -128,6 +128,7 @@ fn mistaken(registry: &dyn Registry, code: Code, verb: &str, tool: &str) -> Stri
     })
 }
 
+// impl: SACP-8-4
 fn why_unserved(registry: &dyn Registry, verb: &str, tool: &str) -> Option<Code> {
     match look_up(registry, verb, tool) {
         Err(code) => Some(code),

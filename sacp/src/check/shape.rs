@@ -196,6 +196,7 @@ fn top_group(pointer: &str) -> Option<&str> {
 
 /// A fallback that waits for the step it stands in for. By way of a third step it is a cycle, which is
 /// refused when the message is read.
+// impl: SACP1-6-3
 fn unreachable(plan: &Subject<'_>, findings: &mut Vec<Finding>) {
     for step in plan.graph.steps() {
         let Some(OnError::Fallback(fallback)) = step.policy.on_error else {
@@ -252,6 +253,7 @@ fn nameless_end(keys: &BTreeSet<&str>, step: &Step) -> Option<Finding> {
     Some(finding.mended_by([Repair::SetOutputKey { at, key }]))
 }
 
+// impl: SACP-3-1
 fn open_group(plan: &Subject<'_>, scope: usize, ends: &[&Step]) -> Option<Finding> {
     let first = ends.first()?;
     let group = top_group(&first.pointer)?;

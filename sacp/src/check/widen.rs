@@ -16,7 +16,7 @@ use crate::message::OutFmt;
 
 /// Verbs whose parameters name tools and verbs that are made.
 const MAKERS: [&str; 3] = ["define", "instantiate", "register"];
-// impl: SACP-4-2
+// impl: SACP-4-2, SACP-9-1
 pub(super) fn check(plan: &Subject<'_>, findings: &mut Vec<Finding>) {
     for (scope, known) in plan.graph.scopes().iter().enumerate() {
         let parent = known.parent.and_then(|number| plan.graph.step(number));

@@ -9,6 +9,7 @@ use crate::tree::Node;
 /// The line form of a message.
 ///
 /// Reading it back gives the same message.
+// impl: SACP-1-2
 #[must_use]
 pub fn write(message: &AnyMessage) -> String {
     let mut lines = Lines::default();

@@ -211,6 +211,7 @@ impl MemoryRegistry {
 }
 
 impl Registry for MemoryRegistry {
+    // impl: SACP-11-6
     fn verb(&self, name: &str) -> Option<Arc<VerbDef>> {
         let name = self.aliases.get(name).map_or(name, String::as_str);
         self.verbs.get(name).cloned()
@@ -224,6 +225,7 @@ impl Registry for MemoryRegistry {
         self.agents.get(name).cloned()
     }
 
+    // impl: SACP-11-6
     fn agents_for(&self, verb: &str, tool: &str) -> Vec<Arc<AgentRecord>> {
         self.under_verb(verb, Some(tool), usize::MAX)
     }
@@ -287,6 +289,7 @@ impl Registry for MemoryRegistry {
         mistaken(&self.verb_looks, name)
     }
 
+    // impl: SACP-10-1
     fn add_verb(&mut self, verb: VerbDef) -> Result<(), RegistryError> {
         room(&self.verbs, &verb.name)?;
         budget::check_verb(&verb)?;

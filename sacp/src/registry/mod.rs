@@ -50,7 +50,6 @@ pub use shared::Shared;
 /// A registry of verbs, tools and agents. A trait, so that a shared or remote one can replace the default.
 ///
 /// Spec: SACP 11
-// impl: SACP-11-5
 pub trait Registry {
     /// The verb with this name or alias.
     fn verb(&self, name: &str) -> Option<Arc<VerbDef>>;
@@ -232,6 +231,7 @@ pub(crate) fn is_merge(verb: &str, tool: &str) -> bool {
 /// [`Code::UnknownVerb`], [`Code::UnknownTool`], [`Code::VerbToolMismatch`], in that order.
 ///
 /// Spec: SACP 10
+// impl: SACP-10-1
 pub fn look_up(registry: &dyn Registry, verb: &str, tool: &str) -> Result<(), Code> {
     if matches!(verb, "define" | "instantiate" | "register") || is_merge(verb, tool) {
         return Ok(());

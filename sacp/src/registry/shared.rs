@@ -36,6 +36,7 @@ impl<R: Registry> Shared<R> {
     }
 }
 
+// impl: SACP-11-5
 impl<R: Registry> Registry for Shared<R> {
     fn verb(&self, name: &str) -> Option<Arc<VerbDef>> {
         self.read().verb(name)

@@ -154,6 +154,7 @@ pub(super) const fn row_bytes(numbers: usize) -> usize {
 /// # Errors
 ///
 /// A number is not finite, or all are zero.
+// impl: SACP-11-3
 pub(super) fn unit(vector: &[f32]) -> Result<Vec<f32>, RegistryError> {
     if vector.iter().any(|x| !x.is_finite()) {
         return Err(RegistryError::NotFinite);

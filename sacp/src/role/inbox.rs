@@ -34,7 +34,6 @@ pub enum Arrival {
 /// ```
 ///
 /// Spec: SACP 2 (`msg_id`)
-// impl: SACP-1-3
 #[derive(Clone, Debug)]
 pub struct Inbox {
     bound: NonZeroUsize,
@@ -59,6 +58,7 @@ impl Inbox {
     ///
     /// [`Code::MalformedMessage`]: another message has the same id. [`Code::InternalError`]: the inbox is full of
     /// messages that are being acted on.
+    // impl: SACP-1-3
     pub fn receive<'a>(&mut self, message: impl Into<MessageRef<'a>>) -> Result<Arrival, ErrReply> {
         let message = message.into();
         let Some(id) = message.msg_id() else {

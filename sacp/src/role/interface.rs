@@ -47,7 +47,6 @@ use crate::reply::{Clarify, ErrReply, Reply};
 /// ```
 ///
 /// Spec: SACP 9, 10
-// impl: SACP-9-2
 pub struct ModelInterface<'a, M> {
     registry: &'a dyn Registry,
     agents: Vec<String>,
@@ -116,6 +115,7 @@ impl<'a, M: Fn(&str) -> String> ModelInterface<'a, M> {
 }
 
 impl<M: Fn(&str) -> String> Interface for ModelInterface<'_, M> {
+    // impl: SACP-9-2
     fn interpret(&self, words: &str) -> Result<Message, Clarify> {
         if words.trim().is_empty() {
             return Err(Clarify::new(["g"], "no words"));

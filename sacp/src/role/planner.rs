@@ -180,6 +180,7 @@ fn in_place_of(
 }
 
 /// The message with the acts that need a spawn; refused if an act can never be served.
+// impl: SACP-2-7
 fn checked(message: AnyMessage, registry: &dyn Registry) -> Result<Planned, Box<Reply>> {
     if message.is_empty() {
         let mut clarify = Clarify::new(["plan"], "nothing to do");

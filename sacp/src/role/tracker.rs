@@ -32,7 +32,6 @@ use crate::v1;
 /// ```
 ///
 /// Spec: SACP 1; SACP 1.0, 5
-// impl: SACP1-5-1
 #[derive(Clone, Debug)]
 pub struct Tracker {
     bound: NonZeroUsize,
@@ -100,6 +99,7 @@ impl Tracker {
     ///
     /// The lifecycle does not lead from the last state to this one, the answer is of the other edition, or no more messages
     /// can be followed. Nothing has changed.
+    // impl: SACP1-5-1
     pub fn follow<'a>(&mut self, message: impl Into<MessageRef<'a>>) -> Result<(), StateError> {
         let message = message.into();
         let Some(id) = message.reply_to().or_else(|| message.msg_id()) else {

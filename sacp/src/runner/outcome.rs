@@ -142,6 +142,7 @@ impl Outcome {
         self.steps.get(step.checked_sub(1)?)
     }
 
+    // impl: SACP-4-3, SACP-3-8
     fn message(&self, request: &Message, msg_id: &str) -> Message {
         let mut message = answer_to(request);
         message.msg_id = NonEmpty::new(msg_id);

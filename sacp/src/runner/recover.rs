@@ -89,6 +89,7 @@ impl Runner {
     }
 
     /// Starts a fallback step; returns whether it can still replace this one.
+    // impl: SACP1-6-3
     pub(super) fn start_fallback(&mut self, step: usize, other: usize) -> bool {
         let Some(run) = self.step_mut(other) else {
             return false;

@@ -52,7 +52,6 @@ pub trait Spawner {
 /// `None` if a name of the gap is not valid in a request of 1.0.
 ///
 /// Spec: SACP 14; SACP 1.0, 14
-// impl: SACP-14-1, SACP1-14-1
 #[must_use]
 pub fn spawn_request<'a>(
     gap: &Gap,
@@ -63,6 +62,7 @@ pub fn spawn_request<'a>(
 }
 
 /// The message that requests an agent with this name.
+// impl: SACP-14-1, SACP1-14-1
 fn request_as(
     gap: &Gap,
     message: MessageRef<'_>,
@@ -212,6 +212,7 @@ fn spawn_path(message: MessageRef<'_>) -> Vec<String> {
 /// Whether an agent may be spawned for a gap: the names are plain and not mistakable, and the chain is short and without a loop.
 ///
 /// The error is [`Code::SpawnFailed`] with the reason.
+// impl: SACP-14-1
 pub(crate) fn may_spawn(
     gap: &Gap,
     message: MessageRef<'_>,

@@ -125,6 +125,7 @@ impl Message {
 }
 
 /// Refuses unknown members, and a result or error that does not agree with the state.
+// impl: SACP1-4-1
 fn check(reader: &mut Reader<'_>, at: usize, message: &Message) -> Result<(), Fault> {
     let unknown = reader.under("SACP1-4-1", false, |reader| {
         let what = "a message of 1.0 has no such member";

@@ -50,6 +50,7 @@ fn check_outcome(reader: &mut Reader<'_>, at: usize, outcome: &Outcome) -> Resul
     Ok(())
 }
 
+// impl: SACP1-7-1
 fn check_failure(reader: &mut Reader<'_>, at: usize, failure: &Failure) -> Result<(), Fault> {
     if refuse_unknown(reader, at, &failure.extra, "an error has no such member") {
         return Err(reader.noted());

@@ -76,6 +76,7 @@ impl Metrics {
     }
 }
 
+// impl: SACP1-4-4
 fn check_trace(reader: &mut Reader<'_>, at: usize, trace: &Trace) -> Result<(), Fault> {
     if refuse_unknown(reader, at, &trace.extra, "a trace has no such member") {
         return Err(reader.noted());
@@ -83,6 +84,7 @@ fn check_trace(reader: &mut Reader<'_>, at: usize, trace: &Trace) -> Result<(), 
     Ok(())
 }
 
+// impl: SACP1-4-4
 fn check_metrics(reader: &mut Reader<'_>, at: usize, metrics: &Metrics) -> Result<(), Fault> {
     let mut refused = refuse_unknown(reader, at, &metrics.extra, "metrics have no such member");
     if metrics.cost_usd.is_some_and(|cost| cost < 0.0) {

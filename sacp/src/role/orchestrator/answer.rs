@@ -75,6 +75,7 @@ impl<R: Registry> Orchestrator<R> {
     }
 
     /// An agent needs something that only the sender knows: ends the run and passes the question on.
+    // impl: SACP-2-7
     pub(super) fn ask_back(&mut self, now: Now, mut clarify: Clarify) {
         self.cancel_all(now);
         clarify.reply_to = self.request.msg_id().map(str::to_owned);
@@ -131,6 +132,7 @@ impl<R: Registry> Orchestrator<R> {
     }
 
     /// The sender may not have a step: `AUTHZ_DENIED` in 1.0; 0.1 has no code for it.
+    // impl: SACP1-7-1
     pub(super) fn deny(&mut self, now: Now, step: &Step) {
         let what = denial(&step.act);
         let request = self.request.clone();
