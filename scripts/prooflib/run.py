@@ -16,6 +16,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import tomllib
 
 from . import snapshot
 from .tree import ROOT, Tree
@@ -42,11 +43,11 @@ def run(given):
     folders = sorted({place.split("/")[0] for place in tests if not given.crate or place.split("/")[0] in given.crate})
     records = {record["id"]: record for record in snapshot.carried(tree, old)}
     faults = []
+    programs, others = build(folders, given.target_dir)
     for folder in folders:
         here = [test for place, found in tests.items() if place.startswith(folder + "/") for test in found]
-        programs, others = build(folder, given.target_dir)
-        faults += assign(here, programs)
-        outcomes = execute([test for test in here if test.program], folder, others, tools, given.jobs)
+        faults += assign(here, programs[folder])
+        outcomes = execute([test for test in here if test.program], folder, others[folder], tools, given.jobs)
         faults += take(outcomes, records)
         if not given.clause:
             old["executed"][folder] = stamp()
@@ -91,8 +92,9 @@ def stamp():
     return f"{today}, commit {git.stdout.strip()}, {rustc.stdout.split(' (')[0]}"
 
 
-def build(folder, target):
-    """The test programs of a package, and its other programs, which tests may start."""
+def build(folders, target):
+    """The test programs of each package, and its other programs, which tests may start. One build for all: packages that
+    are built apart have other features, and are compiled anew for each."""
     target = pathlib.Path(target or os.environ.get("CARGO_TARGET_DIR") or ROOT / "target").resolve()
     target.mkdir(parents=True, exist_ok=True)
     wrapper = target / "rustc-with-coverage"
@@ -101,19 +103,21 @@ def build(folder, target):
         wrapper.chmod(0o755)
     env = dict(os.environ, CARGO_TARGET_DIR=str(target), RUSTC_WORKSPACE_WRAPPER=str(wrapper), CARGO_INCREMENTAL="0")
     env.update(CARGO_PROFILE_DEV_DEBUG="0", CARGO_PROFILE_TEST_DEBUG="0", LLVM_PROFILE_FILE=os.devnull)
-    manifest = ROOT / folder / "Cargo.toml"
-    command = ["cargo", "test", "--manifest-path", str(manifest), "--all-features", "--tests", "--no-run", "--message-format=json"]
+    names = [tomllib.loads((ROOT / folder / "Cargo.toml").read_text())["package"]["name"] for folder in folders]
+    packages = [word for name in names for word in ("--package", name)]
+    command = ["cargo", "test", *packages, "--all-features", "--tests", "--no-run", "--message-format=json"]
     done = subprocess.run(command, cwd=ROOT, env=env, stdout=subprocess.PIPE, text=True)
     if done.returncode:
-        sys.exit(f"scripts/proof: {folder} does not build")
-    programs, others = [], []
+        sys.exit("scripts/proof: the tests do not build")
+    programs, others = ({folder: [] for folder in folders} for _ in range(2))
     for line in done.stdout.splitlines():
         message = json.loads(line)
         if message.get("reason") == "compiler-artifact" and message.get("executable"):
-            if message["profile"]["test"]:
-                programs.append((message["target"]["src_path"], message["executable"]))
-            else:
-                others.append(message["executable"])
+            folder = str(pathlib.Path(message["manifest_path"]).parent.relative_to(ROOT))
+            if message["profile"]["test"] and folder in programs:
+                programs[folder].append((message["target"]["src_path"], message["executable"]))
+            elif folder in others:
+                others[folder].append(message["executable"])
     return programs, others
 
 
