@@ -61,7 +61,7 @@ impl<'a> Envelope<'a> {
     /// What [`DecodeError`] lists; only [`DecodeError::Invalid`] leaves the stream usable.
     ///
     /// Spec: OpenSentience 3
-    // impl: OSW-8-2
+    // impl: OSW-8-2, OSW-3-1
     pub fn decode(body: &'a [u8], limits: &json::Limits) -> Result<(Self, Report), DecodeError> {
         match json::decode(body, limits, Profile::Strict) {
             Ok(read) => Ok(read),

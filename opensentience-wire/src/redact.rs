@@ -22,13 +22,13 @@ use crate::message::ToolStream;
 use crate::role::core::Outcome;
 
 /// Values that can be shown once what looks like a secret is replaced.
-// impl: OSW-7-2
 pub trait Redact {
     /// The value with what looks like a secret replaced, and cut to bounds.
     #[must_use]
     fn redacted(&self, bounds: &Bounds) -> Self;
 }
 
+// impl: OSW-7-2
 impl Redact for ErrorObject {
     fn redacted(&self, bounds: &Bounds) -> Self {
         let mut shown = self.clone();
@@ -41,6 +41,7 @@ impl Redact for ErrorObject {
     }
 }
 
+// impl: OSW-7-2
 impl Redact for ToolStream {
     fn redacted(&self, bounds: &Bounds) -> Self {
         let mut shown = self.clone();
@@ -56,6 +57,7 @@ impl Redact for ToolStream {
     }
 }
 
+// impl: OSW-7-2
 impl Redact for Outcome {
     fn redacted(&self, bounds: &Bounds) -> Self {
         let mut shown = self.clone();

@@ -25,6 +25,7 @@ pub struct SessionToken(Secret<String>);
 
 impl SessionToken {
     /// A token from 256 random bits: 43 characters of base64url.
+    // impl: OSW-5-1
     #[must_use]
     pub fn from_random(bits: [u8; 32]) -> Self {
         const DIGITS: &[u8; 64] =

@@ -85,6 +85,7 @@ fn one(pointer: &str, code: &'static str, clause: &'static str, why: impl Into<S
     report
 }
 
+// impl: OSW-2-1, OSW-2-3, OSW-2-5
 fn of_frame(error: &FrameError) -> Report {
     let (code, clause) = match error {
         FrameError::Empty => ("empty_frame", "OSW-2-4"),
@@ -95,6 +96,7 @@ fn of_frame(error: &FrameError) -> Report {
 }
 
 /// The findings of a message, and its id and content where it could be read.
+// impl: OSW-3-1, OSW-3-3
 fn judge(bytes: &[u8], limits: &Limits) -> (Report, Option<(String, Message)>) {
     let (envelope, mut report) = match Envelope::decode(bytes, &limits.json) {
         Ok(read) => read,
@@ -198,6 +200,7 @@ fn of_chunk(chunk: &ToolStream, report: &mut Report) {
 }
 
 /// `status` decides: what does not go with it is dropped by a reader, and told here.
+// impl: OSW-4.3-8
 fn of_outcome(outcome: &ToolOutcome, has_error: bool, report: &mut Report) {
     let good = outcome.status == Status::Succeeded;
     let mut should = |pointer: &str, code: &'static str, why: &'static str| {
@@ -256,6 +259,7 @@ struct CallHistory {
 }
 
 impl CallHistory {
+    // impl: OSW-3-9, OSW-4.3-7
     fn follow(&mut self, id: &str, message: &Message, report: &mut Report) {
         if !self.ids.insert(id.to_owned()) {
             let why = "an id that an earlier message has";
@@ -277,6 +281,7 @@ impl CallHistory {
         }
     }
 
+    // impl: OSW-4.3-6
     fn follow_chunk(&mut self, chunk: &ToolStream, report: &mut Report) {
         let call = &chunk.call_id;
         let last = self.seqs.insert(call.clone(), chunk.seq);

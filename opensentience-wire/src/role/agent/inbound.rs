@@ -246,6 +246,7 @@ impl AgentConnection {
         self.stop(now, &id);
     }
 
+    // impl: OSW-4.2-3
     fn on_registered(&mut self, reply: Registered) {
         for rejected in reply.rejected.iter().flatten() {
             // A name that was taken is still that of the tool that has it.

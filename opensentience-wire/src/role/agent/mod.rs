@@ -99,6 +99,7 @@ impl AgentConnection {
     /// [`Config::with_tools_checking_inputs`] says that the tools do.
     ///
     /// Spec: OpenSentience 4.2.1
+    // impl: OSW-4.2-4
     pub fn register(
         &mut self,
         now: Now,

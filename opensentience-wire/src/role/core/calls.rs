@@ -83,6 +83,7 @@ impl CoreConnection {
     /// No such call is running.
     ///
     /// Spec: OpenSentience 4.4.1
+    // impl: OSW-4.4-1
     pub fn cancel(
         &mut self,
         now: Now,
@@ -104,6 +105,7 @@ impl CoreConnection {
     }
 
     /// What must hold before a call is taken.
+    // impl: OSW-4.3-4
     fn admit(&mut self, now: Now, request: &CallRequest) -> Result<Arc<ToolSpec>, CommandError> {
         self.common.check_open()?;
         let tool = self.tools.get(request.tool_id.as_str());

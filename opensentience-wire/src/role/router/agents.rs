@@ -131,6 +131,7 @@ impl Router {
         }
     }
 
+    // impl: OSW-4.5-2
     pub(super) fn on_health(&mut self, agent: &str, health: Health) {
         // One that is being ended for its health is not saved by a last good word.
         if let Some(entry) = self.agents.get_mut(agent).filter(|entry| !entry.stopping) {

@@ -49,6 +49,7 @@ pub(super) enum Moved {
 }
 
 impl<S: AsyncRead + AsyncWrite + ?Sized> Wire<S> {
+    // impl: OSW-1-1
     pub(super) fn new(stream: Pin<Box<S>>) -> Self {
         Self {
             buffer: vec![0; READ.0],

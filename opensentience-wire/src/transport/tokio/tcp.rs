@@ -24,7 +24,6 @@ use tokio::net::{TcpListener, TcpStream};
 /// ```
 ///
 /// Spec: OpenSentience 1
-// impl: OSW-1-1
 #[derive(Debug)]
 pub struct Loopback(TcpListener);
 
@@ -71,6 +70,7 @@ impl Loopback {
 }
 
 /// Every machine that reaches another address could connect.
+// impl: OSW-1-1
 fn only_loopback(address: SocketAddr) -> io::Result<()> {
     if address.ip().is_loopback() {
         return Ok(());
