@@ -68,17 +68,20 @@ def differences(tree, old):
     before = {record["id"]: record for record in old["clauses"]}
     lost, other = [], []
     for record in carried(tree, old):
-        known = before.pop(record["id"], None)
+        id, known = record["id"], before.pop(record["id"], None)
         if known is None:
-            other.append(f"{record['id']}: is not in the snapshot")
+            other.append(f"{id}: is not in the snapshot")
             continue
+        gone, new = [], []
         for part, word in PARTS.items():
-            lost += [f"{record['id']}: lost its {word} {it}" for it in known[part] if it not in record[part]]
-            other += [f"{record['id']}: has a new {word} {it}" for it in record[part] if it not in known[part]]
+            gone += [f"{id}: lost its {word} {it}" for it in known[part] if it not in record[part]]
+            new += [f"{id}: has a new {word} {it}" for it in record[part] if it not in known[part]]
         changed = [it for it in record["cases"] if known["cases"].get(it, record["cases"][it]) != record["cases"][it]]
-        lost += [f"{record['id']}: lost the mutant of its case {it}" for it in changed]
-        other += [f"{record['id']}: has another {key}" for key in STATIC if known.get(key) != record.get(key)]
-        if known.get("state") != record["state"]:
-            other.append(f"{record['id']}: is {record['state']!r}, and the snapshot says {known.get('state')!r}")
+        gone += [f"{id}: lost the mutant of its case {it}" for it in changed]
+        new += [f"{id}: has another {key}" for key in STATIC if known.get(key) != record.get(key)]
+        if not gone and not new and known.get("state") != record["state"]:
+            new.append(f"{id}: is {record['state']!r}, and the snapshot says {known.get('state')!r}")
+        lost += gone
+        other += new
     lost += [f"{id}: is in no register any more" for id in before]
     return lost, other
