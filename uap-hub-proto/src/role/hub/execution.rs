@@ -1,5 +1,7 @@
 //! The execution plane: session streams, what they report, and how sessions end.
 
+use std::num::NonZeroU64;
+
 use prost::Message as _;
 use prost_types::Timestamp;
 use ubos_common::time::Now;
@@ -125,7 +127,7 @@ impl Hub {
     }
 
     pub(super) fn message(&mut self, now: Now, stream: StreamId, message: Inbound) {
-        let (number, bytes) = numbered(&message);
+        let number = numbered(&message);
         let report = match (self.streams.purpose(stream).cloned(), message) {
             (None, _) => return,
             (Some(Use::Listen(agent)), Inbound::Listen(message)) => {
@@ -160,7 +162,7 @@ impl Hub {
             return self.audit_session(kind, id);
         };
         let state = *state;
-        if self.is_new(stream, id, number, bytes) {
+        if self.is_new(stream, id, number) {
             self.has_spoken(now, id);
             self.report(now, id, state, report, at);
         }
@@ -443,14 +445,14 @@ pub(super) struct Closed {
     pub(super) session: SessionId,
 }
 
-/// The number of a report and its bytes; zeros where it has no number.
-fn numbered(message: &Inbound) -> (u64, usize) {
+/// The number of a report and its bytes; `None` where it has no number.
+fn numbered(message: &Inbound) -> Option<(NonZeroU64, usize)> {
     match message {
-        Inbound::Test(message) if message.number > 0 => (message.number, message.encoded_len()),
-        Inbound::Translation(message) if message.number > 0 => {
-            (message.number, message.encoded_len())
+        Inbound::Test(message) => Some((NonZeroU64::new(message.number)?, message.encoded_len())),
+        Inbound::Translation(message) => {
+            Some((NonZeroU64::new(message.number)?, message.encoded_len()))
         }
-        _ => (0, 0),
+        Inbound::Listen(_) => None,
     }
 }
 

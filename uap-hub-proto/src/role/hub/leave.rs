@@ -68,7 +68,6 @@ impl Hub {
         self.fleet.set_paused(agent, true, true);
         self.one_less(now);
         self.dismiss_if_drained(now, agent);
-        self.finish(now);
         Ok(())
     }
 

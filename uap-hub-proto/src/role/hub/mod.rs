@@ -485,7 +485,7 @@ impl Hub {
         Ok(bytes)
     }
 
-    /// The common end of every call.
+    /// The end of every call that sends something, or that can end the last job of a hub that leaves.
     fn finish(&mut self, now: Now) {
         while let Some(stream) = self.streams.take_overflown() {
             self.overflown(now, stream);

@@ -1,5 +1,7 @@
 //! Sessions that outlive their streams: numbered reports, streams that are cut and opened again.
 
+use std::num::NonZeroU64;
+
 use ubos_common::time::Now;
 
 use super::{
@@ -117,22 +119,21 @@ impl Hub {
         self.adjust_reading(now, job);
     }
 
-    /// Takes note of a report; returns whether it came for the first time.
+    /// Takes note of a report by its number and its bytes; returns whether it came for the first time.
     pub(super) fn is_new(
         &mut self,
         stream: StreamId,
         id: SessionKey,
-        number: u64,
-        bytes: usize,
+        number: Option<(NonZeroU64, usize)>,
     ) -> bool {
         let Some(session) = self.sessions.get_mut(id) else {
             return false;
         };
         let job = session.job;
-        let Some(reports) = session.reports.as_mut().filter(|_| number > 0) else {
+        let (Some(reports), Some((number, bytes))) = (session.reports.as_mut(), number) else {
             return true;
         };
-        let last = reports.received;
+        let (number, last) = (number.get(), reports.received);
         if number <= last {
             trace!(session = %session.id, number, "report came again");
             return false;

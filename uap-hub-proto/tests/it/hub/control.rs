@@ -1,4 +1,4 @@
-//! Agents coming and going, the queue's bounds, cancelling and leaving.
+//! Agents coming and going, cancelling and leaving.
 
 use super::*;
 
@@ -377,59 +377,6 @@ fn shutdown_drains_then_ends_everything_unavailable() {
     );
 }
 
-#[test]
-fn bounds_of_the_queue_hold_and_refusals_change_nothing() {
-    let mut rig = Rig::with(
-        Config::default()
-            .with_max_jobs(2)
-            .with_max_message_bytes(100)
-            .with_max_queued_bytes(150),
-    );
-    let job = |size| Job::test("t", vec![Payload::file("p", "", "", vec![0; size])]);
-    assert!(matches!(
-        rig.hub.submit(rig.now, job(100)),
-        Err(CommandError::TooLarge { most: 100, .. })
-    ));
-    rig.hub.submit(rig.now, job(80)).unwrap();
-    assert!(matches!(
-        rig.hub.submit(rig.now, job(80)),
-        Err(CommandError::QueueFull { most: 150, .. })
-    ));
-    assert_eq!(
-        rig.hub.submit(rig.now, Job::test("", vec![])),
-        Err(CommandError::EmptyType)
-    );
-    let last = rig.hub.submit(rig.now, Job::test("t", vec![])).unwrap();
-    assert_eq!(
-        rig.hub.submit(rig.now, Job::test("t", vec![])),
-        Err(CommandError::TooManyJobs { most: 2 })
-    );
-    rig.hub.cancel(rig.now, last).unwrap();
-    assert_eq!(
-        (rig.hub.view().counts().jobs, ended(&mut rig).len()),
-        (1, 1)
-    );
-}
-
-// spec: HUB-3-6
-#[test]
-fn what_leaves_the_queue_makes_room() {
-    let mut rig = Rig::with(Config::default().with_max_queued_bytes(100));
-    let job = || Job::test("t", vec![Payload::file("p", "", "", vec![0; 80])]);
-    let first = rig.hub.submit(rig.now, job()).unwrap();
-    rig.hub.cancel(rig.now, first).unwrap();
-    rig.hub.submit(rig.now, job()).unwrap();
-    let (_, listen) = rig.agent();
-    let (_, session) = rig.proposals().pop().unwrap();
-    rig.answer(listen, &session, true);
-    assert!(
-        rig.hub.submit(rig.now, job()).is_err(),
-        "its payloads still wait"
-    );
-    rig.open(Rpc::Execute, Some(&session));
-    assert!(rig.hub.submit(rig.now, job()).is_ok());
-}
-
 // spec: HUB-5-1
 #[test]
 fn nothing_is_remembered_of_an_agent_that_is_gone() {
@@ -457,27 +404,4 @@ fn a_job_for_an_agent_that_goes_ends() {
         ended(&mut rig),
         ["ended Unplaced the agent that the job is for is gone"; 2]
     );
-}
-
-// spec: HUB-4-5
-#[test]
-fn nothing_waits_for_a_job_that_has_ended() {
-    let minute = Duration::from_secs(60);
-    let mut rig = Rig::new();
-    rig.agent();
-    let job = Job::test("t", vec![])
-        .with_time_limit(minute)
-        .with_wait_limit(minute);
-    rig.hub.submit(rig.now, job).unwrap();
-    let (listen, session) = rig.proposals().pop().unwrap();
-    rig.answer(listen, &session, true);
-    let stream = rig.open(Rpc::Execute, Some(&session));
-    rig.result(stream, State::Completed);
-    rig.half_close(stream);
-    assert_eq!(rig.hub.poll_timeout(), None);
-    let waits_for_another = Job::test("u", vec![]).with_wait_limit(minute);
-    let waits = rig.hub.submit(rig.now, waits_for_another).unwrap();
-    assert!(rig.hub.poll_timeout().is_some());
-    rig.hub.cancel(rig.now, waits).unwrap();
-    assert_eq!(rig.hub.poll_timeout(), None);
 }

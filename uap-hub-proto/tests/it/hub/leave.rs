@@ -112,6 +112,26 @@ fn a_hub_may_refuse_what_nobody_can_do() {
     assert!(rig.hub.submit(rig.now, job()).is_err());
 }
 
+// spec: HUB-3-2
+#[test]
+fn an_agent_that_is_gone_is_not_counted_among_the_capable() {
+    let mut rig = Rig::with(Config::default().with_fail_fast(true));
+    let job = || Job::test("t", vec![]);
+    let (_, able) = rig.agent();
+    let needs = PayloadRequirement::new("p").required();
+    let needs = TestCapability::from("t").with_payload(needs);
+    let format = Some(Format::Test(needs));
+    let left = rig.register(vec![Capability { format }]);
+    rig.open(Rpc::Listen, Some(&left));
+    rig.hub.submit(rig.now, job()).unwrap();
+    rig.half_close(able);
+    let refused = rig.hub.submit(rig.now, job());
+    assert!(
+        matches!(refused, Err(CommandError::NoCapableAgent { .. })),
+        "the one that is left needs a payload: {refused:?}"
+    );
+}
+
 // spec: HUB-4-4
 #[test]
 fn a_reader_that_stops_stops_its_own_stream() {
@@ -145,6 +165,33 @@ fn a_reader_that_stops_stops_its_own_stream() {
     (0..20).for_each(|_| rig.say(stream, line()));
     assert!(words(rig.take()).iter().all(|word| word == "telemetry "));
     rig.seconds(60);
+    assert!(words(rig.take())[0].starts_with("ended Failed the session stood still"));
+}
+
+// spec: HUB-4-4
+#[test]
+fn what_comes_on_a_paused_stream_does_not_start_its_stall_limit() {
+    let stall = Duration::from_secs(60);
+    let config = Config::default()
+        .with_max_unread_events(8)
+        .with_stall_limit(stall);
+    let mut rig = Rig::with(config);
+    let (_, job, _, stream) = rig.running();
+    let line = || test_response::Event::Telemetry(Telemetry::default());
+    let is_held_up = |rig: &Rig| rig.hub.view().job(job).unwrap().is_held_up;
+    while !is_held_up(&rig) {
+        rig.say(stream, line());
+        assert!(rig.hub.view().job(job).unwrap().unread_events <= 8);
+    }
+    // It was on its way when the stream was paused.
+    rig.say(stream, line());
+    rig.take();
+    rig.pass(10 * stall);
+    assert_eq!(rig.take(), [], "the agent may be sending, and is not read");
+    rig.hub.events_read(rig.now, job, 9, 0);
+    assert_eq!(words(rig.take()), ["resume"]);
+    assert!(!is_held_up(&rig));
+    rig.pass(stall);
     assert!(words(rig.take())[0].starts_with("ended Failed the session stood still"));
 }
 

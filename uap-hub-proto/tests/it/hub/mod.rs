@@ -1,5 +1,6 @@
 //! The hub machine, one clause at a time, in virtual time.
 
+mod bounds;
 mod control;
 mod durable;
 mod execution;
