@@ -1,15 +1,8 @@
 //! What the handles of hub and agent promise.
 
-use std::{
-    future::pending,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-    time::Duration,
-};
+use std::{future::pending, sync::Arc, time::Duration};
 
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 use uap_hub_proto::{
     capability::Skill,
     id::JobId,
@@ -21,8 +14,8 @@ use uap_hub_proto::{
     store::{JobStore as _, MemoryStore},
     transport::{
         MIN_KEEP_ALIVE,
-        client::AgentBuilder,
-        server::{ServerConfig, serve},
+        client::{AgentBuilder, Context, HandlerError},
+        server::{JobHandle, ServerConfig, serve},
     },
     wire::{
         PayloadRequirement, Severity, TestCapability, TestResult, TranslationCapability,
@@ -66,14 +59,46 @@ async fn an_error_is_told_with_its_causes() {
     assert_eq!(within(agent.connected()).await, None);
 }
 
+#[test]
+fn an_error_is_the_source_of_the_failure_that_it_made() {
+    let failure = HandlerError::from(read().unwrap_err());
+    assert!(failure.into_source().unwrap().is::<Unreadable>());
+    assert!(HandlerError::new("no error").into_source().is_none());
+}
+
+/// Tells that the handler that holds it has ended.
+pub(crate) struct Ends(pub(crate) Arc<Notify>);
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        self.0.notify_one();
+    }
+}
+
+/// A handler that reports and then hangs until it is stopped.
+pub(crate) async fn hang(context: Context, _ends: Ends) -> Result<TestResult, HandlerError> {
+    context.status("there").await?;
+    pending().await
+}
+
+/// Waits until the handler of a job has reported.
+pub(crate) async fn reported(job: &mut JobHandle) {
+    loop {
+        let event = within(job.next_event()).await.expect("no end before");
+        if matches!(&event, JobEvent::Status { message, .. } if message == "there") {
+            return;
+        }
+    }
+}
+
 // spec: HUB-4-7
 #[tokio::test]
 async fn a_handler_that_listens_ends_by_itself() {
     let hub = hub().await;
     let (said, mut heard) = mpsc::unbounded_channel();
-    let dropped = Arc::new(AtomicUsize::new(0));
-    let counter = dropped.clone();
-    let agent = AgentBuilder::new("a")
+    let stopped = Arc::new(Notify::new());
+    let ended = stopped.clone();
+    let _agent = AgentBuilder::new("a")
         .on_test("listens", move |_, context| {
             let said = said.clone();
             async move {
@@ -86,24 +111,13 @@ async fn a_handler_that_listens_ends_by_itself() {
             }
         })
         .on_test("does not", move |_, context| {
-            let guard = Counts(counter.clone());
-            async move {
-                context.status("there").await?;
-                pending::<()>().await;
-                drop(guard);
-                Ok(TestResult::completed(""))
-            }
+            hang(context, Ends(ended.clone()))
         })
         .start(&hub.url())
         .unwrap();
     for skill in ["listens", "does not"] {
         let mut job = hub.submit(Job::test(skill, vec![])).unwrap();
-        loop {
-            let event = within(job.next_event()).await.unwrap();
-            if matches!(&event, JobEvent::Status { message, .. } if message == "there") {
-                break;
-            }
-        }
+        reported(&mut job).await;
         job.cancel().unwrap();
         assert_eq!(within(job.outcome()).await.verdict, Verdict::Cancelled);
     }
@@ -111,61 +125,7 @@ async fn a_handler_that_listens_ends_by_itself() {
         within(heard.recv()).await.unwrap(),
         "its reports are refused"
     );
-    let stopped = async {
-        while dropped.load(Ordering::Relaxed) == 0 {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    within(stopped).await;
-    drop(agent);
-}
-
-// spec: HUB-5-3
-#[tokio::test]
-async fn a_hub_that_is_dropped_while_it_drains_leaves_at_once() {
-    let hub = hub().await;
-    let dropped = Arc::new(AtomicUsize::new(0));
-    let counter = dropped.clone();
-    let agent = AgentBuilder::new("a")
-        .on_test("t", move |_, context| {
-            let guard = Counts(counter.clone());
-            async move {
-                context.status("there").await?;
-                pending::<()>().await;
-                drop(guard);
-                Ok(TestResult::completed(""))
-            }
-        })
-        .start(&hub.url())
-        .unwrap();
-    let mut job = hub.submit(Job::test("t", vec![])).unwrap();
-    while !matches!(within(job.next_event()).await, Some(JobEvent::Status { message, .. }) if message == "there")
-    {
-    }
-    let day = Duration::from_secs(24 * 60 * 60);
-    tokio::select! {
-        biased;
-        done = hub.shutdown(day) => panic!("{done:?}"),
-        () = tokio::task::yield_now() => {}
-    }
-    drop(hub);
-    let outcome = within(job.outcome()).await;
-    assert_eq!(outcome.verdict, Verdict::Cancelled);
-    let stopped = async {
-        while dropped.load(Ordering::Relaxed) == 0 {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    within(stopped).await;
-    drop(agent);
-}
-
-struct Counts(Arc<AtomicUsize>);
-
-impl Drop for Counts {
-    fn drop(&mut self) {
-        self.0.fetch_add(1, Ordering::Relaxed);
-    }
+    within(stopped.notified()).await;
 }
 
 #[tokio::test]
@@ -299,6 +259,25 @@ async fn restored_jobs_that_nobody_takes_run_to_their_end() {
     }
 }
 
+// spec: HUB-6-1
+#[tokio::test]
+async fn whoever_takes_a_restored_job_reads_its_events() {
+    let store = Arc::new(MemoryStore::default());
+    let accepted = Record::Accepted(Job::test("t", vec![]));
+    store
+        .write(&[(IdSource::seeded(0).next_id(), accepted)])
+        .unwrap();
+    let config = ServerConfig::default().with_store(store);
+    let hub = serve(([127, 0, 0, 1], 0).into(), config).await.unwrap();
+    let mut job = hub.take_restored().remove(0);
+    let ended = Arc::new(Notify::new());
+    let _agent = AgentBuilder::new("a")
+        .on_test("t", move |_, context| hang(context, Ends(ended.clone())))
+        .start(&hub.url())
+        .unwrap();
+    reported(&mut job).await;
+}
+
 // spec: HUB-2-6
 #[tokio::test]
 async fn an_agent_refuses_keep_alives_that_are_too_close() {
@@ -325,23 +304,4 @@ async fn a_hub_refuses_keep_alives_that_are_too_close() {
     let refused = start(MIN_KEEP_ALIVE - Duration::from_millis(1)).await;
     let refused = refused.unwrap_err().to_string();
     assert!(refused.contains("keep_alive is"), "{refused}");
-}
-
-// spec: HUB-2-7
-#[tokio::test]
-async fn an_agent_that_is_dropped_stops_registering() {
-    let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0))
-        .await
-        .unwrap();
-    let url = format!("http://{}", listener.local_addr().unwrap());
-    let agent = AgentBuilder::new("a").start(&url).unwrap();
-    let (mut socket, _) = within(listener.accept()).await.unwrap();
-    drop(agent);
-    let mut bytes = Vec::new();
-    // It ends when the agent closes its connection.
-    let _ = within(tokio::io::AsyncReadExt::read_to_end(
-        &mut socket,
-        &mut bytes,
-    ))
-    .await;
 }

@@ -5,6 +5,9 @@ mod agent;
 #[cfg(test)]
 mod conformance;
 #[cfg(test)]
+#[cfg(all(feature = "client", feature = "server"))]
+mod dropped;
+#[cfg(test)]
 mod fleet;
 #[cfg(test)]
 mod generated;

@@ -387,8 +387,9 @@ impl Core {
         if !cancel.tell() || self.ending.len() >= MAX_ENDING {
             return task.abort();
         }
+        // Made here: it may be dropped before it is polled.
+        let task = AbortOnDrop(task);
         self.ending.spawn(async move {
-            let task = AbortOnDrop(task);
             let end = async {
                 while !task.0.is_finished() {
                     tokio::time::sleep(ENDING_POLL).await;
