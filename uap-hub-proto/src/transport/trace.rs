@@ -149,3 +149,65 @@ mod off {
 pub(crate) use off::*;
 #[cfg(feature = "tracing")]
 pub(crate) use on::*;
+
+#[cfg(all(test, feature = "client", feature = "tracing"))]
+mod tests {
+    use std::time::Duration;
+
+    use ubos_common::testing::Traces;
+
+    use super::*;
+    use crate::role::agent::Event;
+
+    #[test]
+    fn every_event_of_an_agent_is_traced_without_its_client_id() {
+        let (session, reason) = (|| "JOB-1".into(), || "why".to_owned());
+        let after = Duration::from_secs(7);
+        let events = [
+            (
+                Event::Listening {
+                    client_id: "secret".into(),
+                },
+                "message=listening",
+            ),
+            (
+                Event::Retrying {
+                    after,
+                    reason: reason(),
+                },
+                "message=retrying\nafter=7s\nreason=why",
+            ),
+            (
+                Event::Refused {
+                    session: session(),
+                    reason: "full",
+                },
+                "message=refused\nsession_id=JOB-1\nreason=\"full\"",
+            ),
+            (
+                Event::SessionCut {
+                    session: session(),
+                    reason: reason(),
+                },
+                "message=cut\nsession_id=JOB-1\nreason=why",
+            ),
+            (
+                Event::SessionResumed { session: session() },
+                "message=resumed\nsession_id=JOB-1",
+            ),
+            (
+                Event::SessionOver {
+                    session: session(),
+                    status: None,
+                },
+                "message=over\nsession_id=JOB-1",
+            ),
+            (Event::Closed, "message=closed"),
+        ];
+        for (event, wanted) in events {
+            let traces = Traces::of("uap_hub::agent");
+            agent(&event);
+            assert_eq!(traces.text(), wanted);
+        }
+    }
+}

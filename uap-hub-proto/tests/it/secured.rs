@@ -4,14 +4,17 @@ use std::time::Duration;
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use tokio::net::TcpListener;
-use tonic::{Code, Request, transport::Channel};
+use tonic::{
+    Code, Request,
+    transport::{Certificate, Channel, ClientTlsConfig, Identity},
+};
 use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};
 use tonic_reflection::pb::v1::{
     ServerReflectionRequest, server_reflection_client::ServerReflectionClient,
     server_reflection_request::MessageRequest, server_reflection_response::MessageResponse,
 };
 use uap_hub_proto::{
-    role::{agent::Event, hub::Job},
+    role::{CLIENT_ID_KEY, agent::Event, hub::Job},
     transport::{
         Tls,
         client::{AgentBuilder, AgentHandle, StartError},
@@ -114,9 +117,9 @@ async fn mutual_tls_proves_the_agents_to_their_hub() {
     let config = ServerConfig::default()
         .with_tls(tls)
         .with_authorize(|caller| async move {
-            match caller.certificates.len() {
-                1 => Ok("the agent".into()),
-                n => Err(Denied::Forbidden(format!("{n} certificates"))),
+            match (caller.certificates.len(), caller.certificate()) {
+                (1, Some(identity)) => Ok(identity),
+                (n, _) => Err(Denied::Forbidden(format!("{n} certificates"))),
             }
         });
     let hub = serve_on(listener().await, config).await.unwrap();
@@ -132,6 +135,34 @@ async fn mutual_tls_proves_the_agents_to_their_hub() {
         refused(&agent).await;
     }
     assert_eq!(hub.agents().len(), 1);
+}
+
+// spec: HUB-6-3, HUB-2-2
+#[tokio::test]
+async fn a_client_id_is_of_use_with_the_certificate_that_registered_it() {
+    let authority = Authority::new();
+    let tls = identified(authority.sign("127.0.0.1")).with_authority(authority.pem());
+    let config = ServerConfig::default().with_tls(tls);
+    let hub = serve_on(listener().await, config).await.unwrap();
+    let connect = async || {
+        let (chain, key) = authority.sign("agent");
+        let tls = ClientTlsConfig::new()
+            .ca_certificate(Certificate::from_pem(authority.pem()))
+            .identity(Identity::from_pem(chain, key));
+        let endpoint = Channel::from_shared(hub.url()).unwrap().tls_config(tls);
+        AgentHubClient::new(endpoint.unwrap().connect().await.unwrap())
+    };
+    let (mut owner, mut other) = (connect().await, connect().await);
+    let registered = owner.register(AgentRegistration::default()).await.unwrap();
+    let id = registered.into_inner().client_id;
+    let listen = async |client: &mut AgentHubClient<Channel>| {
+        let mut request = Request::new(tokio_stream::pending());
+        (request.metadata_mut()).insert(CLIENT_ID_KEY, id.parse().unwrap());
+        let answer = within(client.listen(request)).await;
+        answer.map(drop).map_err(|status| status.code())
+    };
+    assert_eq!(listen(&mut other).await, Err(Code::NotFound));
+    assert_eq!(listen(&mut owner).await, Ok(()));
 }
 
 // spec: HUB-6-3

@@ -50,6 +50,8 @@ async fn spans_have_ids_and_nothing_of_the_payload() {
         "message=hub: message received",
         "message=agent: message received",
         "message=result sent",
+        "message=listening",
+        "message=over",
         "side=\"agent\"",
         "rpc=Execute",
         "name=\"reports\"",

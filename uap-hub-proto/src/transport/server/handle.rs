@@ -144,20 +144,15 @@ impl HubHandle {
             .wait_for(|closed| *closed)
             .await;
         let serving = lock(&self.0.serving).take();
-        let Some(Serving {
-            mut server, stop, ..
-        }) = serving
-        else {
+        let Some(Serving { server, stop, .. }) = serving else {
             return Ok(());
         };
         // The server may have failed, and then hears nothing.
         let _ = stop.send(());
-        match tokio::time::timeout(CLOSING, &mut server).await {
+        match tokio::time::timeout(CLOSING, server).await {
             Ok(done) => done.unwrap_or(Ok(())),
-            Err(_) => {
-                server.abort();
-                Ok(())
-            }
+            // It accepts nothing more and only waits for connections, which have tasks of their own.
+            Err(_) => Ok(()),
         }
     }
 }
@@ -241,5 +236,22 @@ impl Drop for JobHandle {
         if self.inbox.detach() {
             self.shared.mute(self.id);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{ServerConfig, serve};
+    use super::*;
+
+    // spec: HUB-4-4
+    #[tokio::test]
+    async fn nothing_is_kept_of_the_events_of_a_job_that_has_ended() {
+        let hub = serve(([127, 0, 0, 1], 0).into(), ServerConfig::default());
+        let hub = hub.await.unwrap();
+        let job = hub.submit(Job::test("t", vec![])).unwrap();
+        assert_eq!(Arc::strong_count(&job.inbox), 2);
+        job.cancel().unwrap();
+        assert_eq!(Arc::strong_count(&job.inbox), 1);
     }
 }

@@ -43,15 +43,7 @@ pub(super) async fn start(
 
 async fn keep(shared: std::sync::Weak<Shared>, store: Arc<dyn JobStore>, mut records: Records) {
     while let Some(first) = records.recv().await {
-        let mut bytes = first.1.weight();
-        let mut batch = vec![first];
-        while batch.len() < MAX_RECORDS
-            && bytes < MAX_BYTES
-            && let Ok(next) = records.try_recv()
-        {
-            bytes += next.1.weight();
-            batch.push(next);
-        }
+        let batch = collect(first, &mut records);
         let jobs: Vec<JobId> = batch.iter().map(|(job, _)| *job).collect();
         let store = store.clone();
         let done = spawn_blocking(move || write(&*store, &batch)).await;
@@ -68,9 +60,54 @@ async fn keep(shared: std::sync::Weak<Shared>, store: Arc<dyn JobStore>, mut rec
     }
 }
 
+/// A record and those that wait behind it, for one write.
+fn collect(first: (JobId, Record), records: &mut Records) -> Vec<(JobId, Record)> {
+    let mut bytes = first.1.weight();
+    let mut batch = vec![first];
+    while batch.len() < MAX_RECORDS
+        && bytes < MAX_BYTES
+        && let Ok(next) = records.try_recv()
+    {
+        bytes += next.1.weight();
+        batch.push(next);
+    }
+    batch
+}
+
 fn write(store: &dyn JobStore, batch: &[(JobId, Record)]) -> Result<(), String> {
     store.write(batch).map_err(|error| match error {
         StoreError::Failed(cause) => format!("the store failed: {cause}"),
         error => error.to_string(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::mpsc;
+    use ubos_common::id::IdSource;
+
+    use super::*;
+    use crate::{role::hub::Job, wire::Payload};
+
+    /// How many of these records go into each write.
+    fn writes(record: &Record, count: usize) -> Vec<usize> {
+        let (sender, mut records) = mpsc::unbounded_channel();
+        let mut ids = IdSource::seeded(0);
+        for _ in 0..count {
+            sender.send((ids.next_id(), record.clone())).unwrap();
+        }
+        std::iter::from_fn(|| Some(collect(records.try_recv().ok()?, &mut records).len())).collect()
+    }
+
+    // spec: HUB-6-1
+    #[test]
+    fn a_write_is_bounded_by_its_records_and_by_its_bytes() {
+        let small = Record::Accepted(Job::test("t", vec![]));
+        assert_eq!(writes(&small, 3), [3]);
+        let most = MAX_RECORDS;
+        assert_eq!(writes(&small, 2 * most + 1), [most, most, 1]);
+        let payload = Payload::file("p", "", "", vec![0; MAX_BYTES / 2]);
+        let large = Record::Accepted(Job::test("t", vec![payload]));
+        assert_eq!(writes(&large, 5), [2, 2, 1]);
+    }
 }
