@@ -1,4 +1,4 @@
-//! The command line, read by hand: five options.
+//! The command line, read by hand: six options.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
@@ -17,6 +17,8 @@ pub struct Args {
     pub no_ignore: bool,
     /// A real model that writes the report.
     pub model: Option<String>,
+    /// Where the steps are drawn as a page.
+    pub trace: Option<PathBuf>,
 }
 
 /// What the command line comes to.
@@ -38,6 +40,8 @@ usage: mission [FOLDER] [options]
   --json          one JSON document on standard output, nothing else
   --state DIR     where cache, transcript and checkpoints live
                   (default: $XDG_STATE_HOME/ubos-mission or ~/.local/state/ubos-mission)
+  --trace FILE    draw the steps of both processes as a tree with times,
+                  a page of HTML; the report's page, DIR/report.html, has it too
   --no-ignore     count files that .gitignore and .ignore leave out
   --model NAME    let a real model write the report (needs OPENAI_API_KEY;
                   OPENAI_BASE_URL for any compatible server; in a build
@@ -54,7 +58,7 @@ pub fn parse(
     environment: impl Fn(&str) -> Option<OsString>,
 ) -> Result<Parsed, String> {
     let mut arguments = arguments.into_iter();
-    let (mut folder, mut state, mut model) = (None, None, None);
+    let (mut folder, mut state, mut model, mut trace) = (None, None, None, None);
     let (mut json, mut no_ignore, mut plain) = (false, false, false);
     while let Some(argument) = arguments.next() {
         let (name, inline) = split(&argument);
@@ -74,6 +78,7 @@ pub fn parse(
             "--json" if !plain => json = true,
             "--no-ignore" if !plain => no_ignore = true,
             "--state" if !plain => state = Some(PathBuf::from(value("a folder")?)),
+            "--trace" if !plain => trace = Some(PathBuf::from(value("a file")?)),
             "--model" if !plain => model = Some(value("a name")?.to_string_lossy().into_owned()),
             option if option.starts_with('-') && option.len() > 1 && !plain => {
                 return Err(format!("unknown option {option}"));
@@ -88,6 +93,7 @@ pub fn parse(
         state: state.map_or_else(|| default_state(environment), Ok)?,
         no_ignore,
         model,
+        trace,
     }))
 }
 
@@ -132,9 +138,15 @@ mod tests {
 
     #[test]
     fn options_stand_anywhere_and_folders_may_look_like_options() {
-        let Ok(Parsed::Run(args)) =
-            read(&["--json", "src", "--state=/s", "--model", "m", "--no-ignore"])
-        else {
+        let Ok(Parsed::Run(args)) = read(&[
+            "--json",
+            "src",
+            "--state=/s",
+            "--model",
+            "m",
+            "--no-ignore",
+            "--trace=t.html",
+        ]) else {
             panic!("refused");
         };
         assert_eq!(
@@ -142,6 +154,7 @@ mod tests {
             ("src".into(), true, "/s".into())
         );
         assert_eq!((args.model.as_deref(), args.no_ignore), (Some("m"), true));
+        assert_eq!(args.trace, Some("t.html".into()));
         let Ok(Parsed::Run(args)) = read(&["--", "--json"]) else {
             panic!("refused")
         };
@@ -162,6 +175,7 @@ mod tests {
             (vec!["--what"], "--what"),
             (vec!["a", "b"], "more than one"),
             (vec!["--state"], "--state needs"),
+            (vec!["--trace"], "--trace needs"),
             (vec!["--model="], "--model needs"),
             (vec!["--json=no"], "takes no value"),
         ] {

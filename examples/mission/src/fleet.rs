@@ -72,8 +72,8 @@ impl Fleet {
         })
     }
 
-    /// Lets the fleet recount the folder, a share an agent.
-    pub async fn recount(&self) -> Result<Check, String> {
+    /// Lets the fleet recount the folder, a share an agent, because of a step.
+    pub async fn recount(&self, cause: &str) -> Result<Check, String> {
         let mut jobs = Vec::new();
         for share in 0..AGENTS {
             let payload = Payload::new("share")
@@ -84,7 +84,7 @@ impl Fleet {
         let followed = jobs
             .into_iter()
             .enumerate()
-            .map(|(share, job)| self.follow(share, job));
+            .map(|(share, job)| self.follow(share, job, cause));
         let outcomes = futures::future::join_all(followed).await;
         let mut check = Check::default();
         for (share, outcome) in outcomes.into_iter().enumerate() {
@@ -102,14 +102,32 @@ impl Fleet {
         Ok(check)
     }
 
-    async fn follow(&self, share: usize, mut job: JobHandle) -> Outcome {
+    async fn follow(&self, share: usize, mut job: JobHandle, cause: &str) -> Outcome {
+        let trace = self.screen.trace();
+        let id = format!("job {}", job.id());
+        let step = trace.begin(Who::Hub, &*id, Some(cause), format!("share {}", share + 1));
+        let mut session = None;
         let say = |what: String| {
             self.screen
                 .say(Who::Hub, format!("share {}: {what}", share + 1))
         };
         while let Some(event) = job.next_event().await {
             match event {
-                JobEvent::Offered { .. } => say("proposed".to_owned()),
+                JobEvent::Offered {
+                    session: id_of_session,
+                    agent,
+                } => {
+                    let known = self
+                        .hub
+                        .agents()
+                        .into_iter()
+                        .find(|known| known.client_id == agent);
+                    let name = known.map_or_else(|| agent.to_string(), |known| known.name);
+                    let name = format!("session with {name}");
+                    let of_session = format!("session {id_of_session}");
+                    session = Some(trace.begin(Who::Hub, of_session, Some(&id), name));
+                    say("proposed".to_owned());
+                }
                 JobEvent::Ready { .. } => say("accepted, ready".to_owned()),
                 JobEvent::Started { .. } => say("executing".to_owned()),
                 JobEvent::Status { state, message, .. } => {
@@ -117,6 +135,14 @@ impl Fleet {
                 }
                 JobEvent::Ended(outcome) => {
                     say(format!("result: {:?} {}", outcome.verdict, outcome.message));
+                    let end = match outcome.verdict {
+                        Verdict::Completed => "done".to_owned(),
+                        verdict => format!("failed: {verdict:?}"),
+                    };
+                    if let Some(session) = session {
+                        session.end(&*end);
+                    }
+                    step.end(end);
                     return outcome;
                 }
                 _ => {}
@@ -221,7 +247,7 @@ mod tests {
             excluded: None,
         };
         let fleet = Fleet::start(&folder, &Screen::new(true)).await.unwrap();
-        let check = fleet.recount().await.unwrap();
+        let check = fleet.recount("test").await.unwrap();
         fleet.stop().await;
         let figures = languages(&folder, &mut |_: usize| true).unwrap();
         let counted = Count {

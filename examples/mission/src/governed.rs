@@ -236,6 +236,14 @@ pub struct Errand {
     pub payload: RawObject,
     /// Whether a stored outcome may answer.
     pub cached: bool,
+    /// The step that asks, as the trace knows it.
+    pub cause: String,
+}
+
+/// How the trace knows a task.
+#[must_use]
+pub fn task_step(id: &TaskId) -> String {
+    format!("task {id}")
 }
 
 impl Governed {
@@ -243,14 +251,14 @@ impl Governed {
     pub async fn run_root(&self, errand: &Errand) -> Result<TaskResult, String> {
         let mut task = self.draft(errand)?;
         task.task_id = self.root;
-        self.issue(task).await
+        self.issue(task, &errand.cause).await
     }
 
     /// Issues a task of the mission, and gives what came of it.
     pub async fn run(&self, errand: &Errand) -> Result<RawBuf, String> {
         let mut task = self.draft(errand)?;
         task.parent_task_id = Some(self.root);
-        let result = self.issue(task).await?;
+        let result = self.issue(task, &errand.cause).await?;
         match (result.status, result.output, result.error) {
             (Status::Succeeded, Some(output), _) => Ok(output),
             (_, _, Some(error)) => Err(error
@@ -277,9 +285,29 @@ impl Governed {
         Ok(task)
     }
 
-    async fn issue(&self, task: Task) -> Result<TaskResult, String> {
-        let capability = task.target.capability.clone();
-        let (bytes, _) = dispatch(&task, SecretPolicy::Refuse).map_err(in_words)?;
+    async fn issue(&self, task: Task, cause: &str) -> Result<TaskResult, String> {
+        let capability = task.target.capability.to_string();
+        let trace = self.screen.trace();
+        let step = trace.begin(
+            Who::Sap,
+            task_step(&task.task_id),
+            Some(cause),
+            &*capability,
+        );
+        let issued = self.answered(&task, &capability).await;
+        match &issued {
+            Ok(result) if result.status == Status::Succeeded => step.end(match cache_hit(result) {
+                Some(true) => "from the cache",
+                _ => "done",
+            }),
+            Ok(result) => step.end(format!("failed: {}", result.status)),
+            Err(why) => step.end(format!("failed: {why}")),
+        }
+        issued
+    }
+
+    async fn answered(&self, task: &Task, capability: &str) -> Result<TaskResult, String> {
+        let (bytes, _) = dispatch(task, SecretPolicy::Refuse).map_err(in_words)?;
         self.count(|tally| tally.tasks += 1);
         let screen = &self.screen;
         let mut show = |delivery: Delivery<'_>| match delivery {
@@ -304,7 +332,7 @@ impl Governed {
             _ => return Err(format!("{capability}: no answer")),
         };
         let evidence = &result.constitutional_evidence;
-        let hit = evidence.cache.as_ref().and_then(|cache| cache.hit);
+        let hit = cache_hit(&result);
         self.count(|tally| match hit {
             Some(true) => tally.hits += 1,
             Some(false) => tally.misses += 1,
@@ -344,6 +372,12 @@ impl Governed {
     pub const fn clock(&self) -> &RuntimeClock {
         &self.clock
     }
+}
+
+/// Whether the cache answered; `None` where it was not asked.
+fn cache_hit(result: &TaskResult) -> Option<bool> {
+    let cache = result.constitutional_evidence.cache.as_ref();
+    cache.and_then(|cache| cache.hit)
 }
 
 fn context(cached: bool) -> ConstitutionalContext {

@@ -7,6 +7,7 @@
 //! fleet       hub and two agents: a second count
 //! report      a uap-agent writes the report                   sections   its parts
 //! checkpoints where that agent keeps its state
+//! trace       what happened when, as one tree           page       the report and that tree as HTML
 //! ```
 
 #![expect(
@@ -21,6 +22,7 @@ pub mod findings;
 pub mod fleet;
 pub mod governed;
 pub mod output;
+pub mod page;
 pub mod plan;
 pub mod report;
 pub mod run;
@@ -29,6 +31,7 @@ pub mod screen;
 pub mod sections;
 pub mod toolbox;
 pub mod tools;
+pub mod trace;
 pub mod words;
 pub mod world;
 

@@ -18,11 +18,14 @@ use super::fleet::Check;
 use super::output::AgentPart;
 use super::screen::{Screen, Who};
 use super::sections::{SECTIONS, section};
+use super::trace::OpenSpan;
 
 /// The name of the strategy in the output.
 const STRATEGY: &str = "react";
 /// The session of the report's agent.
 const SESSION: &str = "report";
+/// How the trace knows the agent's run.
+const RUN_STEP: &str = "run";
 /// Steps after which a real model has had its say.
 const MAX_STEPS: u64 = 12;
 
@@ -56,6 +59,21 @@ impl Writer {
         findings: &Findings,
         check: &Check,
         screen: &Screen,
+        cause: &str,
+    ) -> Result<(String, AgentPart), String> {
+        let open = screen
+            .trace()
+            .begin(Who::Agent, RUN_STEP, Some(cause), "writes the report");
+        let written = self.run(findings, check, screen).await;
+        open.end_with(&written);
+        written
+    }
+
+    async fn run(
+        &self,
+        findings: &Findings,
+        check: &Check,
+        screen: &Screen,
     ) -> Result<(String, AgentPart), String> {
         let desk = Arc::new(Desk {
             findings: findings.clone(),
@@ -78,13 +96,22 @@ impl Writer {
             .with_execution(strategy);
         let agent = agent(options).map_err(|err| err.to_string())?;
         let mut run = agent.stream("Write the report of this audit.", &agent.initial_state());
-        let mut steps = 0;
+        let (mut steps, mut open) = (0, None);
         while let Some(event) = run.next().await {
             if let AgentStreamEvent::Uap(event) = event {
+                if event.step != steps {
+                    end(open.take());
+                    let (id, name) = (
+                        format!("step {}", event.step),
+                        format!("step {}", event.step),
+                    );
+                    open = Some(screen.trace().begin(Who::Agent, id, Some(RUN_STEP), name));
+                }
                 steps = event.step;
                 tell(screen, event.step, &event.data);
             }
         }
+        end(open);
         let turn = run
             .result()
             .await
@@ -99,6 +126,12 @@ impl Writer {
         };
         let remarks = self.model.is_some().then(|| turn.response.text());
         Ok((desk.report(remarks.as_deref()), part))
+    }
+}
+
+fn end(step: Option<OpenSpan>) {
+    if let Some(step) = step {
+        step.end("done");
     }
 }
 
@@ -280,7 +313,12 @@ mod tests {
         let state = tempfile::tempdir().unwrap();
         let writer = Writer::new(None, state.path()).unwrap();
         let (report, part) = writer
-            .write(&Findings::default(), &Check::default(), &Screen::new(true))
+            .write(
+                &Findings::default(),
+                &Check::default(),
+                &Screen::new(true),
+                "test",
+            )
             .await
             .unwrap();
         for title in [

@@ -17,6 +17,7 @@ use super::args::{Args, Parsed, USAGE, parse};
 use super::fleet::Fleet;
 use super::governed::Stores;
 use super::output::{Document, FolderCounts, SacpPart, SapPart, TranscriptPart, Truncated};
+use super::page;
 use super::plan::{Ready, prepare};
 use super::report::Writer;
 use super::scan::{Folder, ScanError, tree_digest};
@@ -24,7 +25,7 @@ use super::screen::{Screen, Who};
 use super::toolbox::Toolbox;
 use super::tools;
 use super::words::about_path;
-use super::world::{Mission, Parts};
+use super::world::{MISSION_STEP, Mission, Parts};
 
 /// How long acts may take to end after Ctrl-C.
 const CLEAN_END: Duration = Duration::from_secs(5);
@@ -101,12 +102,53 @@ fn finish(args: &Args, document: &Document) -> ExitCode {
     }
 }
 
+/// The mission, and its pages beside what the screen shows.
 async fn run(args: &Args) -> Result<Document, Failure> {
-    let mut interrupt = Interrupt::listen()?;
     let screen = Screen::new(args.json);
+    let step = screen
+        .trace()
+        .begin(Who::Mission, MISSION_STEP, None, "audits a folder");
+    let audited = audit(args, &screen).await;
+    match &audited {
+        Ok(_) => step.end("done"),
+        Err(Failure::Input(why) | Failure::Ours(why)) => step.end(format!("failed: {why}")),
+        Err(Failure::Interrupted(_)) => step.end("failed: interrupted"),
+    }
+    let spans = screen.trace().spans();
+    let folder = args.folder.canonicalize();
+    let folder = folder
+        .as_ref()
+        .unwrap_or(&args.folder)
+        .display()
+        .to_string();
+    let traced = args.trace.as_ref().map_or(Ok(()), |file| {
+        write_page(file, &page::trace(&folder, &spans))
+    });
+    // Why the audit failed says more than a page that could not be written.
+    let document = audited?;
+    traced?;
+    let file = args.state.join("report.html");
+    write_page(&file, &page::report(&document, &folder, &spans))?;
+    let next = format!(
+        "next: open {} in a browser; run this again, and the passes come from the cache; then a program of your own, from \"One example\" in README.md",
+        file.display()
+    );
+    screen
+        .text(&next)
+        .map_err(|err| Failure::Ours(format!("standard output: {err}")))?;
+    Ok(document)
+}
+
+fn write_page(file: &Path, page: &str) -> Result<(), Failure> {
+    std::fs::write(file, page)
+        .map_err(|err| Failure::Ours(format!("{}: {}", file.display(), about_path(&err))))
+}
+
+async fn audit(args: &Args, screen: &Screen) -> Result<Document, Failure> {
+    let mut interrupt = Interrupt::listen()?;
     let writer = Writer::new(args.model.as_deref(), &args.state).map_err(Failure::Input)?;
     let folder = folder(args)?;
-    let stores = Stores::open(&args.state, &screen).map_err(Failure::Ours)?;
+    let stores = Stores::open(&args.state, screen).map_err(Failure::Ours)?;
     let kept = stores.verify(None).map_err(Failure::Ours)?;
     if let Verdict::Broken { what, .. } = &kept.verdict {
         return Err(Failure::Ours(format!(
@@ -117,7 +159,7 @@ async fn run(args: &Args) -> Result<Document, Failure> {
     let mut ids = IdSource::from_os().map_err(|err| Failure::Ours(err.to_string()))?;
     let correlation: CorrelationId = ids.next_id();
     screen.say(Who::Mission, format!("audits {}", folder.path.display()));
-    let (tree, files) = survey(&folder, &mut interrupt).await?;
+    let (tree, files) = survey(&folder, &mut interrupt, screen).await?;
     screen.say(
         Who::Mission,
         format!(
@@ -126,13 +168,17 @@ async fn run(args: &Args) -> Result<Document, Failure> {
         ),
     );
     let words = format!("audit {}", folder.path.display());
+    let step = screen
+        .trace()
+        .begin(Who::Sacp, "plan", Some(MISSION_STEP), "plans the audit");
     let ready = prepare(&words, &correlation.to_string(), &mut |line| {
         screen.say(Who::Sacp, line)
     });
+    step.end_with(&ready.as_ref().map_err(|error| &error.details));
     let ready = ready.map_err(|error| Failure::Ours(error.to_string()))?;
 
     let correlation_text = correlation.to_string();
-    let (toolbox, fleet) = launch(&folder, &correlation_text, &screen).await?;
+    let (toolbox, fleet) = launch(&folder, &correlation_text, screen).await?;
     let parts = Parts {
         toolbox,
         fleet,
@@ -143,21 +189,33 @@ async fn run(args: &Args) -> Result<Document, Failure> {
     };
     let mission = Mission::new(parts, &stores, ids, correlation).await;
     let mission = mission.map_err(Failure::Ours)?;
-    let result = work(&mission, &mut interrupt, &screen).await;
+    let result = work(&mission, &mut interrupt, screen).await;
     let told = result.and_then(|result| tell(&mission, &ready, &result, &correlation_text));
     mission.stop().await;
     let proof = stores.verify(Some(&kept.head)).map_err(Failure::Ours)?;
-    conclude(told, &proof, &screen)
+    conclude(told, &proof, screen)
 }
 
 /// What is to be read, by digest; a large folder takes a while.
-async fn survey(folder: &Folder, interrupt: &mut Interrupt) -> Result<(Digest, usize), Failure> {
+async fn survey(
+    folder: &Folder,
+    interrupt: &mut Interrupt,
+    screen: &Screen,
+) -> Result<(Digest, usize), Failure> {
     let folder = folder.clone();
+    let step = screen.trace().begin(
+        Who::Mission,
+        "survey",
+        Some(MISSION_STEP),
+        "walks the folder",
+    );
     let walk = tokio::task::spawn_blocking(move || tree_digest(&folder, &mut |_: usize| true));
     tokio::select! {
-        surveyed = walk => surveyed
-            .map_err(|err| Failure::Ours(err.to_string()))?
-            .map_err(unreadable),
+        surveyed = walk => {
+            let surveyed = surveyed.map_err(|err| Failure::Ours(err.to_string()))?;
+            step.end_with(&surveyed);
+            surveyed.map_err(unreadable)
+        }
         failure = interrupt.came() => Err(failure),
     }
 }
@@ -168,9 +226,22 @@ async fn launch(
     correlation_id: &str,
     screen: &Screen,
 ) -> Result<(Toolbox, Fleet), Failure> {
+    let begin = |who, id, name| screen.trace().begin(who, id, Some(MISSION_STEP), name);
+    let (tools, hub) = (
+        begin(Who::Wire, "tools", "launches the tool process"),
+        begin(Who::Hub, "fleet", "starts the hub and its agents"),
+    );
     let launched = tokio::join!(
-        Toolbox::launch(folder, correlation_id, screen),
-        Fleet::start(folder, screen),
+        async {
+            let toolbox = Toolbox::launch(folder, correlation_id, screen).await;
+            tools.end_with(&toolbox);
+            toolbox
+        },
+        async {
+            let fleet = Fleet::start(folder, screen).await;
+            hub.end_with(&fleet);
+            fleet
+        },
     );
     match launched {
         (Ok(toolbox), Ok(fleet)) => Ok((toolbox, fleet)),

@@ -7,9 +7,14 @@ use std::time::Duration;
 use ubos_common::os::Clock;
 use ubos_common::time::Mono;
 
-/// Prints steps as they happen, one line each: to standard output, or nowhere when that is for JSON.
+use super::trace::Trace;
+
+/// Prints steps as they happen, one line each: to standard output, or nowhere when that is for JSON. Takes them down, too.
 #[derive(Clone, Debug)]
-pub struct Screen(Arc<Mutex<Inner>>);
+pub struct Screen {
+    inner: Arc<Mutex<Inner>>,
+    trace: Trace,
+}
 
 #[derive(Debug)]
 struct Inner {
@@ -23,24 +28,34 @@ impl Screen {
     /// A screen; `quiet` shows nothing.
     pub fn new(quiet: bool) -> Self {
         let colored = io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-        Self(Arc::new(Mutex::new(Inner {
+        let inner = Inner {
             quiet,
             colored,
             clock: Clock::start(),
             progress: None,
-        })))
+        };
+        Self {
+            inner: Arc::new(Mutex::new(inner)),
+            trace: Trace::default(),
+        }
+    }
+
+    /// The steps that were taken down.
+    #[must_use]
+    pub const fn trace(&self) -> &Trace {
+        &self.trace
     }
 
     /// Says that somebody did something.
     pub fn say(&self, who: Who, what: impl AsRef<str>) {
-        let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         inner.line(who, what.as_ref());
     }
 
     /// As [`Screen::say`] for progress: at most one line each 300 ms.
     pub fn progress(&self, who: Who, what: impl AsRef<str>) {
         const PAUSE: Duration = Duration::from_millis(300);
-        let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         let now = inner.clock.now().mono;
         if inner
             .progress
@@ -53,7 +68,7 @@ impl Screen {
 
     /// Prints a text as it is. Whoever closes the pipe wants no more of it; that is no error.
     pub fn text(&self, text: &str) -> io::Result<()> {
-        let inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         if inner.quiet {
             return Ok(());
         }
@@ -107,7 +122,8 @@ pub enum Who {
 }
 
 impl Who {
-    const fn name(self) -> &'static str {
+    /// The name that stands before a line.
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Mission => "mission",
             Self::Sacp => "sacp",

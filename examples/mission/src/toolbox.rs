@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use opensentience_wire::ErrorCode;
 use opensentience_wire::message::Status;
-use opensentience_wire::role::core::{CallRequest, Config};
+use opensentience_wire::role::core::{CallRequest, Config, Outcome};
 use opensentience_wire::transport::tokio::{CoreHandle, Launcher};
 use tokio::sync::Mutex;
 use ubos_common::json::RawObject;
@@ -16,6 +16,7 @@ use super::output::WirePart;
 use super::scan::Folder;
 use super::screen::{Screen, Who};
 use super::tools::{AGENT_ID, WAIT, environment};
+use super::trace::{OpenSpan, Span};
 use super::words::with_causes;
 
 /// How long one pass may take.
@@ -115,6 +116,7 @@ impl Toolbox {
     ) -> Result<RawObject, Failure> {
         self.calls.fetch_add(1, Ordering::Relaxed);
         self.screen.say(Who::Wire, format!("{tool}: called"));
+        let step = self.step(tool, request_id);
         let started = process.call(self.request(tool, request_id)).await;
         let mut call =
             started.map_err(|err| Failure::of(&ErrorCode::from(&err), err.to_string()))?;
@@ -125,6 +127,7 @@ impl Toolbox {
             }
         }
         let outcome = call.result().await;
+        self.told(tool, request_id, step, &outcome);
         self.screen.say(
             Who::Wire,
             format!("{tool}: {} in {:.0?}", outcome.status, outcome.duration),
@@ -132,6 +135,32 @@ impl Toolbox {
         outcome
             .into_result()
             .map_err(|error| Failure::of(&error.code, error.message))
+    }
+
+    /// A call begins, because of the task that is its request id.
+    fn step(&self, tool: &str, request_id: &str) -> OpenSpan {
+        let cause = format!("task {request_id}");
+        let trace = self.screen.trace();
+        trace.begin(Who::Wire, call_step(tool, request_id), Some(&cause), tool)
+    }
+
+    /// A call has ended: what the tool process did in it is known by that process's clock.
+    fn told(&self, tool: &str, request_id: &str, step: OpenSpan, outcome: &Outcome) {
+        if let (Some(started), Some(finished)) = (&outcome.started_at, &outcome.finished_at) {
+            let (started, ended) = (started.timestamp(), finished.timestamp());
+            let parent = call_step(tool, request_id);
+            self.screen.trace().add(Span {
+                id: format!("pass of {parent}"),
+                parent: Some(parent),
+                who: Who::Wire,
+                name: format!("{tool}, in the tool process"),
+                in_tools: true,
+                started,
+                ended: Some(ended),
+                outcome: how_it_ended(outcome),
+            });
+        }
+        step.end(how_it_ended(outcome));
     }
 
     fn request(&self, tool: &str, request_id: &str) -> CallRequest {
@@ -170,6 +199,7 @@ impl Toolbox {
 
     async fn canceled_once(&self, process: &CoreHandle, request_id: &str) -> Result<(), Failure> {
         self.calls.fetch_add(1, Ordering::Relaxed);
+        let step = self.step(WAIT, request_id);
         let started = process.call(self.request(WAIT, request_id)).await;
         let mut call =
             started.map_err(|err| Failure::of(&ErrorCode::from(&err), err.to_string()))?;
@@ -178,6 +208,7 @@ impl Toolbox {
         }
         call.cancel();
         let outcome = call.result().await;
+        self.told(WAIT, request_id, step, &outcome);
         if outcome.status != Status::Canceled {
             return Err(match outcome.into_result() {
                 Ok(_) => Failure::Other("ended well before it could be canceled".to_owned()),
@@ -208,6 +239,22 @@ impl Toolbox {
             process.shutdown().await;
         }
     }
+}
+
+fn how_it_ended(outcome: &Outcome) -> String {
+    match &outcome.status {
+        Status::Succeeded => "done".to_owned(),
+        Status::Canceled => "canceled".to_owned(),
+        _ => {
+            let why = outcome.error.as_ref().map_or("", |error| &error.message);
+            format!("failed: {why}")
+        }
+    }
+}
+
+/// How the trace knows a call.
+fn call_step(tool: &str, request_id: &str) -> String {
+    format!("call {request_id} {tool}")
 }
 
 /// Why a call gave nothing.

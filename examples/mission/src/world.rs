@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use sacp::runner::{Cause, Config, End, Input, Output, Runner, RunnerError, Ticket};
 use sacp::{Act, AnyMessage};
-use sap::CorrelationId;
 use sap::processor::Context;
+use sap::{CorrelationId, TaskId};
 use serde_json::{Value, json};
 use ubos_common::canon::{self, Digest, Domain};
 use ubos_common::driver::{Sleep as _, Step, World, drive};
@@ -14,7 +14,7 @@ use ubos_common::json::{RawBuf, RawObject};
 
 use super::findings::{Findings, read};
 use super::fleet::{AGENTS, Check, Fleet};
-use super::governed::{Errand, Governed, Handlers, Stores};
+use super::governed::{Errand, Governed, Handlers, Stores, task_step};
 use super::output::{AgentPart, HubPart};
 use super::plan::PASSES;
 use super::report::Writer;
@@ -24,6 +24,8 @@ use super::toolbox::Toolbox;
 
 /// The capability of the mission's own task.
 const ROOT: &str = "audit.folder";
+/// How the trace knows the mission itself.
+pub const MISSION_STEP: &str = "mission";
 
 /// Everything that the handlers work with.
 #[derive(Debug)]
@@ -108,6 +110,7 @@ impl Mission {
             capability: ROOT.to_owned(),
             payload,
             cached: false,
+            cause: MISSION_STEP.to_owned(),
         };
         self.governed()?.run_root(&errand).await
     }
@@ -145,6 +148,7 @@ impl Mission {
         runner.start(clock.now());
         let mut acts = Acts {
             mission: Arc::clone(&self),
+            cause: task_step(&self.governed()?.root),
             ended: None,
         };
         drive(&mut runner, &mut acts, &clock)
@@ -158,7 +162,12 @@ impl Mission {
     }
 
     /// One act of the plan, as a task.
-    async fn act(self: Arc<Self>, act: Act, inputs: Vec<RawBuf>) -> Result<RawBuf, String> {
+    async fn act(
+        self: Arc<Self>,
+        step: String,
+        act: Act,
+        inputs: Vec<RawBuf>,
+    ) -> Result<RawBuf, String> {
         let inputs_digest = digest(&inputs)?;
         let payload = match act.tool.as_str() {
             "MERGE" => json!({ "inputs": inputs_digest }),
@@ -175,6 +184,7 @@ impl Mission {
             capability: capability(&act.tool),
             payload: object(&payload)?,
             cached,
+            cause: step,
         };
         let output = self.governed()?.run(&errand).await?;
         if act.is_join() {
@@ -193,8 +203,8 @@ impl Mission {
         raw(&Findings::merge(&outputs)?)
     }
 
-    async fn check(self: Arc<Self>) -> Result<RawBuf, String> {
-        let check = self.parts.fleet.recount().await?;
+    async fn check(self: Arc<Self>, task: TaskId) -> Result<RawBuf, String> {
+        let check = self.parts.fleet.recount(&task_step(&task)).await?;
         self.made.check.get_or_init(|| check);
         let agrees = self.agrees();
         let said = if agrees {
@@ -213,7 +223,7 @@ impl Mission {
         )
     }
 
-    async fn report(self: Arc<Self>) -> Result<RawBuf, String> {
+    async fn report(self: Arc<Self>, task: TaskId) -> Result<RawBuf, String> {
         let findings = self
             .made
             .findings
@@ -223,7 +233,7 @@ impl Mission {
         let (text, part) = self
             .parts
             .writer
-            .write(findings, check, &self.parts.screen)
+            .write(findings, check, &self.parts.screen, &task_step(&task))
             .await?;
         let output =
             raw(&json!({ "markdown": text, "steps": part.steps, "toolCalls": part.tool_calls }))?;
@@ -240,11 +250,11 @@ fn handlers(stores: &Stores, mission: Weak<Mission>) -> Result<Handlers<Mission>
             mission.merge()
         })
         .cached(&capability("MERGE"))
-        .handle(&capability("FLEET"), |mission: Arc<Mission>, _| {
-            mission.check()
+        .handle(&capability("FLEET"), |mission: Arc<Mission>, context| {
+            mission.check(context.task.task_id)
         })
-        .handle(&capability("REPORT"), |mission: Arc<Mission>, _| {
-            mission.report()
+        .handle(&capability("REPORT"), |mission: Arc<Mission>, context| {
+            mission.report(context.task.task_id)
         });
     for (_, tool, _) in PASSES {
         handlers = handlers.cached(&capability(tool)).handle(
@@ -266,6 +276,8 @@ fn handlers(stores: &Stores, mission: Weak<Mission>) -> Result<Handlers<Mission>
 /// The runner's world: an act is dispatched by becoming a task.
 struct Acts {
     mission: Arc<Mission>,
+    /// The task that runs the plan.
+    cause: String,
     ended: Option<Result<(), String>>,
 }
 
@@ -284,8 +296,17 @@ impl World<Runner> for Acts {
                 let what = format!("act {}: {} {}", ticket.step, act.verb, act.tool);
                 screen.say(Who::Sacp, what);
                 let inputs = inputs.iter().map(|(_, output)| RawBuf::clone(output));
-                let work = Arc::clone(&self.mission).act(act, inputs.collect());
-                return Step::start(ticket.id(), async move { (ticket, work.await) });
+                let step = format!("act {}", ticket.step);
+                let name = format!("{} {}", act.verb, act.tool);
+                let open = screen
+                    .trace()
+                    .begin(Who::Sacp, &*step, Some(&self.cause), name);
+                let work = Arc::clone(&self.mission).act(step, act, inputs.collect());
+                return Step::start(ticket.id(), async move {
+                    let output = work.await;
+                    open.end_with(&output);
+                    (ticket, output)
+                });
             }
             Output::Cancel { ticket } => return Step::Cancel(ticket.id()),
             Output::Ended(outcome) => {

@@ -407,6 +407,92 @@ fn ctrl_c_gives_130_and_a_transcript_that_goes_on() {
 }
 
 #[test]
+fn pages_show_what_was_found_and_the_steps_of_both_processes() {
+    let place = Place::new();
+    place.put("a.rs", "fn main() {} // TODO: all\n");
+    place.put("b.rs", "fn main() {} // TODO: all\n");
+    let trace = place.dir.path().join("trace.html");
+    let output = place.command().arg("--trace").arg(&trace).output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    let screen = String::from_utf8(output.stdout).unwrap();
+    let report = place.state().join("report.html");
+    let next = screen.lines().last().unwrap();
+    assert!(
+        next.starts_with("next: ") && next.contains(&*report.to_string_lossy()),
+        "{next}"
+    );
+
+    let (report, trace) = (
+        fs::read_to_string(report).unwrap(),
+        fs::read_to_string(trace).unwrap(),
+    );
+    for wanted in [
+        "<h1>Audit</h1>",
+        "<b>Rust</b>",
+        "2 files",
+        "line 1: TODO",
+        "chain verified",
+    ] {
+        assert!(report.contains(wanted), "{wanted}: {report}");
+    }
+    for page in [report, trace] {
+        for wanted in [
+            ">audit.folder</span>",
+            ">count LINES</span>",
+            ">audit.lines</span>",
+            ">lines, in the tool process</span>",
+            ">share 2</span>",
+            ">session with counter-",
+            ">writes the report</span>",
+            ">canceled</span>",
+        ] {
+            assert!(page.contains(wanted), "{wanted}: {page}");
+        }
+        // The mission is the only root: each step names a cause that is there.
+        assert_eq!(
+            page.matches("class=\"what\" style=\"--d:0\"").count(),
+            2,
+            "{page}"
+        );
+        assert!(!page.contains("did not end"), "{page}");
+    }
+}
+
+#[test]
+fn a_mission_that_fails_leaves_its_steps() {
+    let place = Place::new();
+    let trace = place.dir.path().join("trace.html");
+    let mut command = mission();
+    command
+        .arg(place.dir.path().join("none"))
+        .arg("--state")
+        .arg(place.state())
+        .arg("--trace")
+        .arg(&trace);
+    let (code, said) = refusal(&mut command);
+    assert!(
+        code == Some(2) && said.contains("no such file or folder"),
+        "{said}"
+    );
+    let page = fs::read_to_string(&trace).unwrap();
+    assert!(page.contains("failed: "), "{page}");
+
+    let missing = place.dir.path().join("no/trace.html");
+    let output = place
+        .command()
+        .arg("--trace")
+        .arg(&missing)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(3));
+    assert_eq!(
+        said,
+        format!("mission: {}: no such file or folder\n", missing.display())
+    );
+}
+
+#[test]
 fn what_a_killed_mission_left_ends_at_the_next_start() {
     let place = Place::slow();
     let running = Running::until(&mut place.command(), "secrets: called");
