@@ -14,6 +14,7 @@ ubos_common::config! {
     /// | `max_frame_bytes` | bytes of one message, prefix not counted | 4,194,304 | 2.2 |
     /// | `max_inflight_requests` | calls from call to result | 256 | 2.2 |
     /// | `max_queued_calls` | calls that wait for one of those places; past it `tool.busy` | 1,024 | 2.2 |
+    /// | `max_queued_bytes` | bytes of the inputs of those that wait; past it `tool.busy` | 16,777,216 | 2.2 |
     /// | `max_tool_input_bytes` | bytes of one input | 1,048,576 | 2.2 |
     /// | `max_tool_output_bytes` | bytes of one output | 2,097,152 | 2.2 |
     /// | `max_tool_bytes` | bytes of all tools of a session; past it a tool is rejected | 4,194,304 | 4.2 |
@@ -40,6 +41,8 @@ ubos_common::config! {
         with_max_inflight_requests: max_inflight_requests: usize = MAX_INFLIGHT_REQUESTS,
         /// Sets the calls that wait for a place; 0 refuses them instead.
         with_max_queued_calls: max_queued_calls: usize = 1_024,
+        /// Sets the bytes of the inputs of calls that wait for a place.
+        with_max_queued_bytes: max_queued_bytes: usize = 16 << 20,
         /// Sets the bytes of all tools of a session: names, descriptions, schemas.
         with_max_tool_bytes: max_tool_bytes: usize = 4 << 20,
         /// Sets the bytes of one tool input.

@@ -67,6 +67,7 @@ impl CoreConnection {
             self.calls.insert(id.clone(), call);
             self.send_call(now, &id, frame);
         } else {
+            self.queued_bytes += request.input.as_str().len();
             let waiting = Some(Box::new(request));
             self.calls
                 .insert(id.clone(), PendingCall { waiting, ..call });
@@ -113,7 +114,8 @@ impl CoreConnection {
         let limits = &self.config.limits;
         let bytes = request.input.as_str().len();
         let full = self.inflight >= limits.max_inflight_requests
-            && self.queue.len() >= limits.max_queued_calls;
+            && (self.queue.len() >= limits.max_queued_calls
+                || self.queued_bytes + bytes > limits.max_queued_bytes);
         // A kind that is not known is trusted no more than an agent.
         let trusted = |caller: &Caller| matches!(caller.kind, ActorType::Human | ActorType::System);
         let stranger = request.caller.as_ref().is_some_and(|c| !trusted(c));
@@ -193,7 +195,7 @@ impl CoreConnection {
             let Some(mut call) = self.calls.remove(&id) else {
                 continue;
             };
-            let request = call.waiting.take();
+            let request = self.take_waiting(&mut call);
             let frame = request.map(|request| self.write_call(now, &id, &call, &request));
             self.calls.insert(id.clone(), call);
             if let Some(Ok(frame)) = frame {
@@ -205,6 +207,13 @@ impl CoreConnection {
                 self.finish(now, &id, Outcome::failed(error));
             }
         }
+    }
+
+    /// What is to be sent of a call that waits: it does not count as waiting any more.
+    fn take_waiting(&mut self, call: &mut PendingCall) -> Option<Box<CallRequest>> {
+        let request = call.waiting.take()?;
+        self.queued_bytes -= request.input.as_str().len();
+        Some(request)
     }
 
     fn send_cancel(
@@ -251,10 +260,10 @@ impl CoreConnection {
     /// Ends a call. It leaves the table here, so that nothing can end it twice.
     // impl: OSW-4.3-7
     pub(super) fn finish(&mut self, now: Now, id: &CallId, mut outcome: Outcome) {
-        let Some(call) = self.calls.remove(id) else {
+        let Some(mut call) = self.calls.remove(id) else {
             return;
         };
-        if call.is_sent() {
+        if self.take_waiting(&mut call).is_none() {
             self.inflight = self.inflight.saturating_sub(1);
         }
         self.common.timers.clear(&Timer::Call(id.clone()));

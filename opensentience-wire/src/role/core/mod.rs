@@ -73,6 +73,7 @@ impl CoreConnection {
             tool_bytes: 0,
             calls: BTreeMap::new(),
             queue: VecDeque::new(),
+            queued_bytes: 0,
             inflight: 0,
             health: Health::Ok,
             reading: true,

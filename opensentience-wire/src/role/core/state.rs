@@ -100,6 +100,8 @@ pub struct CoreConnection {
     pub(super) tool_bytes: usize,
     pub(super) calls: BTreeMap<CallId, PendingCall>,
     pub(super) queue: VecDeque<CallId>,
+    /// The bytes of the inputs of the calls in the queue.
+    pub(super) queued_bytes: usize,
     pub(super) inflight: usize,
     pub(super) health: Health,
     pub(super) reading: bool,

@@ -157,6 +157,48 @@ fn calls_past_the_limit_wait_and_past_the_queue_are_refused() {
     );
 }
 
+// spec: OSW-2-6
+#[test]
+fn inputs_that_wait_are_bounded_in_bytes() {
+    let limits = Limits::default()
+        .with_max_inflight_requests(1)
+        .with_max_queued_bytes(100);
+    let mut conn = open_core(Config::default().with_limits(limits));
+    let input = |bytes: usize| {
+        let mut call = request("echo");
+        call.input = object(&json!({"text": "x".repeat(bytes - 11)}));
+        call
+    };
+    // What is sent at once does not wait.
+    let mut running = conn.call_tool(at(0), input(500)).unwrap();
+    let at_the_end = |conn: &mut CoreConnection, id: &CallId| {
+        drain_core(conn);
+        tell_core(conn, 0, &result(id, "succeeded"))
+    };
+    // Each way out of the queue gives its bytes back: sent, canceled, out of time.
+    for way in 0..3 {
+        let waiting = conn
+            .call_tool(at(0), input(60).with_timeout(Duration::from_millis(1)))
+            .unwrap();
+        assert_eq!(
+            conn.call_tool(at(0), input(41)),
+            Err(CommandError::Busy),
+            "{way}"
+        );
+        let other = conn.call_tool(at(0), input(40)).unwrap();
+        conn.cancel(at(0), &other, None).unwrap();
+        match way {
+            0 => {
+                at_the_end(&mut conn, &running);
+                running = waiting;
+            }
+            1 => conn.cancel(at(0), &waiting, None).unwrap(),
+            _ => conn.handle_timeout(at(5_000)),
+        }
+    }
+    conn.call_tool(at(5_000), input(100)).unwrap();
+}
+
 // spec: OSW-4.3-5
 // spec: OSW-4.3-6
 #[test]
