@@ -28,7 +28,13 @@ DISTURBED = {
     "opensentience-wire/tests/it/transport/mod.rs a_launched_agent_has_a_clean_environment_and_arguments":
         "the recorder adds a variable to the environment that the test counts",
 }  # fmt: skip
-WRAPPER = '#!/bin/sh\nexec "$@" -C instrument-coverage\n'
+# Not a shell, which would drop variables such as CARGO_BIN_EXE_sap-agent.
+WRAPPER = """#!/usr/bin/env python3
+import os
+import sys
+
+os.execvp(sys.argv[1], [*sys.argv[1:], "-C", "instrument-coverage"])
+"""
 
 
 class Test:
@@ -103,7 +109,7 @@ def build(folders, target):
     target = pathlib.Path(target or os.environ.get("CARGO_TARGET_DIR") or ROOT / "target").resolve()
     target.mkdir(parents=True, exist_ok=True)
     wrapper = target / "rustc-with-coverage"
-    if not wrapper.exists():
+    if not wrapper.exists() or wrapper.read_text() != WRAPPER:
         wrapper.write_text(WRAPPER)
         wrapper.chmod(0o755)
     env = dict(os.environ, CARGO_TARGET_DIR=str(target), RUSTC_WORKSPACE_WRAPPER=str(wrapper), CARGO_INCREMENTAL="0")
