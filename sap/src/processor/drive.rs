@@ -139,7 +139,7 @@ impl<'p, S: Sleep + Sync + ?Sized> Driver<'p, S> {
                             sink(Delivery::Warning(warning));
                         }
                     }
-                    other => self.apply(other, sink),
+                    other => self.apply(other),
                 }
             }
             if self.is_large || wakes.is_multiple_of(YIELD_AFTER) {
@@ -311,7 +311,7 @@ impl<'p, S: Sleep + Sync + ?Sized> Driver<'p, S> {
     }
 
     /// What is done at once.
-    fn apply(&mut self, output: Output, sink: Sink<'_>) {
+    fn apply(&mut self, output: Output) {
         match output {
             Output::Cancel(id) => {
                 if self
@@ -327,15 +327,9 @@ impl<'p, S: Sleep + Sync + ?Sized> Driver<'p, S> {
                     stop.fire(reason);
                 }
             }
-            Output::Remember(written) => {
-                self.remember(&written);
-                // What is not told yet was handed over.
-                if let Some(Some(warning)) = self.effects.books.signal(&written).now_or_never() {
-                    sink(Delivery::Warning(warning));
-                }
-            }
             Output::Forget => self.effects.books.forget(),
-            Output::Request { .. } | Output::Close(_) => {}
+            // The loop does these itself.
+            Output::Request { .. } | Output::Remember(_) | Output::Close(_) => {}
         }
     }
 

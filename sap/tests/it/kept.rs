@@ -6,12 +6,13 @@ use std::sync::{Arc, Mutex};
 use futures::executor::block_on;
 use sap::StoreError;
 use sap::learning::{
-    Aggregate, Bounds, Heuristics, Learner, Librarian as _, Signal, SignalKey, SignalSink, Trial,
-    TrialState, Window,
+    Aggregate, Bounds, Feedback, Heuristics, Learner, Librarian as _, Signal, SignalKey,
+    SignalSink, Trial, TrialState, Window,
 };
 use sap::store::{FileCache, FileSignals, FileTranscript, Library, ReadBack, StoreKind, fsck};
 use sap::transcript::Verdict;
 use serde_json::json;
+use ubos_common::log::format::Limits;
 use ubos_common::log::{Config, LogId};
 use ubos_common::time::Timestamp;
 
@@ -102,6 +103,26 @@ fn what_was_learned_before_a_start_is_learned_after_it() {
     assert_eq!((report.records, report.findings.len()), (22, 0));
     let wrong = fsck(folder.path(), StoreKind::Knowledge, &[]).unwrap();
     assert_eq!(wrong.findings.len(), 22);
+}
+
+// spec: SAP-7-1
+#[test]
+fn a_signal_that_cannot_be_kept_is_counted_and_not_learned_of() {
+    let folder = tempfile::tempdir().unwrap();
+    let limits = Limits::default().with_max_record_bytes(8_000);
+    let (learners, config) = (all(), config().with_limits(limits));
+    let sink = Arc::clone(&learners) as Arc<dyn SignalSink>;
+    let (kept, _) = FileSignals::open(folder.path(), config, Timestamp::EPOCH, sink).unwrap();
+    // It is taken: that it is too long is known when it is written.
+    let mut notes = Feedback::new("ada".parse().unwrap());
+    notes.notes = Some("long ".repeat(2_000));
+    let short = decision(1, 5.0, true);
+    kept.emit(Signal::of_operator(&short, Timestamp::EPOCH, notes))
+        .unwrap();
+    kept.emit(short).unwrap();
+    let records = block_on(kept.learn(|proof| proof.records)).unwrap();
+    assert_eq!((records, kept.unkept()), (1, 1));
+    assert_eq!((&*learners.lock().unwrap()).into_iter().count(), 1);
 }
 
 // spec: SAP-7-2

@@ -14,6 +14,8 @@ mod apart;
 mod cache;
 mod checklist;
 mod consumer;
+#[cfg(feature = "driver")]
+mod driven;
 #[cfg(feature = "log")]
 mod files;
 #[cfg(feature = "arbitrary")]

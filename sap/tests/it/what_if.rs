@@ -1,10 +1,12 @@
 //! What another context makes of a whole transcript.
 
+use std::future::ready;
+
 use futures::executor::block_on;
 use sap::alignment::{Rules, WhatIfTable};
 use sap::store::MemoryTranscript;
-use sap::transcript::{Entry, EntryKind, Transcript as _};
-use sap::{Alignment, ConstitutionalContext, Whole};
+use sap::transcript::{Entry, EntryKind, Head, Proof, Transcript, TranscriptError};
+use sap::{Alignment, BoxFuture, ConstitutionalContext, Whole};
 use serde_json::{Value, json};
 use ubos_common::json::RawObject;
 use ubos_common::time::Timestamp;
@@ -17,10 +19,7 @@ struct Written(MemoryTranscript);
 
 impl Written {
     fn write(&self, kind: &str, message: &Value, task: Option<u64>) -> u64 {
-        let body = RawObject::from_serialize(message).unwrap().unwrap();
-        let mut entry = Entry::new(EntryKind::from(kind), Timestamp::EPOCH.into(), body);
-        entry.task = task.map(|number| Whole::try_from(number).unwrap());
-        block_on(self.0.record(&entry)).unwrap()
+        block_on(self.0.record(&entry(kind, message, task))).unwrap()
     }
 
     fn task(&self, id: u64, territory: &str) -> u64 {
@@ -42,14 +41,25 @@ impl Written {
     }
 
     fn table(&self, principle: &str) -> WhatIfTable {
-        let rules = Rules::default().forbid("strategic_pause", "learning");
-        let other = |context: &ConstitutionalContext| {
-            let mut other = context.clone();
-            other.principles = Some(vec![principle.to_owned()]);
-            other
-        };
-        block_on(WhatIfTable::of(&self.0, &rules, other)).unwrap()
+        table(&self.0, principle)
     }
+}
+
+fn entry(kind: &str, message: &Value, task: Option<u64>) -> Entry {
+    let body = RawObject::from_serialize(message).unwrap().unwrap();
+    let mut entry = Entry::new(EntryKind::from(kind), Timestamp::EPOCH.into(), body);
+    entry.task = task.map(|number| Whole::try_from(number).unwrap());
+    entry
+}
+
+fn table(transcript: &dyn Transcript, principle: &str) -> WhatIfTable {
+    let rules = Rules::default().forbid("strategic_pause", "learning");
+    let other = |context: &ConstitutionalContext| {
+        let mut other = context.clone();
+        other.principles = Some(vec![principle.to_owned()]);
+        other
+    };
+    block_on(WhatIfTable::of(transcript, &rules, other)).unwrap()
 }
 
 fn named(message: Value, id: u64) -> Value {
@@ -159,4 +169,80 @@ fn a_result_belongs_to_the_task_whose_entry_it_names() {
     assert_eq!(flips, [("one", 0, 1), ("other", 1, 0), ("third", 0, 1)]);
     assert_eq!(table.passed_over, 3);
     assert!(table.to_string().ends_with("left out: 0, passed over: 3\n"));
+}
+
+#[test]
+fn an_end_takes_no_result_from_a_later_task_of_the_same_id() {
+    let log = Written::default();
+    let one = log.task(1, "one");
+    log.task(1, "other");
+    log.result(1, Some(one), &[]);
+    // It names no entry, and the later task is still open.
+    log.result(1, None, &[]);
+    let table = log.table("strategic_pause");
+    assert_eq!(
+        (table.rows.len(), table.flips(), table.passed_over),
+        (2, 2, 0)
+    );
+}
+
+/// What is left of a transcript after archiving.
+#[derive(Debug)]
+struct Left {
+    first: u64,
+    entries: Vec<Entry>,
+}
+
+impl Transcript for Left {
+    fn record(&self, _: &Entry) -> BoxFuture<'_, Result<u64, TranscriptError>> {
+        unreachable!("it is only read")
+    }
+
+    fn read(&self, from: u64, max: usize) -> BoxFuture<'_, Result<Vec<Entry>, TranscriptError>> {
+        let first = self.first;
+        let Some(skipped) = from.checked_sub(first) else {
+            return Box::pin(ready(Err(TranscriptError::Archived { first })));
+        };
+        let entries = self.entries.iter().skip(usize::try_from(skipped).unwrap());
+        Box::pin(ready(Ok(entries.take(max).cloned().collect())))
+    }
+
+    fn verify(&self, _: Option<&Head>) -> Result<Proof, TranscriptError> {
+        unreachable!("it is only read")
+    }
+}
+
+#[test]
+fn what_was_archived_is_left_out() {
+    let entries = vec![
+        entry("result", &named(result(), 1), Some(0)),
+        entry("task", &named(task(), 2), None),
+        entry("result", &named(result(), 2), Some(1_001)),
+    ];
+    let first = 1_000;
+    let table = table(&Left { first, entries }, "strategic_pause");
+    assert_eq!((table.flips(), table.passed_over), (1, 1));
+}
+
+#[test]
+fn a_task_that_has_ended_leaves_its_room_to_others() {
+    // So many of them at a time are over the bound of 64 MiB.
+    let payload = json!({"text": "long ".repeat(800_000)});
+    let long = entry(
+        "task",
+        &with(named(task(), 1), "/payload", Some(payload)),
+        None,
+    );
+    let pair = |number| {
+        [
+            long.clone(),
+            entry("result", &named(result(), 1), Some(number)),
+        ]
+    };
+    let entries = (0..18).step_by(2).flat_map(pair).collect();
+    let table = table(&Left { first: 0, entries }, "strategic_pause");
+    assert_eq!(
+        (table.flips(), table.left_out, table.passed_over),
+        (9, 0, 0)
+    );
 }
