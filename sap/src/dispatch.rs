@@ -6,6 +6,8 @@ use crate::result::TaskResult;
 use crate::secrets::{SecretPolicy, scan_whole};
 use crate::task::Task;
 use crate::validate::{Options, check_result, decode_task, findings};
+#[cfg(feature = "driver")]
+use crate::work::{self, HEAVY};
 
 /// Why a message may not be sent. All findings are listed; none shows a value of the payload.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -27,19 +29,41 @@ pub enum DispatchError {
 // impl: SAP-5-1, SAP-11-1
 pub fn dispatch(task: &Task, secrets: SecretPolicy) -> Result<(Vec<u8>, Report), DispatchError> {
     let bytes = task.encode();
-    let advice = findings(&decode_task(&bytes, &Options::default()));
+    let advice = checked(task, &bytes, secrets)?;
+    Ok((bytes, advice))
+}
+
+/// Checks a task and gives its bytes: at once where it is short, on another thread where it is not. A secret keeps it
+/// from being sent.
+#[cfg(feature = "driver")]
+pub(crate) async fn dispatch_apart(task: &Task) -> Result<Vec<u8>, DispatchError> {
+    let bytes = task.encode();
+    if bytes.len() <= HEAVY {
+        checked(task, &bytes, SecretPolicy::Refuse)?;
+        return Ok(bytes);
+    }
+    let task = task.clone();
+    work::done(bytes.len(), move || {
+        checked(&task, &bytes, SecretPolicy::Refuse)?;
+        Ok(bytes)
+    })
+    .await
+}
+
+fn checked(task: &Task, bytes: &[u8], secrets: SecretPolicy) -> Result<Report, DispatchError> {
+    let advice = findings(&decode_task(bytes, &Options::default()));
     if !advice.is_valid() {
         return Err(DispatchError::Invalid(advice));
     }
     let mut found = Report::default();
-    let secrets = scan_whole(task, &bytes, &advice, secrets);
+    let secrets = scan_whole(task, bytes, &advice, secrets);
     for finding in secrets.iter().filter(|f| f.level == Level::Must) {
         found.push(finding.clone());
     }
     if !found.is_empty() {
         return Err(DispatchError::Secret(found));
     }
-    Ok((bytes, advice))
+    Ok(advice)
 }
 
 /// Checks a result; gives its bytes, and advice that does not keep it from being sent.
@@ -53,4 +77,41 @@ pub fn report(result: &TaskResult) -> Result<(Vec<u8>, Report), DispatchError> {
         return Err(DispatchError::Invalid(advice));
     }
     Ok((result.encode(), advice))
+}
+
+#[cfg(all(test, feature = "driver"))]
+mod tests {
+    use futures::executor::block_on;
+    use ubos_common::id::IdSource;
+    use ubos_common::json::RawObject;
+    use ubos_common::time::Timestamp;
+
+    use super::*;
+    use crate::context::{ConstitutionalContext, PressureLevel};
+    use crate::task::{AgentKind, Issuer, Target};
+
+    fn task(payload: &str) -> Task {
+        let mut ids = IdSource::seeded(1);
+        let issuer = Issuer::new("A-prime".parse().unwrap(), AgentKind::Agent);
+        let target = Target::new("text.echo".parse().unwrap());
+        let context = ConstitutionalContext::new(PressureLevel::Instant);
+        let payload = RawObject::new(ubos_common::json::RawBuf::parse(payload).unwrap());
+        let (payload, at) = (payload.unwrap(), Timestamp::EPOCH);
+        Task::draft(&mut ids, at, issuer, target, context, payload)
+    }
+
+    // spec: SAP-5-1, SAP-11-1
+    #[test]
+    fn a_long_task_is_checked_on_another_thread_as_a_short_one_is_here() {
+        let long = "long ".repeat(HEAVY / 5);
+        let secret = "ghp_16C7e42F292c6912E7710c838347Ae178B4a";
+        for (text, threads) in [("short", 0), (&*long, 1)] {
+            let sound = task(&format!(r#"{{"text":"{text}"}}"#));
+            let (sent, handed_over) = work::handed_over(|| block_on(dispatch_apart(&sound)));
+            assert_eq!((sent, handed_over), (Ok(sound.encode()), threads));
+            let leaking = task(&format!(r#"{{"text":"{text}","note":"{secret}"}}"#));
+            let refused = block_on(dispatch_apart(&leaking)).unwrap_err();
+            assert!(matches!(refused, DispatchError::Secret(_)), "{refused}");
+        }
+    }
 }

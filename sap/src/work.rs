@@ -26,6 +26,8 @@ pub(crate) async fn done<T: Send + 'static>(
     if bytes <= HEAVY {
         return work();
     }
+    #[cfg(test)]
+    HANDED_OVER.with(|times| times.set(times.get() + 1));
     THREADS.get_or_init(Threads::start).run(work).await
 }
 
@@ -91,6 +93,19 @@ fn work_off(jobs: &Mutex<Receiver<Job>>) {
 const MAX_WAITING: usize = 1_024;
 /// Threads, however many cores there are.
 const MAX_THREADS: usize = 4;
+
+#[cfg(test)]
+std::thread_local! {
+    static HANDED_OVER: core::cell::Cell<usize> = const { core::cell::Cell::new(0) };
+}
+
+/// How often this thread has handed work over while it does something.
+#[cfg(test)]
+pub(crate) fn handed_over<T>(during: impl FnOnce() -> T) -> (T, usize) {
+    let before = HANDED_OVER.get();
+    let done = during();
+    (done, HANDED_OVER.get() - before)
+}
 
 #[cfg(test)]
 mod tests {

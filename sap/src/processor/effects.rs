@@ -11,6 +11,7 @@ use super::answer::Warning;
 use super::books::Books;
 use super::flight::{Flight, LeaderGuard};
 use super::guard::{Panicked, guarded};
+use super::known::read_result;
 use super::ledger::{Before, Entered};
 use super::peer::Peer;
 use super::state::{Processor, Route};
@@ -25,7 +26,6 @@ use crate::role::consumer::{
 };
 use crate::task::Task;
 use crate::transcript::{Entry, EntryKind, TranscriptError};
-use crate::validate::{Options, decode_result};
 use crate::work;
 
 /// The world of one task.
@@ -166,7 +166,10 @@ impl<'p> Effects<'p> {
             Entered::Interrupted(stop, status) => {
                 (Admission::Interrupted(status), Gain::Place(stop))
             }
-            Entered::Known(latest) => (known(latest).await, Gain::Nothing),
+            Entered::Known(latest) => {
+                let latest = read_result(latest).await;
+                (Admission::Known(latest), Gain::Nothing)
+            }
             Entered::Other(_) => (Admission::Other, Gain::Nothing),
             Entered::Full => (Admission::Full, Gain::Nothing),
         };
@@ -308,12 +311,4 @@ impl<'p> Effects<'p> {
             ..Reply::Kept.into()
         }
     }
-}
-
-async fn known(latest: Option<Arc<[u8]>>) -> Admission {
-    let bytes = latest.as_ref().map_or(0, |latest| latest.len());
-    let latest = work::done(bytes, move || {
-        decode_result(&latest?, &Options::default()).ok()
-    });
-    Admission::Known(latest.await.map(|(result, _)| Box::new(result)))
 }

@@ -12,6 +12,7 @@ use crate::result::TaskResult;
 use crate::role::consumer::Access;
 use crate::task::Task;
 use crate::validate::{Options, decode_result};
+use crate::work;
 
 /// A task that came before, for a peer that may ask about it.
 pub(crate) struct KnownTask {
@@ -69,9 +70,9 @@ impl KnownTask {
     }
 
     /// How far it is; `None` where it was forgotten since.
-    pub(crate) fn latest(&self) -> Option<Standing> {
+    pub(crate) async fn latest(&self) -> Option<Standing> {
         match self.processor.ledger.look(&self.key, None) {
-            Sight::Latest { encoded, .. } => Some(self.standing(encoded.as_deref())),
+            Sight::Latest { encoded, .. } => Some(self.standing(encoded).await),
             Sight::Wait(_) | Sight::Full | Sight::Unknown => None,
         }
     }
@@ -82,8 +83,8 @@ impl KnownTask {
         while !self.has_ended {
             match self.processor.ledger.look(&self.key, self.seen) {
                 Sight::Latest { encoded, results } => {
+                    let standing = self.standing(encoded).await;
                     self.seen = Some(results);
-                    let standing = self.standing(encoded.as_deref());
                     self.has_ended = standing.is_end();
                     return Some(standing);
                 }
@@ -99,13 +100,21 @@ impl KnownTask {
         None
     }
 
-    fn standing(&self, encoded: Option<&[u8]>) -> Standing {
-        let decoded = encoded.and_then(|bytes| decode_result(bytes, &Options::default()).ok());
-        match decoded {
-            Some((result, _)) => Standing::Result(Box::new(result)),
+    async fn standing(&self, encoded: Option<Arc<[u8]>>) -> Standing {
+        match read_result(encoded).await {
+            Some(result) => Standing::Result(result),
             None => Standing::Taken(Ack::from(self.task.as_ref())),
         }
     }
+}
+
+/// A result that was said before: read at once where it is short, on another thread where it is not.
+pub(super) async fn read_result(encoded: Option<Arc<[u8]>>) -> Option<Box<TaskResult>> {
+    let encoded = encoded?;
+    let read = work::done(encoded.len(), move || {
+        decode_result(&encoded, &Options::default()).ok()
+    });
+    read.await.map(|(result, _)| Box::new(result))
 }
 
 impl Standing {

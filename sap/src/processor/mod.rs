@@ -91,6 +91,7 @@ pub use state::{Processor, Shape};
 use drive::{Driver, Sink};
 use effects::Effects;
 use flight::SingleFlight;
+pub(crate) use guard::guarded;
 use hooks::Unchecked;
 pub(crate) use known::{KnownTask, Standing};
 use ledger::Key;
@@ -348,12 +349,7 @@ impl Processor {
 
     /// Reads a task, or says why it is turned away.
     pub(crate) async fn read(&self, bytes: &[u8]) -> Result<Task, Box<Nack>> {
-        let options = self.config.options;
-        if bytes.len() <= HEAVY {
-            return read(bytes, &options);
-        }
-        let bytes = bytes.to_vec();
-        work::done(bytes.len(), move || read(&bytes, &options)).await
+        read_apart(bytes, self.config.options).await
     }
 
     // impl: SAP-4.1-16
@@ -427,6 +423,15 @@ impl<'a> Given<'a> {
     }
 }
 
+/// Reads a task, or says why it is turned away: at once where it is short, on another thread where it is not.
+pub(crate) async fn read_apart(bytes: &[u8], options: Options) -> Result<Task, Box<Nack>> {
+    if bytes.len() <= HEAVY {
+        return read(bytes, &options);
+    }
+    let bytes = bytes.to_vec();
+    work::done(bytes.len(), move || read(&bytes, &options)).await
+}
+
 fn read(bytes: &[u8], options: &Options) -> Result<Task, Box<Nack>> {
     let decoded = decode_task_alone(bytes, options);
     match decoded {
@@ -436,7 +441,7 @@ fn read(bytes: &[u8], options: &Options) -> Result<Task, Box<Nack>> {
 }
 
 /// The Nack of bytes that are no valid task.
-pub(crate) fn invalid(report: &Report, bytes: &[u8], options: &Options) -> Nack {
+fn invalid(report: &Report, bytes: &[u8], options: &Options) -> Nack {
     let musts = report.iter().filter(|f| f.level == Level::Must);
     let shown: Vec<String> = musts
         .take(MAX_SHOWN)

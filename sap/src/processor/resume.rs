@@ -17,6 +17,7 @@ use crate::status::Status;
 use crate::task::Task;
 use crate::transcript::{Entry, EntryKind, TranscriptError};
 use crate::validate::{Options, decode_result, decode_task};
+use crate::work;
 
 /// What becomes of a task that ran when an earlier process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -198,8 +199,12 @@ impl Processor {
         entry: u64,
     ) -> Result<Option<(Task, Vec<u8>)>, TranscriptError> {
         let entries = self.transcript.read(entry, 1).await?;
-        let bytes = entries.first().map(|entry| entry.body.as_str().as_bytes());
-        Ok(bytes.and_then(|bytes| Some((decoded_task(bytes)?, bytes.to_vec()))))
+        let Some(entry) = entries.first() else {
+            return Ok(None);
+        };
+        let bytes = entry.body.as_str().as_bytes().to_vec();
+        let read = work::done(bytes.len(), move || Some((decoded_task(&bytes)?, bytes)));
+        Ok(read.await)
     }
 
     /// Ends a task that nobody goes on with, as a shutdown does: FAILED, `INTERNAL`. One that has its end, or runs,

@@ -4,6 +4,7 @@ use core::fmt;
 use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
 
+use ubos_common::canon::Digest;
 use ubos_common::machine::{Outbox, Timers};
 use ubos_common::time::{Mono, Now, Timestamp};
 use ubos_common::violation::Profile;
@@ -12,7 +13,7 @@ use super::trace::{debug, trace};
 use crate::ConfigError;
 use crate::error::ErrorCode;
 use crate::ident::{CorrelationId, TaskId};
-use crate::lifecycle::{Accepted, Lifecycle, LifecycleError};
+use crate::lifecycle::{Accepted, Lifecycle, LifecycleError, digest_of};
 use crate::receipt::{Ack, Nack};
 use crate::result::TaskResult;
 use crate::status::Status;
@@ -356,13 +357,27 @@ impl SentTasks {
             }
             Input::Result(result) => {
                 trace!(task = %result.task_id, status = %result.status, "input: result");
-                self.result(now, result)
+                self.result(now, result, digest_of)
             }
         };
         if let Err(_error) = &outcome {
             debug!(error = %_error, "input refused");
         }
         outcome
+    }
+
+    /// Takes a result whose digest was made before, where that holds up nobody.
+    #[cfg(any(feature = "http", feature = "mcp", feature = "nats"))]
+    pub(crate) fn take_digested(
+        &mut self,
+        now: Now,
+        result: &TaskResult,
+        digest: Option<Digest>,
+    ) -> Result<(), Error> {
+        trace!(task = %result.task_id, status = %result.status, "input: result");
+        self.result(now, result, |result| {
+            digest.unwrap_or_else(|| digest_of(result))
+        })
     }
 
     /// Sends tasks again that have waited for too long, or reports them.
@@ -513,7 +528,12 @@ impl SentTasks {
         sent.next().is_none().then_some(*only)
     }
 
-    fn result(&mut self, now: Now, result: &TaskResult) -> Result<(), Error> {
+    fn result(
+        &mut self,
+        now: Now,
+        result: &TaskResult,
+        digest: impl FnOnce(&TaskResult) -> Digest,
+    ) -> Result<(), Error> {
         let task_id = result.task_id;
         let entry = self.entry(task_id)?;
         if let from @ (Stage::Drafted | Stage::Refused(_)) = &entry.stage {
@@ -523,7 +543,7 @@ impl SentTasks {
             });
         }
         let was_open = !entry.lifecycle.is_closed();
-        if entry.lifecycle.accept(result)? == Accepted::Repeat {
+        if entry.lifecycle.accept_digested(result, digest)? == Accepted::Repeat {
             return Ok(());
         }
         if was_open {

@@ -53,8 +53,8 @@ impl About {
 
     /// How far the task is.
     #[must_use]
-    pub fn latest(&self) -> Message {
-        match self.task.latest() {
+    pub async fn latest(&self) -> Message {
+        match self.task.latest().await {
             Some(standing) => self.message(standing),
             None => Message::Nack(unknown(&self.task_id)),
         }
@@ -64,9 +64,9 @@ impl About {
     /// stopped, CANCELLED where it had not ended by itself.
     // impl: SAP-5-6
     #[must_use]
-    pub fn cancel(&self) -> Message {
+    pub async fn cancel(&self) -> Message {
         self.task.cancel();
-        self.latest()
+        self.latest().await
     }
 
     /// How far the task is, at once and then whenever that has changed; `None` after its end. One who asks seldom

@@ -48,7 +48,7 @@ use super::about::unknown;
 use super::sent::{Heard, Sent};
 use super::{About, Caller, Message, Replies, SendError, Service};
 use crate::ConfigError;
-use crate::dispatch::dispatch;
+use crate::dispatch::dispatch_apart;
 use crate::error::ErrorCode;
 use crate::processor::{
     self, Given, Peer, ProcessError, Processor, Refusals, Unreachable, Warning,
@@ -56,11 +56,10 @@ use crate::processor::{
 use crate::receipt::Nack;
 use crate::result::TaskResult;
 use crate::role::producer;
-use crate::secrets::SecretPolicy;
 use crate::task::Task;
 use crate::trace;
 use crate::transcript::Transcript;
-use crate::validate::{Options, decode_task, findings};
+use crate::validate::Options;
 
 /// Agents of one process. Clones are one bus.
 #[derive(Clone)]
@@ -166,7 +165,7 @@ impl Bus {
         task: &Task,
         on_message: &mut (dyn FnMut(&Message) + Send),
     ) -> Result<Option<Message>, SendError> {
-        let (bytes, _) = dispatch(task, SecretPolicy::Refuse)?;
+        let bytes = dispatch_apart(task).await?;
         let _place = self.0.places.take().await;
         self.exchange(task, &bytes, on_message).await
     }
@@ -182,7 +181,7 @@ impl Bus {
         task: &Task,
         on_message: &mut (dyn FnMut(&Message) + Send),
     ) -> Result<Option<Message>, SendError> {
-        let (bytes, _) = dispatch(task, SecretPolicy::Refuse)?;
+        let bytes = dispatch_apart(task).await?;
         let Some(_place) = self.0.places.try_take() else {
             let nack = processor::nack(task, ErrorCode::RateLimit, "the bus is full");
             let message = self.turn_away(nack, &bytes).await;
@@ -196,7 +195,7 @@ impl Bus {
     /// `NOT_FOUND` where no agent here knows it.
     pub async fn status(&self, task: &Task) -> Message {
         match self.about(task).await {
-            Some(about) => about.latest(),
+            Some(about) => about.latest().await,
             None => self.unknown(task).await,
         }
     }
@@ -205,7 +204,7 @@ impl Bus {
     /// ended by itself, and comes to those who wait for it.
     pub async fn cancel(&self, task: &Task) -> Message {
         match self.about(task).await {
-            Some(about) => about.cancel(),
+            Some(about) => about.cancel().await,
             None => self.unknown(task).await,
         }
     }
@@ -222,7 +221,7 @@ impl Bus {
             on_message(&unknown);
             return unknown;
         };
-        let mut last = about.latest();
+        let mut last = about.latest().await;
         while let Some(message) = about.next().await {
             on_message(&message);
             last = message;
@@ -282,14 +281,13 @@ impl Bus {
     }
 
     async fn route(&self, bytes: &[u8], caller: &mut dyn Caller) -> Result<(), ProcessError> {
-        let options = &Options::default();
-        let decoded = decode_task(bytes, options);
-        let Ok((task, _)) = decoded else {
-            let nack = processor::invalid(&findings(&decoded), bytes, options);
-            caller.tell(self.turn_away(nack, bytes).await).await;
-            return Ok(());
-        };
-        self.pass(task, Given::Wire(bytes), caller).await
+        match processor::read_apart(bytes, Options::default()).await {
+            Ok(task) => self.pass(task, Given::Wire(bytes), caller).await,
+            Err(nack) => {
+                caller.tell(self.turn_away(*nack, bytes).await).await;
+                Ok(())
+            }
+        }
     }
 
     async fn pass(

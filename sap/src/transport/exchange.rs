@@ -1,29 +1,28 @@
 //! What the clients of all transports share: the exchange about one task, run by the producer's machine.
 
-#[cfg(feature = "http")]
-use ubos_common::driver::Sleep;
+use ubos_common::driver::Sleep as _;
 use ubos_common::time::Now;
 
 #[cfg(feature = "http")]
 use super::sent::Heard;
 use super::sent::Sent;
-use super::{Message, SendError};
-use crate::dispatch::dispatch;
+use super::signing::Received;
+use super::{Message, SendError, TokioClock};
+use crate::dispatch::dispatch_apart;
 use crate::lifecycle::LifecycleError;
 use crate::role::producer::{Config, Input};
-use crate::secrets::SecretPolicy;
 use crate::task::Task;
 
 /// Checks a task; gives its bytes and the exchange that its answers go to.
 ///
 /// A task that holds a secret is not sent, and answers are read strictly.
-pub(crate) fn begin(
+pub(crate) async fn begin(
     task: &Task,
-    now: Now,
+    clock: &TokioClock,
     config: Config,
 ) -> Result<(Vec<u8>, Exchange), SendError> {
-    let (bytes, _) = dispatch(task, SecretPolicy::Refuse)?;
-    Ok((bytes, Exchange::new(task, now, config)?))
+    let bytes = dispatch_apart(task).await?;
+    Ok((bytes, Exchange::new(task, clock.now(), config)?))
 }
 
 /// Takes the messages about a task, and passes on those that are new and allowed.
@@ -53,23 +52,20 @@ impl Exchange {
         })
     }
 
-    /// Takes a message; tells it if it is new. Gives whether it was the last.
+    /// Takes what was read; tells it if it is new. Gives whether it was the last.
     // impl: SAP-4.3-3, SAP-5-5
     pub(crate) fn take(
         &mut self,
         now: Now,
-        message: Message,
+        Received { message, digest }: Received,
         on_message: &mut (dyn FnMut(&Message) + Send),
     ) -> Result<bool, SendError> {
         self.belongs(&message).map_err(SendError::Refused)?;
-        let is_new = self.sent.take(
-            now,
-            match &message {
-                Message::Ack(ack) => Input::Ack(ack),
-                Message::Nack(nack) => Input::Nack(nack),
-                Message::Result(result) => Input::Result(result),
-            },
-        )?;
+        let is_new = match &message {
+            Message::Ack(ack) => self.sent.take(now, Input::Ack(ack))?,
+            Message::Nack(nack) => self.sent.take(now, Input::Nack(nack))?,
+            Message::Result(result) => self.sent.take_digested(now, result, digest)?,
+        };
         let is_last = message.is_last();
         if is_new {
             on_message(&message);
@@ -85,10 +81,7 @@ impl Exchange {
     ///
     /// [`SendError::NoAnswer`].
     #[cfg(feature = "http")]
-    pub(crate) async fn is_sent_again(
-        &mut self,
-        clock: &(impl Sleep + ?Sized),
-    ) -> Result<bool, SendError> {
+    pub(crate) async fn is_sent_again(&mut self, clock: &TokioClock) -> Result<bool, SendError> {
         if self.elsewhere || !self.sent.may_resend() {
             return Ok(false);
         }

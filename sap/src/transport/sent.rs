@@ -4,12 +4,16 @@ use core::future::Future;
 use core::pin::pin;
 
 use futures::future::{Either, select};
+#[cfg(any(feature = "http", feature = "mcp", feature = "nats"))]
+use ubos_common::canon::Digest;
 use ubos_common::driver::Sleep;
 use ubos_common::time::Now;
 
 use super::SendError;
 use crate::ident::TaskId;
 use crate::lifecycle::LifecycleError;
+#[cfg(any(feature = "http", feature = "mcp", feature = "nats"))]
+use crate::result::TaskResult;
 use crate::role::producer::{Config, Error, Input, Output, SentTasks, Waiting};
 use crate::task::Task;
 
@@ -48,6 +52,22 @@ impl Sent {
     /// Gives the machine an input; true where something is new.
     pub(crate) fn take(&mut self, now: Now, input: Input<'_>) -> Result<bool, SendError> {
         let taken = self.machine.handle_input(now, input);
+        self.has_moved(taken)
+    }
+
+    /// The same for a result whose digest was made before.
+    #[cfg(any(feature = "http", feature = "mcp", feature = "nats"))]
+    pub(crate) fn take_digested(
+        &mut self,
+        now: Now,
+        result: &TaskResult,
+        digest: Option<Digest>,
+    ) -> Result<bool, SendError> {
+        let taken = self.machine.take_digested(now, result, digest);
+        self.has_moved(taken)
+    }
+
+    fn has_moved(&mut self, taken: Result<(), Error>) -> Result<bool, SendError> {
         taken.map_err(|error| refused(error, self.task_id))?;
         let mut is_new = false;
         // A copy has no output.

@@ -1,8 +1,10 @@
 //! The answering side: a processor, its time, and the way to endpoints.
 
 use core::fmt;
+use core::panic::AssertUnwindSafe;
 use core::pin::pin;
 use core::task::Poll;
+use std::panic::catch_unwind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -14,7 +16,7 @@ use ubos_common::driver::Sleep;
 use super::Message;
 use crate::future::{LARGE, yield_once};
 use crate::processor::{
-    Answer, Asker, Delivery, Given, Peer, ProcessError, Processor, Unreachable, Warning,
+    Answer, Asker, Delivery, Given, Peer, ProcessError, Processor, Unreachable, Warning, guarded,
 };
 use crate::receipt::Nack;
 use crate::result::TaskResult;
@@ -115,21 +117,13 @@ impl Service {
         self
     }
 
-    /// The signature of a result, where this service signs and the result has a canonical form.
-    #[cfg(all(feature = "sign", feature = "http"))]
-    pub(super) fn signature(&self, message: &Message) -> Option<String> {
-        let (Some(key), Message::Result(result)) = (&self.key, message) else {
-            return None;
-        };
-        Some(key.sign_result(result).ok()?.to_string())
-    }
-
-    /// The same, made apart where the result is long.
+    /// The signature of a result, where this service signs and the result has a canonical form; made on another thread
+    /// where the result is long.
     #[cfg(all(
         feature = "sign",
         any(feature = "http", feature = "mcp", feature = "nats")
     ))]
-    pub(super) async fn signature_apart(&self, message: &Message) -> Option<String> {
+    pub(super) async fn signature(&self, message: &Message) -> Option<String> {
         let (Some(key), Message::Result(result)) = (&self.key, message) else {
             return None;
         };
@@ -138,12 +132,6 @@ impl Service {
         let bytes = output.map_or(0, |output| output.as_str().len());
         let signed = work::done(bytes, move || key.sign_result(&result));
         Some(signed.await.ok()?.to_string())
-    }
-
-    #[cfg(all(not(feature = "sign"), feature = "http"))]
-    #[expect(clippy::unused_self, reason = "the feature does it")]
-    pub(super) const fn signature(&self, _: &Message) -> Option<String> {
-        None
     }
 
     #[cfg(all(
@@ -155,7 +143,7 @@ impl Service {
         clippy::unused_async,
         reason = "the feature does it"
     )]
-    pub(super) async fn signature_apart(&self, _: &Message) -> Option<String> {
+    pub(super) async fn signature(&self, _: &Message) -> Option<String> {
         None
     }
 
@@ -241,7 +229,7 @@ impl Service {
                 let message = match delivery {
                     Delivery::Ack(ack) => Message::Ack(ack),
                     Delivery::Result(result) => Message::Result(Box::new(result.clone())),
-                    Delivery::Warning(warning) => return (self.on_warning)(&warning),
+                    Delivery::Warning(warning) => return self.warn(&warning),
                 };
                 waiting.fetch_add(1, Ordering::Relaxed);
                 let _ = sender.unbounded_send(message);
@@ -283,12 +271,22 @@ impl Service {
         match (message, endpoint) {
             (Message::Result(result), Some(endpoint)) => {
                 caller.elsewhere(&result);
-                if let Err(why) = self.replies.send(endpoint, &result).await {
-                    (self.on_warning)(&Warning::Unreachable(why));
+                let sent = guarded(async { self.replies.send(endpoint, &result).await }).await;
+                let sent =
+                    sent.unwrap_or_else(|panicked| Err(Unreachable::Carrier(panicked.into())));
+                if let Err(why) = sent {
+                    self.warn(&Warning::Unreachable(why));
                 }
             }
             (message, _) => caller.tell(message).await,
         }
+    }
+
+    /// Tells of a warning. Whoever panics at it ends no task by that.
+    fn warn(&self, warning: &Warning) {
+        drop(catch_unwind(AssertUnwindSafe(|| {
+            (self.on_warning)(warning)
+        })));
     }
 }
 

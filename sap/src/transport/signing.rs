@@ -1,8 +1,13 @@
 //! What clients and servers of all transports do about signatures. Without the feature `sign` it is nothing.
 
+use ubos_common::canon::Digest;
+
 use super::{Message, SendError};
+use crate::lifecycle::digest_of;
 use crate::processor::Peer;
 use crate::task::Task;
+use crate::validate::Options;
+use crate::work;
 
 /// How a client signs its tasks, and whose results it takes.
 #[derive(Clone, Debug, Default)]
@@ -16,13 +21,48 @@ pub(super) struct Signing {
 /// The header, or the member of `_meta`, that carries a signature.
 pub(super) const NAME: &str = "sap-signature";
 
+/// A message that was read.
+#[derive(Debug)]
+pub(crate) struct Received {
+    pub(super) message: Message,
+    /// Of a result.
+    pub(super) digest: Option<Digest>,
+}
+
+impl Signing {
+    /// Reads what a server says, and refuses a result that its producer has not signed where this client asks for that:
+    /// at once where it is short, on another thread where it is not.
+    pub(super) async fn read(
+        &self,
+        bytes: impl AsRef<[u8]> + Send + 'static,
+        signature: Option<&str>,
+    ) -> Result<Received, SendError> {
+        let (signing, signature) = (self.clone(), signature.map(str::to_owned));
+        work::done(bytes.as_ref().len(), move || {
+            let message = Message::decode(bytes.as_ref(), &Options::default());
+            let message = message.map_err(SendError::Answer)?;
+            signing.check(&message, signature.as_deref())?;
+            let digest = match &message {
+                Message::Result(result) => Some(digest_of(result)),
+                Message::Ack(_) | Message::Nack(_) => None,
+            };
+            Ok(Received { message, digest })
+        })
+        .await
+    }
+}
+
 #[cfg(feature = "sign")]
 impl Signing {
-    /// The signature of a task, where this client signs.
-    pub(super) fn sign(&self, task: &Task) -> Result<Option<String>, SendError> {
-        let signed = self.key.as_ref().map(|key| key.sign_task(task));
-        let signed = signed.transpose().map_err(SendError::carrier)?;
-        Ok(signed.map(|signature| signature.to_string()))
+    /// The signature of a task, where this client signs; made on another thread where the task is long.
+    pub(super) async fn sign(&self, task: &Task) -> Result<Option<String>, SendError> {
+        let Some(key) = self.key.clone() else {
+            return Ok(None);
+        };
+        let (task, bytes) = (task.clone(), task.payload.as_str().len());
+        let signed = work::done(bytes, move || key.sign_task(&task)).await;
+        let signature = signed.map_err(SendError::carrier)?;
+        Ok(Some(signature.to_string()))
     }
 
     /// Whether results are taken signed only, so that each has to come with its signature.
@@ -31,12 +71,7 @@ impl Signing {
         self.keys.is_some()
     }
 
-    /// Refuses a result that its producer has not signed, where this client asks for that.
-    pub(super) fn check(
-        &self,
-        message: &Message,
-        signature: Option<&str>,
-    ) -> Result<(), SendError> {
+    fn check(&self, message: &Message, signature: Option<&str>) -> Result<(), SendError> {
         use crate::sign::SignatureError;
         let (Some(keys), Message::Result(result)) = (&self.keys, message) else {
             return Ok(());
@@ -53,10 +88,11 @@ impl Signing {
 #[expect(
     clippy::unused_self,
     clippy::unnecessary_wraps,
+    clippy::unused_async,
     reason = "the feature does it"
 )]
 impl Signing {
-    pub(super) const fn sign(&self, _: &Task) -> Result<Option<String>, SendError> {
+    pub(super) async fn sign(&self, _: &Task) -> Result<Option<String>, SendError> {
         Ok(None)
     }
 
@@ -65,7 +101,7 @@ impl Signing {
         false
     }
 
-    pub(super) const fn check(&self, _: &Message, _: Option<&str>) -> Result<(), SendError> {
+    const fn check(&self, _: &Message, _: Option<&str>) -> Result<(), SendError> {
         Ok(())
     }
 }
@@ -80,4 +116,34 @@ pub(super) fn signed(mut peer: Peer, signature: Option<&str>) -> Peer {
 #[cfg(not(feature = "sign"))]
 pub(super) const fn signed(peer: Peer, _: Option<&str>) -> Peer {
     peer
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::executor::block_on;
+
+    use super::*;
+
+    // spec: SAP-5-5
+    #[test]
+    fn a_long_answer_is_read_on_another_thread_and_a_short_one_here() {
+        let answer = |text: &str| {
+            format!(
+                r#"{{"protocolVersion":"2.0","taskId":"00000000-0000-0000-0000-000000000001","correlationId":"00000000-0000-0000-0000-000000000002","reportedAt":"1970-01-01T00:00:00Z","producer":{{"agentId":"A-1","agentKind":"agent"}},"status":"SUCCEEDED","output":"{text}","constitutionalEvidence":{{"alignment":"VALID"}}}}"#
+            )
+        };
+        let long = "long ".repeat(work::HEAVY / 5);
+        for (text, threads) in [("short", 0), (&*long, 1)] {
+            let read = || block_on(Signing::default().read(answer(text), None));
+            let (received, handed_over) = work::handed_over(read);
+            let Received { message, digest } = received.unwrap();
+            let Message::Result(result) = message else {
+                panic!("a result")
+            };
+            assert_eq!(handed_over, threads);
+            assert_eq!(digest, Some(digest_of(&result)));
+        }
+        let refused = block_on(Signing::default().read("no message", None));
+        assert!(matches!(refused, Err(SendError::Answer(_))));
+    }
 }

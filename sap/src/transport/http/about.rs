@@ -48,10 +48,10 @@ async fn latest(
         Err(refused) => return refused,
     };
     let message = match head.method == Method::DELETE {
-        true => about.cancel(),
-        false => about.latest(),
+        true => about.cancel().await,
+        false => about.latest().await,
     };
-    let mut response = signed(&asked.service, &message);
+    let mut response = signed(&asked.service, &message).await;
     echo(&mut response, message.correlation_id(), &head.headers);
     response
 }
@@ -67,7 +67,7 @@ async fn events(
         Ok(about) => about,
         Err(refused) => return refused,
     };
-    let correlation = about.latest().correlation_id().copied();
+    let correlation = about.latest().await.correlation_id().copied();
     let messages = futures::stream::unfold(about, async |mut about: About| {
         let message = about.next().await?;
         Some((Ok(message), about))

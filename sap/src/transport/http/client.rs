@@ -149,7 +149,7 @@ impl HttpClient {
         on_message: &mut (dyn FnMut(&Message) + Send),
     ) -> Result<Option<Message>, SendError> {
         let clock = TokioClock::default();
-        let (bytes, mut exchange) = begin(task, clock.now(), self.config)?;
+        let (bytes, mut exchange) = begin(task, &clock, self.config).await?;
         let bytes = Bytes::from(bytes);
         loop {
             match self
@@ -209,7 +209,8 @@ impl HttpClient {
         let patient = self.config.with_resends(0);
         let patient = patient.with_deadline_patience(Duration::MAX);
         let mut exchange = Exchange::new(task, clock.now(), patient)?;
-        let request = self.request(task, Method::GET, self.url_of(task, Some("events")))?;
+        let request = self.request(task, Method::GET, self.url_of(task, Some("events")));
+        let request = request.await?;
         let heard = self.hear(&clock, task, request, &mut exchange, on_message);
         heard.await?;
         exchange.end()
@@ -220,7 +221,7 @@ impl HttpClient {
         let patient = self.config.with_resends(0);
         let patient = patient.with_deadline_patience(Duration::MAX);
         let mut exchange = Exchange::new(task, clock.now(), patient)?;
-        let request = self.request(task, method, self.url_of(task, None))?;
+        let request = self.request(task, method, self.url_of(task, None)).await?;
         self.hear(&clock, task, request, &mut exchange, &mut |_| {})
             .await?;
         exchange.latest()
@@ -247,13 +248,18 @@ impl HttpClient {
         exchange: &mut Exchange,
         on_message: &mut (dyn FnMut(&Message) + Send),
     ) -> Result<Heard<()>, SendError> {
-        let request = self.request(task, Method::POST, self.url.clone())?;
+        let request = self.request(task, Method::POST, self.url.clone()).await?;
         let request = request.header(CONTENT_TYPE, JSON).body(bytes.clone());
         self.hear(clock, task, request, exchange, on_message).await
     }
 
     /// A request about a task, with who asks.
-    fn request(&self, task: &Task, method: Method, url: Url) -> Result<RequestBuilder, SendError> {
+    async fn request(
+        &self,
+        task: &Task,
+        method: Method,
+        url: Url,
+    ) -> Result<RequestBuilder, SendError> {
         let accept = match self.signing.is_strict() {
             true => JSON.to_owned(),
             false => format!("{LINES}, {JSON}"),
@@ -266,7 +272,7 @@ impl HttpClient {
         if let Some(bearer) = &self.bearer {
             request = request.header(AUTHORIZATION, bearer.clone());
         }
-        if let Some(signature) = self.signing.sign(task)? {
+        if let Some(signature) = self.signing.sign(task).await? {
             request = request.header(signing::NAME, signature);
         }
         Ok(request)
@@ -301,10 +307,9 @@ impl HttpClient {
                 Heard::SendAgain => return Ok(Heard::SendAgain),
             };
             let Some(line) = line else { break };
-            let message = Message::decode(&line, &Options::default()).map_err(SendError::Answer)?;
-            self.signing.check(&message, signature.as_deref())?;
+            let read = self.signing.read(line, signature.as_deref()).await?;
             is_silent = false;
-            if exchange.take(clock.now(), message, on_message)? {
+            if exchange.take(clock.now(), read, on_message)? {
                 break;
             }
         }

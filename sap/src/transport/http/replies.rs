@@ -19,6 +19,7 @@ use crate::processor::Unreachable;
 use crate::result::TaskResult;
 use crate::transport::Replies;
 use crate::validate::{Options, decode_result};
+use crate::work;
 
 /// Posts each result to the endpoint of its task.
 ///
@@ -110,7 +111,9 @@ struct Inbox {
 }
 
 async fn take(State(inbox): State<Arc<Inbox>>, body: Bytes) -> StatusCode {
-    match decode_result(&body, &inbox.options) {
+    let options = inbox.options;
+    let read = work::done(body.len(), move || decode_result(&body, &options));
+    match read.await {
         Ok((result, _)) => {
             (inbox.on_result)(result);
             StatusCode::NO_CONTENT

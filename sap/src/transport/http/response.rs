@@ -43,7 +43,7 @@ pub(super) async fn last(
         }
     }
     match last {
-        Some(message) => signed_apart(service, &message).await,
+        Some(message) => signed(service, &message).await,
         // Results go elsewhere, and no Ack is wanted.
         None => StatusCode::ACCEPTED.into_response(),
     }
@@ -73,16 +73,8 @@ pub(super) async fn lines(
 }
 
 /// One message as a whole, with its signature where the service signs.
-pub(super) fn signed(service: &Service, message: &Message) -> Response {
-    with_signature(message, service.signature(message))
-}
-
-/// The same, signed apart where the message is long.
-async fn signed_apart(service: &Service, message: &Message) -> Response {
-    with_signature(message, service.signature_apart(message).await)
-}
-
-fn with_signature(message: &Message, signature: Option<String>) -> Response {
+pub(super) async fn signed(service: &Service, message: &Message) -> Response {
+    let signature = service.signature(message).await;
     let mut response = whole(status_of(message), message);
     if let Some(value) = signature.and_then(|text| HeaderValue::try_from(text).ok()) {
         let name = HeaderName::from_static(signing::NAME);

@@ -51,15 +51,15 @@ impl Asks {
             Err(nack) => return Message::Nack(nack),
         };
         match self {
-            Self::Status => about.latest(),
-            Self::Cancel => about.cancel(),
+            Self::Status => about.latest().await,
+            Self::Cancel => about.cancel().await,
             Self::Follow => follow(&mut about, caller).await,
         }
     }
 }
 
 async fn follow(about: &mut About, caller: &mut dyn Caller) -> Message {
-    let mut last = about.latest();
+    let mut last = about.latest().await;
     let given_up = caller.cancelled();
     let following = async {
         while let Some(message) = about.next().await {

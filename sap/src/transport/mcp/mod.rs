@@ -40,6 +40,7 @@ use rmcp::{ServerHandler, model::ContentBlock::Text};
 use serde_json::Value;
 use ubos_common::driver::Sleep as _;
 
+use crate::ident::{CorrelationId, TaskId};
 use crate::processor::Peer;
 use crate::receipt::Nack;
 use crate::role::producer::Config;
@@ -55,6 +56,7 @@ use crate::transport::sent::Heard;
 use crate::transport::signing::{self, Signing, signed};
 use crate::transport::{Caller, Message, SendError, Service, TokioClock};
 use crate::validate::{Options, ids_of};
+use crate::work;
 
 /// Serves the capabilities of a service as tools. A task of more than 1 MiB is a Nack.
 #[derive(Clone, Debug)]
@@ -102,16 +104,19 @@ impl Server {
         signature: Option<&str>,
         context: &RequestContext<RoleServer>,
     ) -> Result<Option<Message>, ErrorData> {
-        let bytes = task_of(arguments);
+        let bytes = work::done(length_of(&arguments), move || task_of(arguments)).await;
         if bytes.len() > MAX_TASK_BYTES {
-            let nack = malformed("the task is longer than 1 MiB", &bytes);
+            let ids = move || (ids_of(&bytes, &Options::default().limits), bytes);
+            let (ids, bytes) = work::done(usize::MAX, ids).await;
+            let nack = malformed("the task is longer than 1 MiB", ids);
             return Ok(Some(self.service.turn_away(nack, &bytes).await));
         }
         let read = self.service.read(&bytes).await;
         if let Ok(task) = &read
             && task.target.capability.as_str() != tool
         {
-            let nack = malformed("the tool is not the capability of the task", &bytes);
+            let ids = (Some(task.task_id), Some(task.correlation_id));
+            let nack = malformed("the tool is not the capability of the task", ids);
             return Ok(Some(self.service.turn_away(nack, &bytes).await));
         }
         let lost = |_| ErrorData::internal_error("the answer could not be written down", None);
@@ -169,23 +174,17 @@ impl ServerHandler for Server {
                 called.await?
             }
         };
-        let content = message.iter().map(|message| {
-            let text = String::from_utf8(message.encode()).unwrap_or_default();
-            ContentBlock::text(text)
-        });
-        let content = content.collect();
-        let mut result = match &message {
-            Some(Message::Nack(_)) => CallToolResult::error(content),
-            Some(Message::Result(said)) if said.status == Status::Failed => {
-                CallToolResult::error(content)
-            }
-            _ => CallToolResult::success(content),
+        let text = message.as_ref().map(Message::encode);
+        let bytes = text.as_ref().map_or(0, Vec::len);
+        let mut result = work::done(bytes, move || content(text)).await;
+        let is_error = match &message {
+            Some(Message::Nack(_)) => true,
+            Some(Message::Result(said)) => said.status == Status::Failed,
+            Some(Message::Ack(_)) | None => false,
         };
-        // The text is what was said: a number such as 1.50 is another one here.
-        let said = message.as_ref().map(Message::encode);
-        result.structured_content = said.and_then(|said| serde_json::from_slice(&said).ok());
+        result.is_error = Some(is_error);
         let signature = match &message {
-            Some(said) => self.service.signature_apart(said).await,
+            Some(said) => self.service.signature(said).await,
             None => None,
         };
         if let Some(signature) = signature {
@@ -251,6 +250,33 @@ impl Caller for Last {
     }
 }
 
+/// An answer with a message as its text and as structured content.
+fn content(message: Option<Vec<u8>>) -> CallToolResult {
+    let text = message.map(|bytes| String::from_utf8(bytes).unwrap_or_default());
+    // The text is what was said: a number such as 1.50 is another one in the structure.
+    let structured = text
+        .as_ref()
+        .and_then(|text| serde_json::from_str(text).ok());
+    let mut result = CallToolResult::success(text.into_iter().map(ContentBlock::text).collect());
+    result.structured_content = structured;
+    result
+}
+
+/// Bytes that arguments take as text, or nearly so many: escapes and numbers are not counted.
+fn length_of(arguments: &JsonObject) -> usize {
+    let of_member = |(name, value): (&String, &Value)| name.len() + 4 + length(value);
+    arguments.iter().map(of_member).sum()
+}
+
+fn length(value: &Value) -> usize {
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => 4,
+        Value::String(text) => text.len() + 2,
+        Value::Array(items) => items.iter().map(|item| length(item) + 1).sum::<usize>() + 2,
+        Value::Object(members) => length_of(members) + 2,
+    }
+}
+
 /// The bytes of the task, whichever form it came in.
 fn task_of(mut arguments: JsonObject) -> Vec<u8> {
     if arguments.len() == 1
@@ -261,9 +287,9 @@ fn task_of(mut arguments: JsonObject) -> Vec<u8> {
     Value::Object(arguments).to_string().into_bytes()
 }
 
-fn malformed(why: &'static str, bytes: &[u8]) -> Nack {
+fn malformed(why: &'static str, ids: (Option<TaskId>, Option<CorrelationId>)) -> Nack {
     let mut nack = Nack::malformed(why);
-    (nack.message_id, nack.correlation_id) = ids_of(bytes, &Options::default().limits);
+    (nack.message_id, nack.correlation_id) = ids;
     nack
 }
 
@@ -313,10 +339,10 @@ impl McpClient {
     ) -> Result<Option<Message>, SendError> {
         let clock = TokioClock::default();
         let patient = Config::default().with_patience(Duration::MAX, Duration::MAX);
-        let (bytes, exchange) = begin(task, clock.now(), patient)?;
+        let (bytes, exchange) = begin(task, &clock, patient).await?;
         let text = String::from_utf8(bytes).map_err(SendError::carrier)?;
         let tool = task.target.capability.to_string();
-        let call = (tool, arguments(text));
+        let call = (tool, work::done(text.len(), move || arguments(text)).await);
         self.call(task, call, exchange, &clock, on_message)
             .await?
             .end()
@@ -380,7 +406,7 @@ impl McpClient {
         on_message: &mut (dyn FnMut(&Message) + Send),
     ) -> Result<Exchange, SendError> {
         let mut call = CallToolRequestParams::new(tool).with_arguments(arguments);
-        if let Some(signature) = self.signing.sign(task)? {
+        if let Some(signature) = self.signing.sign(task).await? {
             let mut meta = RequestMetaObject::default();
             meta.0.0.insert(signing::NAME.to_owned(), signature.into());
             call.meta = Some(meta);
@@ -406,10 +432,8 @@ impl McpClient {
             let Text(text) = block else {
                 return Err(none("a tool whose answer is no text"));
             };
-            let message = Message::decode(text.text.as_bytes(), &Options::default());
-            let message = message.map_err(SendError::Answer)?;
-            self.signing.check(&message, signature)?;
-            exchange.take(clock.now(), message, on_message)?;
+            let read = self.signing.read(text.text.clone(), signature).await?;
+            exchange.take(clock.now(), read, on_message)?;
         }
         Ok(exchange)
     }

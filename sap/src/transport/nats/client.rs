@@ -4,19 +4,18 @@ use core::time::Duration;
 
 use async_nats::jetstream::consumer::{DeliverPolicy, pull};
 use async_nats::jetstream::message::PublishMessage;
+use bytes::Bytes;
 use futures::StreamExt as _;
 use ubos_common::canon::Digest;
 use ubos_common::driver::Sleep as _;
 
-use super::{BODY, ELSEWHERE, KEEP, Queue, headers, is_of};
-use crate::lifecycle::body_digest;
+use super::{BODY, ELSEWHERE, KEEP, Queue, digest_apart, headers, is_of};
 use crate::role::producer::Config;
 use crate::task::Task;
 use crate::transport::exchange::{Exchange, begin};
 use crate::transport::sent::Heard;
 use crate::transport::signing;
 use crate::transport::{Message, SendError, TokioClock};
-use crate::validate::Options;
 
 impl Queue {
     /// Sends a task and gives the last that is said: a result, a Nack, or the Ack where results go to an endpoint;
@@ -35,8 +34,9 @@ impl Queue {
     ) -> Result<Option<Message>, SendError> {
         let clock = TokioClock::default();
         let patient = Config::default().with_patience(KEEP, KEEP);
-        let (bytes, mut exchange) = begin(task, clock.now(), patient)?;
-        let body = body_digest(&bytes);
+        let (bytes, mut exchange) = begin(task, &clock, patient).await?;
+        let bytes = Bytes::from(bytes);
+        let body = digest_apart(bytes.clone()).await;
         self.publish(task, bytes, &body).await?;
         self.hear(task, &body, &mut exchange, false, on_message)
             .await?;
@@ -49,16 +49,15 @@ impl Queue {
     ///
     /// [`SendError`].
     pub async fn status(&self, task: &Task) -> Result<Option<Message>, SendError> {
-        let body = body_digest(&task.encode());
+        let body = digest_apart(task.encode()).await;
         for kind in ["result", "nack", "progress", "ack"] {
             let subject = self.subject(&task.task_id, task.issuer.agent_id.as_str(), kind);
             let last = self.last(&subject).await.map_err(SendError::carrier)?;
             let Some((headers, payload)) = last.filter(|(headers, _)| is_of(headers, &body)) else {
                 continue;
             };
-            let read = Message::decode(&payload, &Options::default()).map_err(SendError::Answer)?;
             let signature = headers.get(signing::NAME).map(|value| value.as_str());
-            self.signing.check(&read, signature)?;
+            let read = self.signing.read(payload, signature).await?;
             let now = TokioClock::default().now();
             let mut exchange = Exchange::new(task, now, Config::default())?;
             exchange.take(now, read, &mut |_| {})?;
@@ -75,9 +74,9 @@ impl Queue {
     ///
     /// [`SendError`].
     pub async fn cancel(&self, task: &Task) -> Result<Option<Message>, SendError> {
-        let body = body_digest(&task.encode());
+        let body = digest_apart(task.encode()).await;
         let mut beside = headers((&task.task_id, Some(&task.correlation_id)), &body);
-        if let Some(signature) = self.signing.sign(task)? {
+        if let Some(signature) = self.signing.sign(task).await? {
             beside.insert(signing::NAME, signature);
         }
         let user = self.config.user.as_deref();
@@ -101,7 +100,7 @@ impl Queue {
         let patient = Config::default().with_patience(KEEP, KEEP);
         let patient = patient.with_deadline_patience(Duration::MAX);
         let mut exchange = Exchange::new(task, TokioClock::default().now(), patient)?;
-        let body = body_digest(&task.encode());
+        let body = digest_apart(task.encode()).await;
         self.hear(task, &body, &mut exchange, true, on_message)
             .await?;
         exchange.end()
@@ -145,11 +144,10 @@ impl Queue {
             if !follows && header(ELSEWHERE).is_some() {
                 break;
             }
-            let read = Message::decode(&message.payload, &Options::default());
             let is_ack = message.subject.ends_with(".ack");
-            let read = read.map_err(SendError::Answer)?;
             let signature = header(signing::NAME).map(|value| value.as_str());
-            queue.signing.check(&read, signature)?;
+            let payload = message.payload.clone();
+            let read = queue.signing.read(payload, signature).await?;
             let is_last = exchange.take(clock.now(), read, on_message)?;
             if is_last || (is_ack && elsewhere) {
                 break;
@@ -158,13 +156,13 @@ impl Queue {
         Ok(())
     }
 
-    async fn publish(&self, task: &Task, bytes: Vec<u8>, body: &Digest) -> Result<(), SendError> {
+    async fn publish(&self, task: &Task, bytes: Bytes, body: &Digest) -> Result<(), SendError> {
         let mut beside = headers((&task.task_id, Some(&task.correlation_id)), body);
-        if let Some(signature) = self.signing.sign(task)? {
+        if let Some(signature) = self.signing.sign(task).await? {
             beside.insert(signing::NAME, signature);
         }
         let publish = PublishMessage::build()
-            .payload(bytes.into())
+            .payload(bytes)
             .headers(beside)
             .message_id(format!("{}.{body}", task.task_id));
         let stored = self.context.send_publish(self.task_subject(), publish);

@@ -44,7 +44,9 @@ use ubos_common::canon::Digest;
 
 use crate::ConfigError;
 use crate::ident::{CorrelationId, TaskId};
+use crate::lifecycle::body_digest;
 use crate::transport::signing::Signing;
+use crate::work;
 
 /// Settings of a queue; all who open it should have the same.
 ///
@@ -359,6 +361,11 @@ fn headers(
         headers.insert(CORRELATION, correlation_id.to_string());
     }
     headers
+}
+
+/// The digest of a body: made at once where it is short, on another thread where it is not.
+async fn digest_apart(body: impl AsRef<[u8]> + Send + 'static) -> Digest {
+    work::done(body.as_ref().len(), move || body_digest(body.as_ref())).await
 }
 
 /// An issuer in a subject, where its id itself may have any character.

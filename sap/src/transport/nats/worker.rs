@@ -5,6 +5,7 @@ use core::pin::pin;
 
 use async_nats::HeaderMap;
 use async_nats::jetstream::message::{AckKind, Message as Delivery, PublishMessage};
+use bytes::Bytes;
 use futures::StreamExt as _;
 use futures::channel::oneshot;
 use futures::future::BoxFuture;
@@ -13,11 +14,11 @@ use ubos_common::canon::Digest;
 
 use super::cancel::{Cancels, Told};
 use super::{
-    CORRELATION, ELSEWHERE, MAX_IN_FLIGHT, Queue, QueueError, Said, TASK_ID, headers, is_of,
+    CORRELATION, ELSEWHERE, MAX_IN_FLIGHT, Queue, QueueError, Said, TASK_ID, digest_apart, headers,
+    is_of,
 };
 use crate::error::ErrorCode;
 use crate::ident::{CorrelationId, TaskId};
-use crate::lifecycle::body_digest;
 use crate::processor::Peer;
 use crate::receipt::Nack;
 use crate::result::TaskResult;
@@ -27,6 +28,7 @@ use crate::trace;
 use crate::transport::signing::{self, signed};
 use crate::transport::{Caller, Message, Service};
 use crate::validate::{Options, issuer_of};
+use crate::work;
 
 impl Queue {
     /// Answers tasks until `shutdown` is ready, then lets those that run end.
@@ -121,13 +123,11 @@ impl Queue {
             queue: self,
             service,
             cancels,
-            body: body_digest(&delivery.payload),
+            body: digest_apart(delivery.payload.clone()).await,
             task_id,
             issuer: match &read {
                 Ok(task) => task.issuer.agent_id.to_string(),
-                Err(_) => {
-                    issuer_of(&delivery.payload, &Options::default().limits).unwrap_or_default()
-                }
+                Err(_) => issuer_apart(delivery.payload.clone()).await,
             },
             read,
             correlation_id,
@@ -161,6 +161,14 @@ impl Queue {
         let back = AckKind::Nak(Some(self.config.busy_delay));
         delivery.ack_with(back).await.map_err(QueueError::Nats)
     }
+}
+
+/// Who issued what is no valid task; empty where that cannot be read.
+async fn issuer_apart(payload: Bytes) -> String {
+    let read = work::done(payload.len(), move || {
+        issuer_of(&payload, &Options::default().limits)
+    });
+    read.await.unwrap_or_default()
 }
 
 async fn done(delivery: &Delivery) -> Result<(), QueueError> {
@@ -267,7 +275,7 @@ impl Job<'_> {
             headers.insert(ELSEWHERE, "true");
         }
         let message = Message::Result(Box::new(result.clone()));
-        if let Some(signature) = self.service.signature_apart(&message).await {
+        if let Some(signature) = self.service.signature(&message).await {
             headers.insert(signing::NAME, signature);
         }
         // Another worker may have been first: then its result is the result.
@@ -380,7 +388,7 @@ impl Job<'_> {
     async fn progress(&self, kind: &str, message: &Message) -> Result<(), QueueError> {
         let ids = (&self.task_id, self.correlation_id.as_ref());
         let mut headers = headers(ids, &self.body);
-        if let Some(signature) = self.service.signature_apart(message).await {
+        if let Some(signature) = self.service.signature(message).await {
             headers.insert(signing::NAME, signature);
         }
         let subject = self.subject(kind);

@@ -53,7 +53,7 @@ async fn only_a_peer_that_may_send_a_task_is_told_of_it() {
         refused.message_id = unknown.message_id;
         assert_eq!(refused, unknown);
         let about = service.about(&Peer::same_process(), &prime(), &id(1)).await;
-        about.unwrap().cancel()
+        about.unwrap().cancel().await
     };
     let (served, _) = join(service.serve(task.as_bytes(), &mut nobody), asking).await;
     served.unwrap();

@@ -1,0 +1,149 @@
+//! What a processor does around its handlers: when it drops one, and when it gives way.
+
+use std::future::{pending, ready};
+use std::pin::pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context as Waking, Poll, Waker};
+
+use futures::FutureExt as _;
+use futures::executor::block_on;
+use sap::processor::{Context, Delivery, Outcome, Processor, Progress, Unreachable};
+use sap::store::MemoryCache;
+use sap::transcript::Transcript as _;
+use sap::transport::{Caller, Message, Replies, Service};
+use sap::{BoxFuture, ErrorCode, Status, TaskResult};
+use serde_json::{Value, json};
+use ubos_common::json::RawBuf;
+
+use crate::processor::{
+    Jumping, Log, answering, cached, consult, kinds, no_cache, processor, result, run, text, whole,
+};
+use crate::samples::with;
+
+/// Notes how many entries the transcript has when it is dropped.
+struct Dropped(Log, Arc<Mutex<Vec<usize>>>);
+
+impl Drop for Dropped {
+    fn drop(&mut self) {
+        let entries = self.0.read(0, 100).now_or_never().unwrap().unwrap();
+        self.1.lock().unwrap().push(entries.len());
+    }
+}
+
+// spec: SAP-5-8, SAP-10-1
+#[test]
+fn a_handler_whose_time_is_over_is_dropped_before_its_end_is_written() {
+    let (log, clock, dropped) = (Log::default(), Jumping::new(), Arc::default());
+    let (inner, noted) = (Arc::clone(&log), Arc::clone(&dropped));
+    let processor = processor(&log).handle(consult(), move |_: Context| {
+        let guard = Dropped(Arc::clone(&inner), Arc::clone(&noted));
+        async move {
+            let _guard = guard;
+            pending().await
+        }
+    });
+    let ended = result(run(&processor, &clock, &no_cache()).1);
+    assert_eq!(ended.error_code(), Some(&ErrorCode::Timeout));
+    assert_eq!(kinds(&log), ["task", "RUNNING", "FAILED"]);
+    assert_eq!(*dropped.lock().unwrap(), [2]);
+}
+
+/// A way to endpoints that panics.
+#[derive(Debug)]
+struct Panicking;
+
+impl Replies for Panicking {
+    fn send<'a>(&'a self, _: &'a str, _: &'a TaskResult) -> BoxFuture<'a, Result<(), Unreachable>> {
+        panic!("a transport's own fault")
+    }
+}
+
+/// Waits for nothing.
+struct Gone;
+
+impl Caller for Gone {
+    fn tell(&mut self, _: Message) -> BoxFuture<'_, ()> {
+        Box::pin(ready(()))
+    }
+}
+
+// spec: SAP-5-2, SAP-4.1-17
+#[test]
+fn a_task_ends_though_the_way_to_its_endpoint_and_who_is_warned_of_it_panic() {
+    let (log, warned) = (Log::default(), Arc::new(AtomicUsize::new(0)));
+    let processor = answering(&log, "1", &Arc::default());
+    let counted = Arc::clone(&warned);
+    let service = Service::new(Arc::new(processor), Arc::new(Jumping::new()))
+        .replies(Arc::new(Panicking))
+        .on_warning(move |warning| {
+            counted.fetch_add(1, Ordering::SeqCst);
+            panic!("{warning}");
+        });
+    let task = with(no_cache(), "/replyTo/endpoint", Some(json!("test:inbox")));
+    block_on(service.serve(task.to_string().as_bytes(), &mut Gone)).unwrap();
+    assert_eq!(kinds(&log), ["task", "RUNNING", "SUCCEEDED"]);
+    // One for each result.
+    assert_eq!(warned.load(Ordering::SeqCst), 2);
+}
+
+/// How often a task is polled until it has succeeded, where there is nothing to wait for.
+fn polls(processor: &Processor, task: &Value) -> usize {
+    let (clock, bytes) = (Jumping::new(), task.to_string());
+    let mut sink = |_: Delivery<'_>| {};
+    let mut running = pin!(processor.process(&clock, bytes.as_bytes(), &mut sink));
+    let mut waking = Waking::from_waker(Waker::noop());
+    let mut polls = 0;
+    loop {
+        polls += 1;
+        if let Poll::Ready(answer) = running.as_mut().poll(&mut waking) {
+            assert_eq!(result(answer.unwrap()).status, Status::Succeeded);
+            return polls;
+        }
+    }
+}
+
+/// Long enough to give way, and too short to be worth another thread, whose time nobody knows.
+fn long() -> RawBuf {
+    text(&json!("long ".repeat(4_000)).to_string())
+}
+
+// spec: SAP-5-8
+#[test]
+fn a_long_output_of_a_short_task_gives_way() {
+    let said = |output: RawBuf, is_part: bool| {
+        let processor = processor(&Log::default()).handle(consult(), move |mut cx: Context| {
+            let output = output.clone();
+            async move {
+                if is_part {
+                    cx.report(Progress::running(Some(output))).await;
+                    return Ok(Outcome::new(text("1")));
+                }
+                Ok(Outcome::new(output))
+            }
+        });
+        polls(&processor, &no_cache())
+    };
+    assert_eq!((said(text("1"), false), said(text("1"), true)), (1, 1));
+    assert!(said(long(), false) > 1);
+    assert!(said(long(), true) > 1);
+}
+
+// spec: SAP-6-3
+#[test]
+fn a_long_record_that_answers_a_short_task_gives_way() {
+    let said = |output: RawBuf| {
+        let processor = processor(&Log::default())
+            .cache(Arc::new(MemoryCache::default()))
+            .cached(consult(), whole())
+            .handle(consult(), move |_: Context| {
+                let output = output.clone();
+                async move { Ok(Outcome::new(output).citing(vec!["ubos://a".into()])) }
+            });
+        polls(&processor, &cached(1, "prefer"));
+        // `only`: the record answers, and nothing is computed.
+        polls(&processor, &cached(2, "only"))
+    };
+    assert_eq!(said(text("1")), 1);
+    assert!(said(long()) > 1);
+}
