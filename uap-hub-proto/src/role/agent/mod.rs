@@ -127,7 +127,6 @@ impl FleetAgent {
         self.say(now, session, Say::Result(result))?;
         debug!(%session, "result sent");
         self.finishing(now, session);
-        self.leave_if_drained(now);
         Ok(())
     }
 
@@ -334,7 +333,7 @@ impl FleetAgent {
         StreamId(self.opened)
     }
 
-    fn leave_if_drained(&mut self, now: Now) {
+    pub(super) fn leave_if_drained(&mut self, now: Now) {
         if !self.is_leaving || !self.sessions.is_empty() {
             return;
         }

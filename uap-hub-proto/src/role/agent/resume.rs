@@ -144,3 +144,74 @@ pub(super) const fn rpc_of(kind: Kind) -> Rpc {
         Kind::Translation => Rpc::Translate,
     }
 }
+
+#[cfg(test)]
+#[cfg(feature = "client")]
+mod tests {
+    use ubos_common::{
+        id::IdSource,
+        time::{Mono, Timestamp},
+    };
+
+    use super::super::{Config, Inbound, Input};
+    use super::*;
+    use crate::{
+        capability::Skill,
+        status::Code,
+        wire::{
+            ListenResponse, SessionProposal, SessionReady, TestInit, TestProposalDetails,
+            listen_response::Event as Control, session_proposal::Details,
+        },
+    };
+
+    // spec: HUB-5-4
+    #[test]
+    fn the_reports_of_a_cut_session_are_counted() {
+        let capability = Skill::test("t").into();
+        let config = Config::default().with_capabilities([capability]);
+        let ids = IdSource::seeded(0);
+        let mut agent = FleetAgent::new(config.with_resume(true), ids).unwrap();
+        let now = Now::new(Mono::ZERO, Timestamp::EPOCH);
+        agent.start(now);
+        let (id, client_id) = (SessionId::from("s"), "a".to_owned());
+        let r#type = "t".to_owned();
+        let proposal = SessionProposal {
+            session_id: id.to_string(),
+            details: Some(Details::Test(TestProposalDetails { r#type })),
+        };
+        let session_id = id.to_string();
+        let control = |event| {
+            let event = Some(event);
+            Inbound::Listen(ListenResponse { event })
+        };
+        let init = TestInit {
+            acknowledged: Some(0),
+            ..TestInit::default()
+        };
+        let message = |stream, message| Input::Message {
+            stream: StreamId(stream),
+            message,
+        };
+        let ready = SessionReady { session_id };
+        for input in [
+            Input::Registered {
+                attempt: 1,
+                client_id,
+            },
+            message(1, control(Control::SessionProposal(proposal))),
+            message(1, control(Control::SessionReady(ready))),
+            message(2, Inbound::Test(init)),
+        ] {
+            agent.handle_input(now, input).unwrap();
+        }
+        assert!(!agent.is_cut(&id));
+        let status = Status::new(Code::Unavailable, "");
+        let stream = StreamId(2);
+        let broken = Input::Broken { stream, status };
+        agent.handle_input(now, broken).unwrap();
+        assert!(agent.is_cut(&id));
+        // That it has the job, and that it runs.
+        assert_eq!(agent.unacknowledged("s"), 2);
+        assert_eq!(agent.unacknowledged("another"), 0);
+    }
+}

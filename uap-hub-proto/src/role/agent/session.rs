@@ -183,7 +183,10 @@ impl FleetAgent {
             Some(stream) => self.outputs.push(Output::Send { stream, message }),
             None if session.kept.can_resume() => {}
             // The report is kept nowhere, so the session is lost.
-            None => self.over(id, None),
+            None => {
+                self.over(id, None);
+                self.leave_if_drained(now);
+            }
         }
         Ok(())
     }

@@ -137,7 +137,7 @@ impl Hub {
         };
         let agent = self.fleet.get(session.agent.as_str());
         let Some(stream) = agent.and_then(|agent| agent.listen) else {
-            return self.timers.clear(&Timer::Session(id));
+            return;
         };
         self.timers.set(
             Timer::Session(id),

@@ -30,7 +30,6 @@ impl Hub {
             Ok(id) => id,
             Err(status) => return self.end_stream(stream, status),
         };
-        self.timers.clear(&Timer::Session(id));
         let Some(session) = self.sessions.get_mut(id) else {
             return;
         };

@@ -429,16 +429,9 @@ impl Fleet {
 
     /// Whether the agent has the capability for a job.
     pub(super) fn is_capable(&self, id: &str, skill: &Skill, shape: &Shape) -> bool {
-        let Some(agent) = self.agents.get(id) else {
-            return false;
-        };
-        match self.ranking(skill, shape) {
-            Some(ranking) if agent.is_indexed => ranking.members.contains_key(&agent.order),
-            _ => {
-                let requirements = agent.skills.get(skill);
-                requirements.is_some_and(|requirements| requirements.are_met_by(shape))
-            }
-        }
+        let agent = self.agents.get(id);
+        let requirements = agent.and_then(|agent| agent.skills.get(skill));
+        requirements.is_some_and(|requirements| requirements.are_met_by(shape))
     }
 
     /// Whether an agent that has listened can do this work.

@@ -137,7 +137,6 @@ impl Hub {
             let (job, stream) = (session.job, session.stage.stream());
             if !matches!(session.stage, Stage::Over { .. }) {
                 self.close_session(now, id, Status::ok());
-                self.queue.set_stage(job, JobStage::Waiting);
                 self.leave_job(now, job);
             }
             if let Some(stream) = stream {
@@ -145,7 +144,6 @@ impl Hub {
                 self.end_stream(stream, Status::new(Code::Unavailable, LEAVING));
             }
         }
-        self.close_if_drained();
     }
 
     /// Closes when nothing runs and nothing is being stored.

@@ -24,10 +24,10 @@ impl Hub {
         };
         let job = session.job;
         match &session.stage {
-            Stage::Over { .. } => {}
             Stage::Open {
                 state: Some(state), ..
             } if state.is_terminal() => self.settle(now, id, String::new()),
+            // Neither does anything to a session that is over.
             _ if self.may_start_again(job) => self.requeue(now, id, why, status),
             _ => {
                 let outcome = Outcome::new(Verdict::Failed, why);

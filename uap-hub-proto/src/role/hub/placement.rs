@@ -153,7 +153,6 @@ impl Hub {
         self.pass_over(job, &agent);
         self.withdraw(now, session, &reason);
         self.place(now, job);
-        self.offer_to(now, &agent, false);
         self.dismiss_if_drained(now, &agent);
     }
 

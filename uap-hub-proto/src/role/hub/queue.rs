@@ -374,6 +374,19 @@ mod tests {
         assert_eq!(queue.waiting()[0], first[0], "it keeps its place");
     }
 
+    #[test]
+    fn nothing_is_kept_of_lines_without_jobs() {
+        let (mut queue, mut ids) = (Queue::default(), IdSource::seeded(1));
+        let any = Job::test("t", Vec::new());
+        for job in [any.clone(), any.with_agent("a".into())] {
+            let id: JobId = ids.next_id();
+            queue.add(id, job, Shape::of(&[]), 0, true);
+            queue.line_up(id);
+            queue.remove(id);
+            assert!(queue.pinned.is_empty() && queue.lines.is_empty());
+        }
+    }
+
     // spec: HUB-3-6
     #[test]
     fn a_group_keeps_its_turn_while_it_has_jobs() {

@@ -1,5 +1,6 @@
 //! The agent machine, one clause at a time, in virtual time.
 
+mod reports;
 mod resume;
 mod table;
 

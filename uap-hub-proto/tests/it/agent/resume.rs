@@ -205,6 +205,64 @@ fn all_cut_calls_are_opened_when_the_hub_is_there_again() {
             "open 6 Execute s reports 4"
         ]
     );
+    cut(&mut rig, 6);
+    rig.pass(1_000);
+    assert_eq!(
+        rig.take(),
+        ["open 7 Execute s reports 5"],
+        "after the first pause again"
+    );
+}
+
+// spec: HUB-5-4
+#[test]
+fn a_session_that_was_resumed_is_tried_again_after_the_first_pause() {
+    let mut rig = running(|config| config);
+    hub_has(&mut rig, 2, Some(2));
+    for (stream, pause) in [(3, 0), (4, 1_000), (5, 2_000)] {
+        cut(&mut rig, stream - 1);
+        rig.pass(pause);
+    }
+    hub_has(&mut rig, 5, Some(2));
+    rig.take();
+    for (stream, pause) in [(6, 0), (7, 1_000)] {
+        cut(&mut rig, stream - 1);
+        rig.take();
+        rig.pass(pause);
+        let opening = format!("open {stream} Execute s reports {}", stream - 1);
+        assert_eq!(rig.take(), [opening]);
+    }
+}
+
+// spec: HUB-5-4
+#[test]
+fn an_agent_that_leaves_does_not_wait_for_a_session_that_it_lost() {
+    let long = "x".repeat(4_000);
+    for is_end in [false, true] {
+        let mut rig = running(|config| config.with_max_unacknowledged_bytes(long.len()));
+        cut(&mut rig, 2);
+        rig.agent.shutdown(rig.now, Duration::from_secs(60));
+        rig.take();
+        if is_end {
+            let result = TestResult::completed(long.as_str());
+            let session = SessionId::from("s");
+            rig.agent.finish(rig.now, &session, result.into()).unwrap();
+        } else {
+            line(&mut rig, &long);
+        }
+        assert_eq!(rig.take(), ["stop s", "over s", "half-close 1"]);
+    }
+}
+
+// spec: HUB-5-4
+#[test]
+fn an_agent_that_leaves_looks_for_its_hub_no_more() {
+    let mut rig = running(|config| config);
+    cut(&mut rig, 1);
+    let drain = Duration::from_secs(60);
+    rig.agent.shutdown(rig.now, drain);
+    let end = rig.now.mono.saturating_add(drain);
+    assert_eq!(rig.agent.poll_timeout(), Some(end));
 }
 
 // spec: HUB-5-4
@@ -260,6 +318,7 @@ fn more_reports_than_may_be_kept_end_the_hope_of_resuming() {
     cut(&mut rig, 2);
     line(&mut rig, &long);
     assert_eq!(rig.take(), ["cut s", "stop s", "over s"]);
+    assert_eq!(rig.agent.poll_timeout(), None);
 
     let mut rig = running(|config| config.with_max_unacknowledged_bytes(most));
     for number in 3..1_000 {

@@ -1,6 +1,59 @@
-//! The bounds of the queue, and what is left of a job that has ended.
+//! The bounds of registrations and of the queue, and what is left of a job that has ended.
 
 use super::*;
+
+/// Registers an agent with a name of so many bytes.
+fn named(rig: &mut Rig, bytes: usize) -> Result<String, RegisterError> {
+    let registration = AgentRegistration {
+        display_name: "n".repeat(bytes),
+        capabilities: vec![],
+    };
+    let answer = rig.hub.register(rig.now, registration)?;
+    Ok(answer.client_id)
+}
+
+// spec: HUB-2-4
+#[test]
+fn registrations_have_bounded_bytes() {
+    let config = Config::default().with_max_registered_bytes(4_000);
+    let mut rig = Rig::with(config);
+    let first = named(&mut rig, 397).unwrap();
+    named(&mut rig, 397).unwrap();
+    assert_eq!(rig.hub.view().counts().agents, 2);
+    named(&mut rig, 397).unwrap();
+    assert_eq!(
+        rig.hub.view().counts().agents,
+        2,
+        "those that do not listen have 1,000 bytes"
+    );
+    rig.open(Rpc::Listen, Some(&first));
+    assert_eq!(
+        rig.hub.view().counts().available_agents,
+        0,
+        "the first was the oldest"
+    );
+    for _ in 0..4 {
+        let large = named(&mut rig, 997).unwrap();
+        rig.open(Rpc::Listen, Some(&large));
+    }
+    let refused = named(&mut rig, 1).unwrap_err();
+    assert_eq!(refused, RegisterError::FullOfBytes { most: 4_000 });
+    assert_eq!(refused.status().code, Code::ResourceExhausted);
+}
+
+// spec: HUB-2-4
+#[test]
+fn agents_that_listen_take_no_bytes_of_those_that_do_not() {
+    let mut rig = Rig::with(Config::default().with_max_registered_bytes(4_000));
+    for _ in 0..2 {
+        let listens = named(&mut rig, 997).unwrap();
+        rig.open(Rpc::Listen, Some(&listens));
+    }
+    for _ in 0..2 {
+        named(&mut rig, 97).unwrap();
+    }
+    assert_eq!(rig.hub.view().counts().agents, 4);
+}
 
 #[test]
 fn bounds_of_the_queue_hold_and_refusals_change_nothing() {

@@ -124,40 +124,12 @@ fn a_peer_displaces_its_own_agents_first() {
 
 // spec: HUB-2-4
 #[test]
-fn registrations_have_bounded_bytes() {
-    let config = Config::default().with_max_registered_bytes(4_000);
-    let mut rig = Rig::with(config);
-    let named = |rig: &mut Rig, bytes: usize| {
-        let registration = AgentRegistration {
-            display_name: "n".repeat(bytes),
-            capabilities: vec![],
-        };
-        rig.hub
-            .register(rig.now, registration)
-            .map(|answer| answer.client_id)
-    };
-    let first = named(&mut rig, 397).unwrap();
-    named(&mut rig, 397).unwrap();
+fn an_agent_that_listens_is_not_displaced_by_its_peer() {
+    let mut rig = Rig::with(Config::default().with_max_pending_agents_per_peer(1));
+    let listens = register_from(&mut rig, "10.0.0.1").unwrap();
+    rig.open(Rpc::Listen, Some(&listens));
+    register_from(&mut rig, "10.0.0.1").unwrap();
     assert_eq!(rig.hub.view().counts().agents, 2);
-    named(&mut rig, 397).unwrap();
-    assert_eq!(
-        rig.hub.view().counts().agents,
-        2,
-        "those that do not listen have 1,000 bytes"
-    );
-    rig.open(Rpc::Listen, Some(&first));
-    assert_eq!(
-        rig.hub.view().counts().available_agents,
-        0,
-        "the first was the oldest"
-    );
-    for _ in 0..4 {
-        let large = named(&mut rig, 997).unwrap();
-        rig.open(Rpc::Listen, Some(&large));
-    }
-    let refused = named(&mut rig, 1).unwrap_err();
-    assert_eq!(refused, RegisterError::FullOfBytes { most: 4_000 });
-    assert_eq!(refused.status().code, Code::ResourceExhausted);
 }
 
 // spec: HUB-2-4

@@ -20,6 +20,10 @@ fn jobs_and_ends_are_stored_first() {
     let job = rig.submit();
     assert_eq!(words(rig.take()), ["store job"]);
     stored(&mut rig, job);
+    assert_eq!(
+        rig.hub.stored(rig.now, job, Ok(())),
+        Err(CommandError::NotStoring)
+    );
     assert_eq!(words(rig.said.clone()), ["stored", "offered", "propose"]);
     let (_, session) = rig.proposals().pop().unwrap();
     rig.answer(listen, &session, true);
@@ -135,4 +139,34 @@ fn a_restored_job_keeps_its_id() {
     );
     next.hub.cancel(next.now, id).unwrap();
     assert_eq!(words(next.take()), ["store Cancelled"]);
+}
+
+// spec: HUB-6-1
+#[test]
+fn a_job_that_has_ended_keeps_no_payloads_while_its_end_is_stored() {
+    let mut rig = durable();
+    let job = rig.submit();
+    stored(&mut rig, job);
+    assert!(rig.hub.view().counts().payload_bytes > 0);
+    rig.hub.cancel(rig.now, job).unwrap();
+    assert_eq!(rig.hub.view().counts().payload_bytes, 0);
+}
+
+// spec: HUB-6-1, HUB-5-3
+#[test]
+fn nothing_waits_for_a_job_that_is_kept() {
+    let mut rig = durable();
+    let (_, listen) = rig.agent();
+    let runs = rig.submit();
+    stored(&mut rig, runs);
+    let (_, session) = rig.proposals().pop().unwrap();
+    rig.answer(listen, &session, true);
+    rig.open(Rpc::Execute, Some(&session));
+    let waits = Job::test("other", vec![]).with_wait_limit(Duration::from_secs(1));
+    let waits = rig.hub.submit(rig.now, waits).unwrap();
+    stored(&mut rig, waits);
+    let drain = Duration::from_secs(60);
+    rig.hub.shutdown(rig.now, drain);
+    let end = rig.now.mono.saturating_add(drain);
+    assert_eq!(rig.hub.poll_timeout(), Some(end));
 }

@@ -268,3 +268,37 @@ fn ended_sessions_are_remembered_up_to_the_bound() {
         "{said:?}"
     );
 }
+
+/// The only end of a job.
+fn outcome(rig: &mut Rig) -> Outcome {
+    let said = rig.take().into_iter();
+    let mut ends = said.filter_map(|output| match output {
+        Output::Event(Event::Job {
+            event: JobEvent::Ended(outcome),
+            ..
+        }) => Some(outcome),
+        _ => None,
+    });
+    ends.next().unwrap()
+}
+
+// spec: HUB-4-1
+#[test]
+fn an_end_names_the_agent_that_ran_the_job_and_weighs_its_result() {
+    let mut rig = Rig::new();
+    let (_, _, _, stream) = rig.running();
+    rig.result(stream, State::Completed);
+    let ran = outcome(&mut rig);
+    let agent = rig.hub.view().agents().next().unwrap().client_id;
+    assert_eq!(ran.agent, Some(agent));
+    let Some(JobResult::Test(result)) = &ran.result else {
+        panic!("{ran:?}")
+    };
+    let bytes = result.encoded_len();
+    assert_eq!(JobEvent::Ended(ran).weight(), bytes);
+    let job = rig.submit();
+    rig.hub.cancel(rig.now, job).unwrap();
+    let offered = outcome(&mut rig);
+    assert_eq!(offered.agent, None);
+    assert_eq!(JobEvent::Ended(offered).weight(), 0);
+}

@@ -53,6 +53,71 @@ fn a_drained_agent_goes_when_it_is_done() {
 }
 
 #[test]
+fn a_drained_agent_that_refuses_its_last_offer_goes() {
+    let mut rig = Rig::new();
+    let (id, listen) = rig.agent();
+    rig.submit();
+    let (_, session) = rig.proposals().pop().unwrap();
+    rig.hub.drain_agent(rig.now, &id.as_str().into()).unwrap();
+    assert_eq!(rig.take(), [], "it has an offer to answer");
+    rig.answer(listen, &session, false);
+    assert_eq!(
+        words(rig.take()),
+        [
+            "declined no wish",
+            "gone",
+            "end Unavailable the agent was drained"
+        ]
+    );
+}
+
+// spec: HUB-5-3
+#[test]
+fn a_hub_that_leaves_closes_when_the_last_preparation_fails() {
+    let mut rig = Rig::with(Config::default().with_prepare(true));
+    let (_, listen) = rig.agent();
+    rig.submit();
+    let (_, session) = rig.proposals().pop().unwrap();
+    rig.answer(listen, &session, true);
+    rig.hub.shutdown(rig.now, Duration::from_secs(60));
+    rig.take();
+    let failed = Err("no room".to_owned());
+    rig.hub
+        .prepared(rig.now, &session.as_str().into(), failed)
+        .unwrap();
+    let said = words(rig.take());
+    assert_eq!(said[0], "ended Failed preparation failed: no room");
+    assert_eq!(said.last().unwrap(), "closed");
+}
+
+// spec: HUB-5-3
+#[test]
+fn sessions_that_are_broken_off_end_in_the_order_of_their_jobs() {
+    let mut rig = Rig::with(Config::default().with_resume_grace(Duration::from_secs(60)));
+    let mut run = |rig: &mut Rig| {
+        let job = rig.submit();
+        let (listen, session) = rig.proposals().pop().unwrap();
+        rig.answer(listen, &session, true);
+        (job, rig.open(Rpc::Execute, Some(&session)))
+    };
+    rig.agent();
+    let (_, first) = run(&mut rig);
+    let (second, _) = run(&mut rig);
+    rig.result(first, State::Completed);
+    rig.half_close(first);
+    // It takes the place of the first in the table.
+    let (third, _) = run(&mut rig);
+    rig.hub.shutdown(rig.now, Duration::from_secs(1));
+    rig.take();
+    rig.seconds(1);
+    let ended = rig.take().into_iter().filter_map(|output| match output {
+        Output::Event(Event::Job { job, .. }) => Some(job),
+        _ => None,
+    });
+    assert_eq!(ended.collect::<Vec<_>>(), [second, third]);
+}
+
+#[test]
 fn a_paused_agent_is_passed_over_until_it_is_resumed() {
     let mut rig = Rig::new();
     let (id, listen) = rig.agent();
@@ -214,6 +279,24 @@ fn bytes_are_counted_too_and_an_end_is_read_to() {
 
 // spec: HUB-4-4
 #[test]
+fn a_stream_is_paused_at_the_bound_of_bytes_and_goes_on_at_half_of_it() {
+    let telemetry = Telemetry::new(Severity::Info, "x".repeat(990));
+    let line = test_response::Event::Telemetry(telemetry.clone());
+    let at = None;
+    let bytes = JobEvent::Telemetry { telemetry, at }.weight();
+    let mut rig = Rig::with(Config::default().with_max_unread_bytes(bytes));
+    let (_, job, _, stream) = rig.running();
+    rig.say(stream, line);
+    assert_eq!(words(rig.take())[0], "pause");
+    let half = bytes - bytes / 2;
+    rig.hub.events_read(rig.now, job, 5, half - 1);
+    assert_eq!(rig.take(), []);
+    rig.hub.events_read(rig.now, job, 0, 1);
+    assert_eq!(words(rig.take()), ["resume"]);
+}
+
+// spec: HUB-4-4
+#[test]
 fn an_agent_that_does_not_read_is_let_go_at_the_bound() {
     let config = Config::default()
         .with_max_unsent(2)
@@ -242,6 +325,39 @@ fn an_agent_that_does_not_read_is_let_go_at_the_bound() {
         "end ResourceExhausted the agent does not read"
     );
     assert_eq!(rig.hub.view().counts().waiting_jobs, 5, "none is lost");
+}
+
+// spec: HUB-4-4
+#[test]
+fn offers_that_are_too_many_end_their_stream_in_the_same_call() {
+    for offered in ["by the hub", "to the agent", "of an earlier process"] {
+        let mut rig = Rig::with(Config::default().with_max_unsent(1));
+        let (id, listen) = rig.agent();
+        let id = ClientId::from(id);
+        rig.hub.set_paused(rig.now, offered == "by the hub");
+        let paused = offered == "to the agent";
+        rig.hub.set_agent_paused(rig.now, &id, paused).unwrap();
+        let blocked = Input::Blocked { stream: listen };
+        rig.hub.handle_input(rig.now, blocked).unwrap();
+        let jobs = match offered {
+            "of an earlier process" => 0,
+            _ => 2,
+        };
+        (0..jobs).for_each(|_| drop(rig.submit()));
+        rig.take();
+        match offered {
+            "by the hub" => rig.hub.set_paused(rig.now, false),
+            "to the agent" => rig.hub.set_agent_paused(rig.now, &id, false).unwrap(),
+            _ => {
+                for job in [1, 2].map(|seed| IdSource::seeded(seed).next_id()) {
+                    let restored = Job::test("t", vec![]);
+                    rig.hub.restore(rig.now, job, restored).unwrap();
+                }
+            }
+        }
+        let said = words(rig.take());
+        assert!(said.contains(&"audit SlowReader".to_owned()), "{offered}");
+    }
 }
 
 // spec: HUB-5-3

@@ -233,3 +233,30 @@ fn a_session_says_its_first_word_in_time() {
         assert_eq!(words(rig.take()), [""; 0], "it has spoken: {stall:?}");
     }
 }
+
+// spec: HUB-5-4
+#[test]
+fn an_offer_to_an_agent_whose_connection_was_lost_goes_to_another() {
+    let mut rig = Rig::with(Config::default().with_resume_grace(Duration::from_secs(60)));
+    let (_, first) = rig.agent();
+    rig.submit();
+    assert_eq!(rig.proposals().pop().unwrap().0, first);
+    let (_, second) = rig.agent();
+    rig.lose(first);
+    assert_eq!(rig.proposals().pop().unwrap().0, second);
+}
+
+// spec: HUB-5-1
+#[test]
+fn an_agent_that_lost_a_stream_is_offered_another_job() {
+    let mut rig = Rig::with(
+        Config::default()
+            .with_max_attempts(2)
+            .with_max_sessions_per_agent(1),
+    );
+    let (_, _, _, stream) = rig.running();
+    let other = rig.submit();
+    rig.reset(stream);
+    let offered = rig.hub.view().jobs().find(|job| job.agent.is_some());
+    assert_eq!(offered.map(|job| job.id), Some(other));
+}

@@ -9,6 +9,7 @@ mod leave;
 mod loss;
 mod placement;
 mod policy;
+mod refusals;
 mod resume;
 mod rig;
 mod table;

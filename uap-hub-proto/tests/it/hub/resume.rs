@@ -305,3 +305,17 @@ fn a_stalled_session_is_told_from_one_that_is_cut() {
         "ended Failed the session stood still for too long"
     );
 }
+
+// spec: HUB-5-4
+#[test]
+fn a_resumed_session_has_the_time_of_its_state() {
+    for (state, wanted) in [(3, None), (4, Some("ended Completed s4"))] {
+        let (mut rig, _, session, first) = resumable(|config| config);
+        rig.status(first, state);
+        rig.lose(first);
+        reopen(&mut rig, &session, Resume::Reports(2));
+        rig.take();
+        rig.seconds(5);
+        assert_eq!(ended(&mut rig).pop().as_deref(), wanted);
+    }
+}
