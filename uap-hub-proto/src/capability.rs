@@ -190,6 +190,7 @@ pub(crate) fn skills(registration: AgentRegistration) -> Result<Skills, Registra
     Ok(skills)
 }
 
+// impl: HUB-2-1
 fn bounded(field: &str, payloads: &[PayloadRequirement]) -> Result<(), RegistrationError> {
     few(field, payloads.len(), MAX_REQUIREMENTS)?;
     for payload in payloads {
@@ -304,6 +305,7 @@ impl Requirements {
     }
 
     /// The first requirement that a job's payloads do not meet.
+    // impl: HUB-3-2
     pub(crate) fn unmet_by<'a>(&'a self, shape: &'a Shape) -> Option<Unmet<'a>> {
         #[cfg(test)]
         checks::CHECKS.set(checks::CHECKS.get() + 1);

@@ -30,6 +30,7 @@ const MAX_EXACT: u64 = 1 << 53;
 /// # Errors
 ///
 /// An integer beyond 2^53 either way, or nesting beyond 64 levels; with a JSON pointer to it.
+// impl: HUB-4-9
 pub fn to_struct(object: &Map<String, Value>) -> Result<Struct, ConvertError> {
     object_to_struct(object, &mut Path::default())
 }

@@ -25,6 +25,7 @@ pub(crate) enum Report {
 
 impl Report {
     /// The time and the report of a message; no report where it has no event.
+    // impl: HUB-4-2
     pub(crate) fn of_test(message: TestResponse) -> (Option<Timestamp>, Option<Self>) {
         let report = message.event.map(|event| match event {
             test_response::Event::Status(TestStatus { state, message }) => Self::Status {

@@ -101,6 +101,7 @@ pub enum DecodeError {
 }
 
 /// The bytes of a record. An outcome's `store_error` is not among them.
+// impl: HUB-6-1
 #[must_use]
 pub fn encode(job: JobId, record: &Record) -> Vec<u8> {
     let what = Some(match record {

@@ -54,6 +54,7 @@ impl Tls {
         Some(Identity::from_pem(chain, key.expose()))
     }
 
+    // impl: HUB-6-3
     #[cfg(feature = "server")]
     pub(super) fn of_hub(&self) -> Result<tonic::transport::ServerTlsConfig, ConfigError> {
         ConfigError::present(self.identity.is_some(), "tls.identity", "a hub")?;
@@ -67,6 +68,7 @@ impl Tls {
         })
     }
 
+    // impl: HUB-6-3
     #[cfg(feature = "client")]
     pub(super) fn of_agent(&self) -> Result<tonic::transport::ClientTlsConfig, ConfigError> {
         ConfigError::present(self.authority.is_some(), "tls.authority", "an agent")?;

@@ -160,6 +160,7 @@ fn acceptance(message: &SessionAcceptance, walk: &mut Walk) {
     }
 }
 
+// impl: HUB-3-3
 fn listen_response(message: &ListenResponse, walk: &mut Walk) {
     match &message.event {
         None => walk.advise(

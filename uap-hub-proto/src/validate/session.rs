@@ -27,16 +27,19 @@ validate! {
 /// The depth of step reports: protobuf readers give up at about 100 messages.
 const MAX_STEPS_DEEP: usize = 64;
 
+// impl: HUB-4-9
 fn test_init(message: &TestInit, walk: &mut Walk) {
     walk.filled("test_type", &message.test_type, "HUB-4-9");
     payloads(walk, "payloads", &message.payloads);
 }
 
+// impl: HUB-4-9
 fn translation_init(message: &TranslationInit, walk: &mut Walk) {
     walk.filled("target_format", &message.target_format, "HUB-4-9");
     payloads(walk, "payloads", &message.payloads);
 }
 
+// impl: HUB-4-2
 fn test_response(message: &TestResponse, walk: &mut Walk) {
     use test_response::Event;
     time(message.timestamp.as_ref(), walk);
@@ -72,6 +75,7 @@ fn time(at: Option<&prost_types::Timestamp>, walk: &mut Walk) {
     }
 }
 
+// impl: HUB-4-7
 fn no_event(walk: &mut Walk) {
     walk.advise(
         "no_event",

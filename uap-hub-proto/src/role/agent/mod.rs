@@ -131,6 +131,7 @@ impl FleetAgent {
     }
 
     /// Leaves: accepts nothing more, gives running sessions `drain`, then closes `Listen`.
+    // impl: HUB-5-3
     pub fn shutdown(&mut self, now: Now, drain: Duration) {
         if self.is_leaving || self.phase == Phase::Closed {
             return;

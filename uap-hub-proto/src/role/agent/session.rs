@@ -240,6 +240,7 @@ impl FleetAgent {
     }
 
     /// The call of a session ended: a handler that still runs is stopped.
+    // impl: HUB-4-7
     pub(super) fn session_ended(&mut self, stream: StreamId, status: Status) {
         if let Some(id) = self.streams.get(&stream).cloned() {
             self.over(&id, Some(status));

@@ -67,6 +67,7 @@ impl Hub {
     /// # Errors
     ///
     /// A job with this id waits or runs, or the hub is shutting down.
+    // impl: HUB-6-1
     pub fn restore(&mut self, now: Now, id: JobId, mut job: Job) -> Result<(), CommandError> {
         if self.phase.is_leaving() {
             return Err(CommandError::ShuttingDown);

@@ -37,6 +37,7 @@ pub enum RegisterError {
 
 impl RegisterError {
     /// The status that answers the call.
+    // impl: HUB-2-1
     #[must_use]
     pub fn status(&self) -> Status {
         let code = match self {

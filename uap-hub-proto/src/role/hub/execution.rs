@@ -310,6 +310,7 @@ impl Hub {
         self.streams.close(stream);
     }
 
+    // impl: HUB-3-5
     pub(super) fn session_timeout(&mut self, now: Now, id: SessionKey) {
         let Some(session) = self.sessions.get(id) else {
             return;

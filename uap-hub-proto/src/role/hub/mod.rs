@@ -208,6 +208,7 @@ impl Hub {
     /// # Errors
     ///
     /// As of [`register`](Self::register).
+    // impl: HUB-2-1
     pub fn register_as(
         &mut self,
         now: Now,
@@ -268,6 +269,7 @@ impl Hub {
 
     /// Whoever registers and does not listen must not keep the others out: the oldest of them goes, first those of the peer
     /// that registers one more.
+    // impl: HUB-2-4
     fn make_room(&mut self, now: Now, peer: Option<&Peer>, bytes: usize) {
         let (fleet, config) = (&self.fleet, &self.config);
         let own =

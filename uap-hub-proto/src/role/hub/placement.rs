@@ -207,6 +207,7 @@ impl Hub {
     }
 
     /// Withdraws an offer. The job waits again; the caller places it.
+    // impl: HUB-3-3
     pub(super) fn withdraw(&mut self, now: Now, id: SessionKey, reason: &str) -> Option<JobId> {
         let Closed { job, session, .. } = self.close_session(now, id, Status::ok())?;
         self.queue.set_stage(job, JobStage::Waiting);
@@ -309,6 +310,7 @@ impl Hub {
 /// The pause is never zero, or refusals would loop within one call.
 const SHORTEST: Duration = Duration::from_millis(1);
 
+// impl: HUB-3-1
 fn pause(first: Duration, rounds: u32) -> Duration {
     /// The longest pause of a job that all agents refuse.
     const LONGEST: Duration = Duration::from_secs(60);

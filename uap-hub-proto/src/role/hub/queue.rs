@@ -186,6 +186,7 @@ impl Queue {
 
     /// Puts a job that waits in line, if it is not. Until then no agent that gets free is offered it: most jobs are given to
     /// an agent at once, and never stand there.
+    // impl: HUB-3-6
     pub(super) fn line_up(&mut self, id: JobId) {
         if let Some(entry) = self.jobs.get_mut(&id)
             && entry.stage == Stage::Waiting

@@ -207,6 +207,7 @@ impl JobQueue {
     /// # Errors
     ///
     /// [`QueueError`]; it is then not known whether the job is there, and to say it again does no harm.
+    // impl: HUB-6-2
     pub async fn submit(&self, id: JobId, job: &Job) -> Result<(), QueueError> {
         let bytes = encode(id, &Record::Accepted(job.clone()));
         let (seen, most) = (bytes.len(), self.max_bytes());
