@@ -14,6 +14,14 @@
     feature = "uap"
 ))]
 mod levels;
+#[cfg(all(
+    feature = "hub",
+    feature = "osw",
+    feature = "sacp",
+    feature = "sap",
+    feature = "uap"
+))]
+mod listed;
 #[cfg(feature = "uap")]
 mod model;
 #[cfg(all(
