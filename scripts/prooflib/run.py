@@ -181,7 +181,7 @@ def execute(tests, folder, others, tools, jobs):
 
 
 def run_one(test, folder, others, tools):
-    with tempfile.TemporaryDirectory(prefix=".proof-", dir=ROOT) as there:
+    with tempfile.TemporaryDirectory(prefix="proof-") as there:
         # A program with an environment of its own leaves its record where it stands: each test stands in a copy of its folder.
         for path in (ROOT / folder).iterdir():
             (pathlib.Path(there) / path.name).symlink_to(path)
