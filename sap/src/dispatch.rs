@@ -79,7 +79,8 @@ pub fn report(result: &TaskResult) -> Result<(Vec<u8>, Report), DispatchError> {
     Ok((result.encode(), advice))
 }
 
-#[cfg(all(test, feature = "driver"))]
+#[cfg(feature = "driver")]
+#[cfg(test)]
 mod tests {
     use futures::executor::block_on;
     use ubos_common::id::IdSource;

@@ -118,6 +118,20 @@ pub trait Transcript: fmt::Debug + Send + Sync {
     /// It is not kept: what it holds must not be delivered.
     fn record(&self, entry: &Entry) -> BoxFuture<'_, Result<u64, TranscriptError>>;
 
+    /// Adds what is made of an entry, as [`record`](Self::record) does. To make it may take its time: a transcript with a
+    /// thread of its own does it there, in the order of the entries. The default does it at once.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`record`](Self::record).
+    fn record_made(
+        &self,
+        entry: Entry,
+        make: fn(Entry) -> Entry,
+    ) -> BoxFuture<'_, Result<u64, TranscriptError>> {
+        self.record(&make(entry))
+    }
+
     /// Up to `max` entries from number `from` on.
     ///
     /// # Errors

@@ -225,6 +225,8 @@ fn newest(log: &Log, places: Vec<Position>) -> Result<Lookup, StoreError> {
                 }
             }
             Err(ReadError::Io(error)) => return Err(failed(error)),
+            // What was moved is a miss.
+            Err(ReadError::Archived { .. }) => {}
             Err(_) => damaged += 1,
         }
     }

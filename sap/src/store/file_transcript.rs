@@ -75,6 +75,17 @@ impl Transcript for FileTranscript {
         Box::pin(async { Ok(position.await.map_err(store)?.map_err(store)?.sequence) })
     }
 
+    fn record_made(
+        &self,
+        entry: Entry,
+        make: fn(Entry) -> Entry,
+    ) -> BoxFuture<'_, Result<u64, TranscriptError>> {
+        let bytes = entry.body.as_str().len();
+        let record = move || json::to_vec(&make(entry));
+        let position = self.store.append_made(bytes, record, |position| position);
+        Box::pin(async { Ok(position.await.map_err(store)?.map_err(store)?.sequence) })
+    }
+
     fn read(&self, from: u64, max: usize) -> BoxFuture<'_, Result<Vec<Entry>, TranscriptError>> {
         let entries = self.store.call(move |log| entries(log, from, max));
         Box::pin(async { entries.await.map_err(store)? })

@@ -92,7 +92,8 @@ impl Library {
         locked(&self.shelves).filed.iter().copied().collect()
     }
 
-    /// The newest piece about a subject: a playbook where no fingerprint is named, otherwise a punch-card.
+    /// The newest piece about a subject: a playbook where no fingerprint is named, otherwise a punch-card. One that was
+    /// archived is not here any more.
     ///
     /// # Errors
     ///
@@ -104,7 +105,11 @@ impl Library {
         let read = self.store.call(move |log| log.reader().read(position));
         Box::pin(async {
             let bytes: Result<Vec<u8>, ReadError> = read.await.map_err(failed)?;
-            Ok(decode(&bytes.map_err(failed)?))
+            match bytes {
+                // It was moved, and is not here any more.
+                Err(ReadError::Archived { .. }) => Ok(None),
+                bytes => Ok(decode(&bytes.map_err(failed)?)),
+            }
         })
     }
 

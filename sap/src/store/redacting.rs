@@ -10,7 +10,8 @@ use crate::transcript::{Entry, Head, Proof, Transcript, TranscriptError};
 
 /// A transcript that keeps no secret: values shaped like one, or named like one, are replaced before they are
 /// written. All else is kept as it is, and the digest of the whole is kept beside it. What was replaced is gone; the
-/// cache and the answer are not touched.
+/// cache and the answer are not touched. To redact a long entry takes its time: in files it is done by the thread of the
+/// store, and in memory by the one who records.
 ///
 /// ```
 /// use sap::store::{MemoryTranscript, Redacting};
@@ -37,17 +38,15 @@ pub struct Redacting<T>(
 
 impl<T: Transcript> Transcript for Redacting<T> {
     fn record(&self, entry: &Entry) -> BoxFuture<'_, Result<u64, TranscriptError>> {
-        let shown = redact_json(entry.body.as_raw(), &whole());
-        let Some(body) = RawObject::new(shown) else {
-            return self.0.record(entry);
-        };
-        let mut entry = entry.clone();
-        if body.as_str() != entry.body.as_str() && entry.digest.is_none() {
-            let whole = body_digest(entry.body.as_str().as_bytes());
-            entry.digest = Some(BodyDigest(whole));
-        }
-        entry.body = body;
-        self.0.record(&entry)
+        self.0.record_made(entry.clone(), redacted)
+    }
+
+    fn record_made(
+        &self,
+        entry: Entry,
+        make: fn(Entry) -> Entry,
+    ) -> BoxFuture<'_, Result<u64, TranscriptError>> {
+        self.0.record_made(make(entry), redacted)
     }
 
     fn read(&self, from: u64, max: usize) -> BoxFuture<'_, Result<Vec<Entry>, TranscriptError>> {
@@ -57,6 +56,18 @@ impl<T: Transcript> Transcript for Redacting<T> {
     fn verify(&self, kept: Option<&Head>) -> Result<Proof, TranscriptError> {
         self.0.verify(kept)
     }
+}
+
+fn redacted(mut entry: Entry) -> Entry {
+    let Some(body) = RawObject::new(redact_json(entry.body.as_raw(), &whole())) else {
+        return entry;
+    };
+    if body.as_str() != entry.body.as_str() && entry.digest.is_none() {
+        let whole = body_digest(entry.body.as_str().as_bytes());
+        entry.digest = Some(BodyDigest(whole));
+    }
+    entry.body = body;
+    entry
 }
 
 /// Nothing is cut off for its size.

@@ -88,6 +88,8 @@ fn place_of(folder: &Path) -> PathBuf {
 
 enum Job {
     Append(Vec<u8>, Written),
+    /// The same of a record that is made first.
+    Make(Box<dyn FnOnce() -> Vec<u8> + Send>, Written),
     Call(Box<dyn FnOnce(&Log) + Send>),
 }
 
@@ -149,16 +151,35 @@ impl StoreThread {
         record: Vec<u8>,
         then: impl FnOnce(Result<Position, AppendError>) -> T + Send + 'static,
     ) -> BoxFuture<'static, Result<T, ThreadError>> {
-        let place = match Place::take(&self.waiting, record.len()) {
+        self.append_as(record.len(), |written| Job::Append(record, written), then)
+    }
+
+    /// The same of a record of about so many bytes, which is made on the thread.
+    pub(super) fn append_made<T: Send + 'static>(
+        &self,
+        bytes: usize,
+        make: impl FnOnce() -> Vec<u8> + Send + 'static,
+        then: impl FnOnce(Result<Position, AppendError>) -> T + Send + 'static,
+    ) -> BoxFuture<'static, Result<T, ThreadError>> {
+        self.append_as(bytes, |written| Job::Make(Box::new(make), written), then)
+    }
+
+    fn append_as<T: Send + 'static>(
+        &self,
+        bytes: usize,
+        job: impl FnOnce(Written) -> Job,
+        then: impl FnOnce(Result<Position, AppendError>) -> T + Send + 'static,
+    ) -> BoxFuture<'static, Result<T, ThreadError>> {
+        let place = match Place::take(&self.waiting, bytes) {
             Ok(place) => place,
             Err(full) => return ready(Err(full)),
         };
         let (answer, answered) = oneshot::channel();
-        let written = Box::new(move |position| {
+        let written = move |position| {
             drop(place);
             drop(answer.send(then(position)));
-        });
-        self.hand_over(Job::Append(record, written), answered)
+        };
+        self.hand_over(job(Box::new(written)), answered)
     }
 
     /// Runs something that may block, after every record that was handed over before.
@@ -236,6 +257,10 @@ fn work(log: &Log, jobs: &Receiver<Job>) {
         for job in batch.take(MAX_BATCH) {
             match job {
                 Job::Append(record, written) => submitted.push((log.submit(&record), written)),
+                Job::Make(make, written) => shielded(|| {
+                    let record = make();
+                    submitted.push((log.submit(&record), written));
+                }),
                 Job::Call(job) => {
                     settle(log, &mut submitted);
                     shielded(|| job(log));
@@ -356,6 +381,32 @@ mod tests {
         let panicking = thread.call(|_| -> u8 { panic!("a job's own fault") });
         assert_eq!(block_on(panicking), Err(ThreadError::Gone));
         assert_eq!(block_on(thread.append(Vec::new(), sequence)), Ok(0));
+    }
+
+    #[test]
+    fn a_record_is_made_on_the_thread_in_its_turn_and_one_that_cannot_be_made_is_gone() {
+        let folder = tempfile::tempdir().unwrap();
+        let thread = started(&folder);
+        let (release, held) = std::sync::mpsc::channel::<()>();
+        let made = thread.append_made(
+            3,
+            move || {
+                held.recv().unwrap_err();
+                b"one".to_vec()
+            },
+            sequence,
+        );
+        let next = thread.append(b"two".to_vec(), sequence);
+        // Dropped before it is made, and made all the same.
+        drop(made);
+        drop(release);
+        assert_eq!(block_on(next), Ok(1));
+        let panicking = thread.append_made(3, || panic!("the maker's own fault"), sequence);
+        assert_eq!(block_on(panicking), Err(ThreadError::Gone));
+        let first =
+            block_on(thread.call(|log| log.reader().next().unwrap().unwrap().bytes.to_vec()));
+        assert_eq!(first, Ok(b"one".to_vec()));
+        assert_eq!(thread.waiting.load(Ordering::Relaxed), 0);
     }
 
     #[test]

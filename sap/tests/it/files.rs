@@ -5,9 +5,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use sap::cache::CacheStore as _;
-use sap::store::{FileCache, FileTranscript, MemoryTranscript, StoreKind, fsck};
+use sap::store::{FileCache, FileTranscript, MemoryTranscript, Redacting, StoreKind, fsck};
 use sap::transcript::{Entry, EntryKind, Head, Transcript, Verdict};
 use sap::validate::Options;
+use serde_json::json;
+use ubos_common::json::RawObject;
 use ubos_common::log::{Config, FsDir, LogId, OpenError, Sync, Verify};
 use ubos_common::time::Timestamp;
 
@@ -135,6 +137,47 @@ fn a_last_entry_cut_short_is_dropped_and_reported() {
     assert_eq!(again.verify(None).unwrap().verdict, Verdict::Intact);
 }
 
+// spec: SAP-10-1
+#[test]
+fn what_is_made_of_an_entry_is_made_by_the_thread_of_the_store() {
+    let folder = tempfile::tempdir().unwrap();
+    let transcript = FileTranscript::open(folder.path(), config()).unwrap();
+    let [task, result] = entries().try_into().unwrap();
+    let named = |mut entry: Entry| {
+        let body = json!({"made by": std::thread::current().name()});
+        entry.body = RawObject::from_serialize(&body).unwrap().unwrap();
+        entry
+    };
+    let first = transcript.record_made(task, named);
+    let second = transcript.record(&result);
+    assert_eq!(
+        (block_on(second).unwrap(), block_on(first).unwrap()),
+        (1, 0)
+    );
+    let kept = block_on(transcript.read(0, 10)).unwrap();
+    assert_eq!(kept[0].body.as_str(), r#"{"made by":"sap-store"}"#);
+    assert_eq!(kept[1], result);
+}
+
+#[test]
+fn a_transcript_in_files_keeps_no_secret_where_it_redacts() {
+    let folder = tempfile::tempdir().unwrap();
+    let transcript = Redacting(FileTranscript::open(folder.path(), config()).unwrap());
+    let mut secret = task();
+    secret["payload"] = json!({"password": "hunter2", "n": 1});
+    let (secret, _) = read_task(&secret, &Options::default()).unwrap();
+    let entry = Entry::of(EntryKind::Task, Timestamp::EPOCH, &secret).unwrap();
+    assert_eq!(block_on(transcript.record(&entry)).unwrap(), 0);
+    let kept = block_on(transcript.read(0, 1)).unwrap().remove(0);
+    let payload = r#""payload":{"n":1,"password":"[REDACTED]"}"#;
+    assert!(
+        kept.body.as_str().contains(payload),
+        "{}",
+        kept.body.as_str()
+    );
+    assert!(kept.digest.is_some());
+}
+
 #[test]
 fn a_transcript_in_memory_is_chained_and_bounded() {
     let transcript = MemoryTranscript::new(2);
@@ -176,6 +219,30 @@ fn a_cache_in_files_stays_and_shows_a_changed_byte() {
     assert_eq!(lookup.damaged, 1);
     assert_eq!(lookup.record.unwrap().output.as_str(), "2");
     assert_eq!(cache.versions(&newest.cache_key).unwrap().len(), 3);
+}
+
+// spec: SAP-6-8
+#[test]
+fn a_record_of_a_cache_that_was_archived_is_a_miss_and_not_damaged() {
+    let (folder, archive) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let cache = FileCache::open(folder.path(), config()).unwrap();
+    let record = |n: u64| {
+        let mut task = task();
+        task["payload"] = json!({"n": n});
+        let (task, _) = read_task(&task, &Options::default()).unwrap();
+        let output = json!("long ".repeat(1_000)).to_string();
+        crate::cache::record(&task, Timestamp::EPOCH, &output)
+    };
+    for n in 0..100 {
+        block_on(cache.put(&record(n))).unwrap();
+    }
+    let to = FsDir::create(archive.path()).unwrap();
+    assert!(cache.log().archive(50, &to).unwrap().segments > 0);
+    let find = |n: u64| block_on(cache.find(&record(n).cache_key)).unwrap();
+    let (moved, kept) = (find(0), find(99));
+    assert_eq!((moved.record, moved.damaged), (None, 0));
+    assert_eq!((kept.record, kept.damaged), (Some(record(99)), 0));
+    assert_eq!(cache.versions(&record(0).cache_key).unwrap(), []);
 }
 
 // spec: SAP-11-3

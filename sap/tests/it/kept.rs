@@ -13,7 +13,7 @@ use sap::store::{FileCache, FileSignals, FileTranscript, Library, ReadBack, Stor
 use sap::transcript::Verdict;
 use serde_json::json;
 use ubos_common::log::format::Limits;
-use ubos_common::log::{Config, LogId};
+use ubos_common::log::{Config, FsDir, LogId};
 use ubos_common::time::Timestamp;
 
 use crate::learned::suggestion;
@@ -273,6 +273,23 @@ fn a_library_files_each_piece_once_also_after_a_start() {
     drop(library);
     let report = fsck(folder.path(), StoreKind::Knowledge, &[]).unwrap();
     assert_eq!((report.records, report.findings.len()), (4, 0));
+}
+
+#[test]
+fn a_piece_of_a_library_that_was_archived_is_not_there_and_no_failure() {
+    let (folder, archive) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let library = Library::open(folder.path(), config().with_segment_bytes(1)).unwrap();
+    let (known, heuristics) = learned(signals());
+    let mut publisher = library.publisher();
+    let filed = publisher.publish(Timestamp::EPOCH, &known, &heuristics, 5, &library);
+    let filed = block_on(filed).unwrap();
+    let to = FsDir::create(archive.path()).unwrap();
+    assert!(library.log().archive(1, &to).unwrap().segments > 0);
+    let newest = |piece| block_on(library.newest(&SignalKey::from(piece))).unwrap();
+    assert_eq!(
+        (newest(&filed[0]), newest(&filed[1])),
+        (None, Some(filed[1].clone()))
+    );
 }
 
 #[cfg(feature = "driver")]

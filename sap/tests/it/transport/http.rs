@@ -473,6 +473,8 @@ async fn results_are_posted_to_endpoints_that_are_allowed() {
             origin.replace("http://", "http://user:word@") + "/results",
         ),
         (4, format!("{origin}/nobody")),
+        (5, origin.replace("http://", "http://user@") + "/results"),
+        (6, origin.replace("http://", "http://:word@") + "/results"),
     ] {
         let before = seen.warnings.lock().unwrap().len();
         send(number, endpoint).await;
