@@ -48,6 +48,7 @@ ubos_common::wire! {
 }
 
 /// The Ack of a task.
+// impl: SAP-4.3-1
 impl From<&Task> for Ack {
     fn from(task: &Task) -> Self {
         Self::new(ReceiptStatus::Ack, task.task_id, task.correlation_id)

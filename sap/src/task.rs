@@ -209,7 +209,7 @@ impl Task {
     }
 
     /// Whether the issuer wants an Ack first. Spec: SAP 4.1, 5
-    // impl: SAP-4.1-12
+    // impl: SAP-4.1-12, SAP-5-9
     #[must_use]
     pub fn expects_ack(&self) -> bool {
         let reply_to = self.reply_to.as_ref();

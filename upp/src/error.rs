@@ -62,6 +62,7 @@ impl ErrorCode {
     /// ```
     /// assert_eq!(upp::ErrorCode::of_status(429), upp::ErrorCode::RateLimited);
     /// ```
+    // impl: UPP-3
     #[must_use]
     pub const fn of_status(status: u16) -> Self {
         match status {
@@ -103,6 +104,7 @@ impl UppError {
     const MODALITY: &'static str = "llm";
 
     /// An error without a status and a cause.
+    // impl: UPP-3
     pub fn new(
         code: ErrorCode,
         provider: impl Into<Arc<str>>,

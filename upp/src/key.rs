@@ -11,7 +11,6 @@ use ubos_common::secret::Secret;
 /// Chooses a key for each attempt of a request, so that a retry after a rate limit can use another key.
 ///
 /// Spec: UPP-1.3 key strategies
-// impl: UPP-9
 pub trait KeyStrategy: Send + Sync {
     /// The key of the next request. `random` holds 64 random bits.
     fn key(&self, random: u64) -> BoxFuture<'_, Result<Secret<String>, KeyError>>;
@@ -45,6 +44,7 @@ impl OneKey {
     }
 }
 
+// impl: UPP-9
 #[cfg(any(feature = "openai", feature = "anthropic", feature = "google", test))]
 impl KeyStrategy for OneKey {
     fn key(&self, _: u64) -> BoxFuture<'_, Result<Secret<String>, KeyError>> {
@@ -90,6 +90,7 @@ impl RoundRobinKeys {
     }
 }
 
+// impl: UPP-9
 impl KeyStrategy for RoundRobinKeys {
     fn key(&self, _: u64) -> BoxFuture<'_, Result<Secret<String>, KeyError>> {
         let turn = self
@@ -138,6 +139,7 @@ impl WeightedKeys {
     }
 }
 
+// impl: UPP-9
 impl KeyStrategy for WeightedKeys {
     fn key(&self, random: u64) -> BoxFuture<'_, Result<Secret<String>, KeyError>> {
         Box::pin(ready(self.pick(random).cloned().ok_or(KeyError::NoWeight)))
@@ -155,6 +157,7 @@ impl KeyStrategy for WeightedKeys {
 /// assert_eq!(block_on(vault.key(0))?.expose(), "a key");
 /// # Ok::<(), upp::KeyError>(())
 /// ```
+// impl: UPP-9
 impl<F, R> KeyStrategy for F
 where
     F: Fn() -> R + Send + Sync,

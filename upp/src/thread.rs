@@ -43,6 +43,7 @@ impl Thread {
     }
 
     /// Adds one message.
+    // impl: UPP-1
     pub fn push(&mut self, at: Timestamp, message: Message) {
         self.messages.push(message);
         self.updated_at = wire_time(at);

@@ -125,6 +125,7 @@ impl Schemas {
     }
 }
 
+// impl: SAP-4.1-10
 fn compile(schema: &str) -> Result<Schema, NotEnforced> {
     Schema::compile(schema).map_err(not_enforced)
 }

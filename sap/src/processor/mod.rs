@@ -362,6 +362,7 @@ impl Processor {
     }
 
     /// Notes a Nack, and gives it to be told.
+    // impl: SAP-4.3-2
     pub(crate) async fn turn_away(&self, now: Now, nack: Nack, bytes: &[u8]) -> Answer {
         self.refusals.note(now, &nack, bytes).await;
         Answer::Nack(nack)

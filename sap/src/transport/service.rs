@@ -157,7 +157,6 @@ impl Service {
     /// # Errors
     ///
     /// [`ProcessError`]: what could not be written down was not said.
-    // impl: SAP-4.1-17, SAP-5-9
     pub async fn serve(&self, bytes: &[u8], caller: &mut dyn Caller) -> Result<(), ProcessError> {
         let read = self.read(bytes).await;
         self.serve_read(read, bytes, caller).await
@@ -211,7 +210,7 @@ impl Service {
     }
 
     /// Answers a task that was read from these bytes.
-    // impl: SAP-1-1
+    // impl: SAP-1-1, SAP-5-9
     pub(super) async fn serve_task(
         &self,
         task: Task,
@@ -267,6 +266,7 @@ impl Service {
         outcome
     }
 
+    // impl: SAP-4.1-17
     async fn pass(&self, message: Message, endpoint: Option<&str>, caller: &mut dyn Caller) {
         match (message, endpoint) {
             (Message::Result(result), Some(endpoint)) => {

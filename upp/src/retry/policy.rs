@@ -28,6 +28,7 @@ max_attempts!(ExponentialBackoff, LinearBackoff, RetryAfter, TokenBucket);
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoRetry;
 
+// impl: UPP-9
 impl RetryStrategy for NoRetry {
     fn on_retry(&self, _: Failure<'_>) -> Option<Duration> {
         None
@@ -78,6 +79,7 @@ impl ExponentialBackoff {
     }
 }
 
+// impl: UPP-9
 impl RetryStrategy for ExponentialBackoff {
     fn on_retry(&self, failure: Failure<'_>) -> Option<Duration> {
         if failure.attempt > self.max_attempts || !failure.is_passing() {
@@ -174,6 +176,7 @@ impl RetryAfter {
     }
 }
 
+// impl: UPP-9
 impl RetryStrategy for RetryAfter {
     fn on_retry(&self, failure: Failure<'_>) -> Option<Duration> {
         let again =
@@ -215,6 +218,7 @@ impl TokenBucket {
     }
 }
 
+// impl: UPP-9
 impl RetryStrategy for TokenBucket {
     fn before_request(&self, now: Mono) -> Duration {
         let mut full_at = self.full_at.lock().unwrap_or_else(PoisonError::into_inner);

@@ -500,6 +500,7 @@ impl fmt::Debug for ToolLoop {
     }
 }
 
+// impl: UPP-5
 const fn accepts(capabilities: LlmCapabilities, block: &ContentBlock) -> bool {
     match block {
         ContentBlock::Image { .. } => capabilities.image_input,

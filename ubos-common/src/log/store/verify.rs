@@ -61,6 +61,7 @@ impl Verify {
     /// # Errors
     /// [`ReadError::Damaged`] names the first record that does not hold; [`ReadError::Archived`] when the folder
     /// begins after the record or a head asked for; [`ReadError::Missing`] when there is no log.
+    // impl: SAP-11-3
     pub fn run(&self, dir: &dyn LogDir) -> Result<Verified, ReadError> {
         let outcome = walk(dir, &self.0, true)?;
         match outcome.findings.first() {
@@ -73,6 +74,7 @@ impl Verify {
     ///
     /// # Errors
     /// [`ReadError::Io`], [`ReadError::Missing`] or [`ReadError::Archived`]; damage is in the report.
+    // impl: SAP-11-3
     pub fn fsck(&self, dir: &dyn LogDir) -> Result<FsckReport, ReadError> {
         let outcome = walk(dir, &self.0, false)?;
         let verified = Verified::of(&outcome);
