@@ -16,8 +16,6 @@
 //! # Ok::<(), ubos_common::json::JsonError>(())
 //! ```
 
-// impl: SAP-9-1
-
 /// Of a [`Task`](crate::Task); the schema of its context is part of it.
 pub const TASK: &str = include_str!("../schemas/task.json");
 
