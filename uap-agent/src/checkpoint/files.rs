@@ -146,6 +146,7 @@ impl FileCheckpoints {
 
 // impl: UAP-12-7
 impl CheckpointStore for FileCheckpoints {
+    // impl: UAP-12-3
     fn takes_session(&self, session_id: &str) -> Result<(), CheckpointError> {
         name::encode(session_id).map(drop)
     }

@@ -39,6 +39,7 @@ impl Branch {
         }
     }
 
+    // impl: UAP-12-4
     fn is_continued_by(&self, state: &AgentState) -> bool {
         let mine = self.messages.len();
         mine <= state.messages().len() && state.messages().common_prefix(&self.messages) == mine

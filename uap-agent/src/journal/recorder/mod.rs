@@ -138,6 +138,7 @@ impl Recorder {
     /// # Errors
     ///
     /// [`Closed`] after the run has ended, or after the journal has failed.
+    // impl: UAP-12-5
     pub fn handle_input(&mut self, now: Now, input: Input) -> Result<(), Closed> {
         if self.has_ended() {
             return Err(Closed);
