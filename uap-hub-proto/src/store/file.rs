@@ -395,8 +395,10 @@ mod tests {
         let (id, job) = store.unfinished().unwrap().remove(0);
         let again = store.write(&[(id, Record::Accepted(job))]);
         assert!(matches!(again, Err(StoreError::Full { most: 3 })));
-        let end = Record::Ended(Outcome::new(Verdict::Failed, ""));
-        assert!(store.write(&[(id, end)]).is_ok());
+        let end = || Record::Ended(Outcome::new(Verdict::Failed, ""));
+        assert!(store.write(&[(id, end())]).is_ok());
+        store.max_jobs = 0;
+        assert!(store.write(&[(id, end())]).is_ok());
     }
 
     #[test]

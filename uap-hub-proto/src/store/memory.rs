@@ -86,7 +86,10 @@ pub(super) fn new_jobs(records: &[(JobId, Record)]) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use ubos_common::id::IdSource;
+
     use super::*;
+    use crate::role::hub::Verdict;
 
     #[test]
     fn a_store_in_memory_keeps_jobs_until_they_end() {
@@ -98,5 +101,22 @@ mod tests {
     #[test]
     fn the_first_end_in_memory_is_final() {
         super::super::tests::takes_the_first_end(&MemoryStore::default());
+    }
+
+    // spec: HUB-6-1
+    #[test]
+    fn a_full_store_in_memory_takes_no_jobs_and_still_takes_ends() {
+        let (store, most) = (MemoryStore::default(), MemoryStore::MAX_JOBS);
+        let mut ids = IdSource::seeded(0);
+        let mut job = || (ids.next_id(), Record::Accepted(Job::test("t", vec![])));
+        let jobs: Vec<_> = std::iter::repeat_with(&mut job).take(most).collect();
+        store.write(&jobs).unwrap();
+        let full = store.write(&[job()]);
+        assert!(matches!(full, Err(StoreError::Full { most: at }) if at == most));
+        let end = || Record::Ended(Outcome::new(Verdict::Failed, ""));
+        // One of a job that it does not know, which is one more to be kept.
+        store.write(&[(job().0, end())]).unwrap();
+        store.write(&[(jobs[0].0, end())]).unwrap();
+        assert!(store.write(&[job()]).is_err());
     }
 }

@@ -78,17 +78,18 @@ impl Inbox {
 
     /// Adds an event; the end closes the queue. Returns what nobody will read.
     pub(super) fn push(&self, event: JobEvent) -> Option<Taken> {
-        let mut state = lock(&self.state);
-        let is_end = matches!(event, JobEvent::Ended(_));
-        state.is_closed |= is_end;
-        if state.is_end_alone && !is_end {
-            let (events, bytes) = (1, event.weight());
-            return Some(Taken { events, bytes });
+        {
+            let mut state = lock(&self.state);
+            let is_end = matches!(event, JobEvent::Ended(_));
+            state.is_closed |= is_end;
+            if state.is_end_alone && !is_end {
+                let (events, bytes) = (1, event.weight());
+                return Some(Taken { events, bytes });
+            }
+            if !state.is_detached {
+                state.events.push_back(event);
+            }
         }
-        if !state.is_detached {
-            state.events.push_back(event);
-        }
-        drop(state);
         self.news.notify_one();
         None
     }
@@ -224,6 +225,31 @@ mod tests {
         assert_eq!(inbox.push(end.clone()), None);
         inbox.claim();
         assert_eq!(next(&inbox).0, Some(end));
+    }
+
+    // spec: HUB-4-4
+    #[test]
+    fn reads_are_reported_beyond_a_quarter_of_the_bound() {
+        let size = line(92).weight();
+        for (max_events, max_bytes) in [(8, 1 << 20), (1000, 8 * size)] {
+            let inbox = Inbox::new(max_events, max_bytes);
+            for _ in 0..3 {
+                inbox.push(line(92));
+            }
+            assert_eq!((next(&inbox).1, next(&inbox).1), (None, None));
+            let (events, bytes) = (3, 3 * size);
+            assert_eq!(next(&inbox).1, Some(Taken { events, bytes }));
+        }
+    }
+
+    #[test]
+    fn a_reader_that_waits_is_told_that_nothing_more_comes() {
+        let inbox = Inbox::new(8, 800);
+        let mut cx = Context::from_waker(Waker::noop());
+        let mut waits = pin!(inbox.next());
+        assert!(waits.as_mut().poll(&mut cx).is_pending());
+        inbox.close();
+        assert_eq!(waits.poll(&mut cx), Poll::Ready((None, None)));
     }
 
     #[test]

@@ -74,3 +74,28 @@ impl From<tonic::Status> for Status {
         Self::new(code, status.message())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_code_stays_itself_or_is_unknown() {
+        for number in 0..=16 {
+            let theirs = tonic::Code::from_i32(number);
+            let ours = Status::from(tonic::Status::new(theirs, "why"));
+            let back = tonic::Status::from(ours).code();
+            let wanted = match theirs {
+                tonic::Code::OutOfRange => tonic::Code::ResourceExhausted,
+                tonic::Code::DeadlineExceeded
+                | tonic::Code::AlreadyExists
+                | tonic::Code::PermissionDenied
+                | tonic::Code::Unimplemented
+                | tonic::Code::DataLoss
+                | tonic::Code::Unauthenticated => tonic::Code::Unknown,
+                same => same,
+            };
+            assert_eq!(back, wanted, "{theirs:?}");
+        }
+    }
+}

@@ -150,7 +150,8 @@ pub(crate) use off::*;
 #[cfg(feature = "tracing")]
 pub(crate) use on::*;
 
-#[cfg(all(test, feature = "client", feature = "tracing"))]
+#[cfg(test)]
+#[cfg(all(feature = "client", feature = "tracing"))]
 mod tests {
     use std::time::Duration;
 

@@ -7,7 +7,8 @@ use std::{
 };
 
 use tokio::{
-    net::TcpListener,
+    io::AsyncReadExt as _,
+    net::{TcpListener, TcpStream},
     sync::{Notify, mpsc},
     task::JoinSet,
 };
@@ -17,11 +18,16 @@ use tonic::{
     transport::{Server, server::TcpIncoming},
 };
 use uap_hub_proto::{
-    role::hub::{Job, Verdict},
-    transport::client::{AgentBuilder, AgentHandle},
+    id::JobId,
+    role::hub::{Config, Job, Outcome, Record, Verdict},
+    store::{JobStore, MemoryStore, StoreError},
+    transport::{
+        client::{AgentBuilder, AgentHandle},
+        server::{ServerConfig, serve},
+    },
     wire::{
-        AgentRegistration, AgentRegistrationResponse, ListenRequest, ListenResponse, TestInit,
-        TestResponse, TranslationInit, TranslationResponse,
+        AgentRegistration, AgentRegistrationResponse, ListenRequest, ListenResponse, Severity,
+        TestInit, TestResponse, TestResult, TranslationInit, TranslationResponse,
         agent_hub_server::{AgentHub, AgentHubServer},
     },
 };
@@ -50,8 +56,11 @@ async fn a_hub_that_is_dropped_while_it_drains_leaves_at_once() {
         () = tokio::task::yield_now() => {}
     }
     drop(hub);
-    let outcome = within(job.outcome()).await;
-    assert_eq!(outcome.verdict, Verdict::Cancelled);
+    tokio::select! {
+        biased;
+        outcome = job.outcome() => assert_eq!(outcome.verdict, Verdict::Cancelled),
+        () = std::future::ready(()) => panic!("the session goes on"),
+    }
     within(stopped.notified()).await;
 }
 
@@ -88,10 +97,134 @@ async fn drop_while_it_ends(is_own: bool) {
 
 // spec: HUB-4-7
 #[tokio::test]
+async fn a_handler_is_stopped_with_its_agent() {
+    let hub = hub().await;
+    let stopped = Arc::new(Notify::new());
+    let ended = stopped.clone();
+    let agent = AgentBuilder::new("a")
+        .on_test("t", move |_, context| hang(context, Ends(ended.clone())))
+        .start(&hub.url())
+        .unwrap();
+    reported(&mut hub.submit(Job::test("t", vec![])).unwrap()).await;
+    drop(agent);
+    within(stopped.notified()).await;
+}
+
+// spec: HUB-4-7
+#[tokio::test]
 async fn a_handler_that_is_ending_is_stopped_with_its_agent() {
     drop_while_it_ends(false).await;
     // On one thread the handler runs before the task that gives it time: that one is never polled.
     drop_while_it_ends(true).await;
+}
+
+// spec: HUB-4-4
+#[tokio::test]
+async fn the_events_of_a_job_whose_handle_is_dropped_are_not_counted() {
+    let hub = hub().await;
+    let ended = Arc::new(Notify::new());
+    let _agent = AgentBuilder::new("a")
+        .on_test("t", move |_, context| hang(context, Ends(ended.clone())))
+        .start(&hub.url())
+        .unwrap();
+    let mut job = hub.submit(Job::test("t", vec![])).unwrap();
+    let id = job.id();
+    reported(&mut job).await;
+    let unread = || hub.inspect(|view| view.job(id).unwrap().unread_events);
+    assert!(unread() > 0);
+    drop(job);
+    assert_eq!(unread(), 0);
+}
+
+// spec: HUB-4-4
+#[tokio::test]
+async fn a_job_goes_on_when_its_handle_is_dropped_inside_an_inspection() {
+    let store = Arc::new(MemoryStore::default());
+    let config = Config::default().with_max_unread_events(8);
+    let config = ServerConfig::default()
+        .with_hub(config)
+        .with_store(store.clone());
+    let hub = serve(([127, 0, 0, 1], 0).into(), config).await.unwrap();
+    let _agent = AgentBuilder::new("a")
+        .on_test("t", |_, context| async move {
+            for _ in 0..100 {
+                context.log(Severity::Info, "line").await?;
+            }
+            Ok(TestResult::completed(""))
+        })
+        .start(&hub.url())
+        .unwrap();
+    let job = hub.submit(Job::test("t", vec![])).unwrap();
+    let id = job.id();
+    let is_held_up = || hub.inspect(|view| view.job(id).unwrap().is_held_up);
+    until(is_held_up).await;
+    hub.inspect(|_| drop(job));
+    until(|| store.unfinished().unwrap().is_empty()).await;
+}
+
+/// A store that is asked to write and does not come back until it is let go.
+#[derive(Debug)]
+struct Stuck(Mutex<std::sync::mpsc::Receiver<()>>);
+
+impl JobStore for Stuck {
+    fn write(&self, _: &[(JobId, Record)]) -> Result<(), StoreError> {
+        // The sender is dropped at the end of the test.
+        let _ = self.0.lock().unwrap().recv();
+        Ok(())
+    }
+
+    fn unfinished(&self) -> Result<Vec<(JobId, Job)>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    fn outcome(&self, _: JobId) -> Result<Option<Outcome>, StoreError> {
+        Ok(None)
+    }
+
+    fn labelled(&self, _: &str) -> Result<Option<JobId>, StoreError> {
+        Ok(None)
+    }
+}
+
+// spec: HUB-6-1
+#[tokio::test]
+async fn a_hub_that_is_dropped_does_not_wait_for_its_store() {
+    let (_let_go, stuck) = std::sync::mpsc::channel();
+    let store = Arc::new(Stuck(Mutex::new(stuck)));
+    let config = ServerConfig::default().with_store(store);
+    let hub = serve(([127, 0, 0, 1], 0).into(), config).await.unwrap();
+    let job = hub.submit(Job::test("t", vec![])).unwrap();
+    drop(hub);
+    assert_eq!(within(job.outcome()).await.message, "the hub is gone");
+}
+
+// spec: HUB-4-8
+#[tokio::test]
+async fn an_agent_closes_the_stream_of_a_finished_session_itself() {
+    let day = Duration::from_secs(24 * 60 * 60);
+    let config = ServerConfig::default().with_hub(Config::default().with_linger(day));
+    let hub = serve(([127, 0, 0, 1], 0).into(), config).await.unwrap();
+    let agent = AgentBuilder::new("a")
+        .on_test("t", |_, _| async { Ok(TestResult::completed("")) })
+        .configure(|config| config.with_linger(day))
+        .start(&hub.url())
+        .unwrap();
+    within(hub.submit(Job::test("t", vec![])).unwrap().outcome()).await;
+    within(agent.shutdown(day)).await;
+}
+
+// spec: HUB-2-7
+#[tokio::test]
+async fn a_registration_that_takes_too_long_is_given_up() {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let _agent = AgentBuilder::new("a")
+        .configure(|config| config.with_register_timeout(Duration::from_millis(100)))
+        .start(&url)
+        .unwrap();
+    let (mut first, _) = within(listener.accept()).await.unwrap();
+    let _second = within(listener.accept()).await.unwrap();
+    is_closed(&mut first).await;
 }
 
 // spec: HUB-2-7
@@ -102,13 +235,24 @@ async fn an_agent_that_is_dropped_stops_registering() {
     let agent = AgentBuilder::new("a").start(&url).unwrap();
     let (mut socket, _) = within(listener.accept()).await.unwrap();
     drop(agent);
+    is_closed(&mut socket).await;
+}
+
+/// Waits until the peer has closed the connection.
+async fn is_closed(socket: &mut TcpStream) {
     let mut bytes = Vec::new();
-    // It ends when the agent closes its connection.
-    let _ = within(tokio::io::AsyncReadExt::read_to_end(
-        &mut socket,
-        &mut bytes,
-    ))
-    .await;
+    // A connection that was reset is closed, too.
+    let _ = within(socket.read_to_end(&mut bytes)).await;
+}
+
+/// Waits until something that nobody tells of is so.
+async fn until(is_so: impl Fn() -> bool) {
+    let looks = async {
+        while !is_so() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    within(looks).await;
 }
 
 /// The sending half of a `Listen` call.

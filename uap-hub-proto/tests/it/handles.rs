@@ -8,7 +8,7 @@ use uap_hub_proto::{
     id::JobId,
     role::{
         agent,
-        hub::{CommandError, Event, Job, JobEvent, Record, Verdict},
+        hub::{CommandError, Event, Job, JobEvent, Phase, Record, Verdict},
     },
     state::State,
     store::{JobStore as _, MemoryStore},
@@ -105,6 +105,8 @@ async fn a_handler_that_listens_ends_by_itself() {
                 context.status("there").await?;
                 context.cancelled().await;
                 tokio::task::yield_now().await;
+                // Whoever asks once more is told at once.
+                context.cancelled().await;
                 said.send(context.status("too late").await.is_err())
                     .unwrap();
                 Ok(TestResult::completed("too late"))
@@ -178,11 +180,15 @@ async fn a_hub_that_is_inspected_refuses_commands() {
         ]
     });
     assert_eq!(refused, [(); 4].map(|()| Err(CommandError::Inspecting)));
-    let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        hub.inspect(|_| hub.agents());
-    }));
-    let words = *panicked.unwrap_err().downcast::<&str>().unwrap();
-    assert!(words.contains("inside HubHandle::inspect"), "{words}");
+    let panics = |inside: &dyn Fn()| {
+        let inside = std::panic::AssertUnwindSafe(|| hub.inspect(|_| inside()));
+        let words = *(std::panic::catch_unwind(inside).unwrap_err())
+            .downcast::<&str>()
+            .unwrap();
+        assert!(words.contains("inside HubHandle::inspect"), "{words}");
+    };
+    panics(&|| drop(hub.agents()));
+    panics(&|| hub.inspect(|_| ()));
     hub.cancel(id).unwrap();
 }
 
@@ -291,6 +297,85 @@ async fn an_agent_refuses_keep_alives_that_are_too_close() {
         refused.to_string().starts_with("keep_alive is"),
         "{refused}"
     );
+    let agent = AgentBuilder::new("a").with_keep_alive_timeout(Duration::ZERO);
+    let refused = agent.start("http://127.0.0.1:1").map(drop).unwrap_err();
+    assert!(
+        refused.to_string().starts_with("keep_alive_timeout is"),
+        "{refused}"
+    );
+}
+
+#[tokio::test]
+async fn a_hub_refuses_bounds_of_nothing() {
+    let config = ServerConfig::default;
+    for (config, field) in [
+        (
+            config().with_keep_alive_timeout(Duration::ZERO),
+            "keep_alive_timeout",
+        ),
+        (
+            config().with_register_timeout(Duration::ZERO),
+            "register_timeout",
+        ),
+        (config().with_max_connections(0), "max_connections"),
+        (
+            config().with_max_control_messages(0),
+            "max_control_messages",
+        ),
+        (
+            config().with_max_control_message_bytes(0),
+            "max_control_message_bytes",
+        ),
+    ] {
+        let refused = serve(([127, 0, 0, 1], 0).into(), config).await.map(drop);
+        let refused = refused.unwrap_err().to_string();
+        assert!(refused.contains(&format!("{field} is")), "{refused}");
+    }
+}
+
+// spec: HUB-2-7
+#[tokio::test]
+async fn an_agent_that_is_run_works_until_it_is_dropped() {
+    let hub = hub().await;
+    let agent = AgentBuilder::new("a").on_test("t", |_, _| async { Ok(TestResult::completed("")) });
+    let job = hub.submit(Job::test("t", vec![])).unwrap();
+    let url = hub.url();
+    tokio::select! {
+        ended = agent.run(&url) => panic!("{ended:?}"),
+        outcome = within(job.outcome()) => assert_eq!(outcome.verdict, Verdict::Completed),
+    }
+}
+
+// spec: HUB-5-2
+#[tokio::test]
+async fn an_agent_whose_hub_is_away_is_not_connected() {
+    let hub = hub().await;
+    let agent = AgentBuilder::new("a")
+        .on_test("t", |_, _| async { Ok(TestResult::completed("")) })
+        .start(&hub.url())
+        .unwrap();
+    within(agent.connected()).await.unwrap();
+    let mut news = agent.events();
+    drop(hub);
+    while !matches!(
+        within(news.recv()).await.unwrap(),
+        agent::Event::Retrying { .. }
+    ) {}
+    tokio::select! {
+        biased;
+        id = agent.connected() => panic!("{id:?}"),
+        () = tokio::task::yield_now() => {}
+    }
+}
+
+#[tokio::test]
+async fn a_hub_is_paused_by_its_handle() {
+    let hub = hub().await;
+    let phase = || hub.inspect(|view| view.phase());
+    hub.set_paused(true);
+    assert_eq!(phase(), Phase::Paused);
+    hub.set_paused(false);
+    assert_eq!(phase(), Phase::Open);
 }
 
 // spec: HUB-2-7

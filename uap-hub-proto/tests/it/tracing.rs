@@ -37,13 +37,14 @@ async fn spans_have_ids_and_nothing_of_the_payload() {
         .unwrap();
     let said = traces.text();
     for wanted in [
-        "message=opened",
-        "message=ended",
+        "message=opened\nside=\"hub\"",
+        "message=opened\nside=\"agent\"",
+        "message=ended\nside=\"hub\"",
+        "message=ended\nside=\"agent\"",
         "span hub.session",
         "session_id=JOB-",
         "skill=test type \"echo\"",
         "state=Completed",
-        "side=\"hub\"",
         "message=job accepted",
         "message=session opened",
         "message=job ended",
@@ -52,7 +53,6 @@ async fn spans_have_ids_and_nothing_of_the_payload() {
         "message=result sent",
         "message=listening",
         "message=over",
-        "side=\"agent\"",
         "rpc=Execute",
         "name=\"reports\"",
         "name=\"jobs\"\nwaiting=1\nrunning=0\nbound=77",

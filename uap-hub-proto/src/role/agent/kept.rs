@@ -71,3 +71,23 @@ impl Kept {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::TestResponse;
+
+    // spec: HUB-5-4
+    #[test]
+    fn a_report_that_just_fits_is_kept() {
+        let report = Outbound::Test(TestResponse::default());
+        let most = 2 * (report.encoded_len() + size_of::<Outbound>());
+        for (most, kept) in [(most, 2), (most - 1, 0)] {
+            let mut reports = Kept::new(true);
+            reports.keep(&report, most);
+            reports.keep(&report, most);
+            assert_eq!(reports.reports().len(), kept);
+            assert_eq!(reports.can_resume(), kept > 0);
+        }
+    }
+}

@@ -375,6 +375,19 @@ mod tests {
         assert_eq!(queue.waiting()[0], first[0], "it keeps its place");
     }
 
+    // spec: HUB-3-6
+    #[test]
+    fn jobs_of_several_lines_wait_in_one_order() {
+        let (mut queue, mut ids) = (Queue::default(), IdSource::seeded(1));
+        let jobs = ["u", "t"].map(|name| {
+            let id: JobId = ids.next_id();
+            queue.add(id, Job::test(name, Vec::new()), Shape::of(&[]), 0, true);
+            queue.line_up(id);
+            id
+        });
+        assert_eq!(queue.waiting(), jobs);
+    }
+
     #[test]
     fn nothing_is_kept_of_lines_without_jobs() {
         let (mut queue, mut ids) = (Queue::default(), IdSource::seeded(1));

@@ -471,7 +471,8 @@ async fn run_handler(
     }
 }
 
-#[cfg(all(test, feature = "server"))]
+#[cfg(test)]
+#[cfg(feature = "server")]
 mod tests {
     use super::super::AgentBuilder;
     use super::*;
@@ -483,7 +484,7 @@ mod tests {
 
     // spec: HUB-4-1
     #[tokio::test]
-    async fn nothing_is_kept_of_handlers_that_ended() {
+    async fn nothing_is_kept_of_handlers_and_calls_that_ended() {
         let hub = serve(([127, 0, 0, 1], 0).into(), ServerConfig::default());
         let hub = hub.await.unwrap();
         let agent = AgentBuilder::new("a")
@@ -508,13 +509,36 @@ mod tests {
             }
             job.outcome().await;
         }
+        let kept = || {
+            let core = lock(&agent.shared.core);
+            (core.handlers.len(), core.calls.len())
+        };
         let forgotten = async {
-            while !lock(&agent.shared.core).handlers.is_empty() {
+            // The control stream is left.
+            while kept() != (0, 1) {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         };
         let waited = tokio::time::timeout(Duration::from_secs(30), forgotten).await;
-        assert!(waited.is_ok(), "{:?}", lock(&agent.shared.core).handlers);
+        assert!(waited.is_ok(), "{:?}", kept());
+    }
+
+    // spec: HUB-2-7
+    #[tokio::test]
+    async fn nothing_is_left_of_an_agent_that_is_dropped() {
+        let hub = serve(([127, 0, 0, 1], 0).into(), ServerConfig::default());
+        let hub = hub.await.unwrap();
+        let agent = AgentBuilder::new("a").start(&hub.url()).unwrap();
+        agent.connected().await.unwrap();
+        let shared = Arc::downgrade(&agent.shared);
+        drop(agent);
+        let forgotten = async {
+            while shared.strong_count() > 0 {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        let waited = tokio::time::timeout(Duration::from_secs(30), forgotten).await;
+        assert!(waited.is_ok(), "{} are left", shared.strong_count());
     }
 
     /// The only session, if there is one.

@@ -100,10 +100,7 @@ impl Reading {
 
     /// Whether the call is paused and whether it is gone; the task is woken when that changes.
     fn watch(&mut self, cx: &Context<'_>) -> (bool, bool) {
-        match &mut self.reader {
-            Some(reader) => reader.clone_from(cx.waker()),
-            none => *none = Some(cx.waker().clone()),
-        }
+        self.reader = Some(cx.waker().clone());
         (self.is_paused, self.is_gone)
     }
 }

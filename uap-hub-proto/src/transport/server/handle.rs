@@ -164,9 +164,7 @@ impl Drop for Running {
             hub.shutdown(now, Duration::ZERO);
             hub.handle_timeout(now);
         });
-        if let Some(serving) = lock(&self.serving).take() {
-            serving.server.abort();
-        }
+        // The server accepts nothing more once its stop signal is dropped with this.
         self.shared.close_inboxes();
     }
 }

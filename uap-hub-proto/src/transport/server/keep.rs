@@ -87,7 +87,10 @@ mod tests {
     use ubos_common::id::IdSource;
 
     use super::*;
-    use crate::{role::hub::Job, wire::Payload};
+    use crate::{
+        role::hub::{Job, Outcome},
+        wire::Payload,
+    };
 
     /// How many of these records go into each write.
     fn writes(record: &Record, count: usize) -> Vec<usize> {
@@ -109,5 +112,34 @@ mod tests {
         let payload = Payload::file("p", "", "", vec![0; MAX_BYTES / 2]);
         let large = Record::Accepted(Job::test("t", vec![payload]));
         assert_eq!(writes(&large, 5), [2, 2, 1]);
+    }
+
+    /// A store that fails.
+    #[derive(Debug)]
+    struct Broken;
+
+    impl JobStore for Broken {
+        fn write(&self, _: &[(JobId, Record)]) -> Result<(), StoreError> {
+            Err(StoreError::Failed("no disk".into()))
+        }
+
+        fn unfinished(&self) -> Result<Vec<(JobId, Job)>, StoreError> {
+            Ok(Vec::new())
+        }
+
+        fn outcome(&self, _: JobId) -> Result<Option<Outcome>, StoreError> {
+            Ok(None)
+        }
+
+        fn labelled(&self, _: &str) -> Result<Option<JobId>, StoreError> {
+            Ok(None)
+        }
+    }
+
+    // spec: HUB-6-1
+    #[test]
+    fn a_store_that_fails_is_told_of_with_the_cause() {
+        let told = write(&Broken, &[]).unwrap_err();
+        assert_eq!(told, "the store failed: no disk");
     }
 }

@@ -134,9 +134,10 @@ impl Shared {
     pub(super) fn inspect<T>(self: &Arc<Self>, look: impl FnOnce(View<'_>) -> T) -> T {
         self.refuse_within_inspection();
         let mut core = lock(&self.core);
-        let inspection = Inspection::begin(self);
-        let seen = look(core.hub.view());
-        drop(inspection);
+        let seen = {
+            let _inspection = Inspection::begin(self);
+            look(core.hub.view())
+        };
         for job in std::mem::take(&mut *lock(&self.dropped)) {
             // It may have ended.
             let _ = core.hub.mute(self.clock.now(), job);

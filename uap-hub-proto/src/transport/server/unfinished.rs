@@ -211,10 +211,6 @@ where
         Poll::Ready(Some(Err(Status::deadline_exceeded(why))))
     }
 
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
     fn size_hint(&self) -> SizeHint {
         self.body.size_hint()
     }
@@ -302,6 +298,26 @@ mod tests {
             drop(call);
             assert_eq!(used(&pool, &connection), (0, 0));
         }
+    }
+
+    // spec: HUB-4-6
+    #[test]
+    fn what_reaches_a_bound_is_not_beyond_it() {
+        let account = |pool: &Arc<Pool>| Account {
+            pool: pool.clone(),
+            connection: Held::default(),
+            held: 0,
+        };
+        let is_at_bound = |mut account: Account, bytes| {
+            assert!(account.add(bytes).is_ok());
+            assert!(account.add(1).is_err());
+        };
+        is_at_bound(account(&Pool::new(SHARE, 2, 4)), 2 * SHARE);
+        is_at_bound(account(&Pool::new(SHARE, 4, 2)), 2 * SHARE);
+        let pool = Pool::new(SHARE, 4, 1);
+        let mut first = account(&pool);
+        assert!(first.add(SHARE).is_ok());
+        is_at_bound(account(&pool), SHARE);
     }
 
     // spec: HUB-4-6

@@ -1,5 +1,6 @@
 //! What a session reports, and whose reports they are.
 
+use prost::Message as _;
 use uap_hub_proto::convert::to_timestamp;
 
 use super::*;
@@ -41,4 +42,30 @@ fn the_end_of_a_stream_is_not_that_of_a_later_session_with_the_same_id() {
     rig.take();
     rig.ended(2, Code::Cancelled);
     assert_eq!(rig.take(), [""; 0]);
+}
+
+// spec: HUB-4-6
+#[test]
+fn a_report_that_just_fits_is_sent() {
+    let line = || Telemetry::new(Severity::Info, "x".repeat(5_000));
+    let session = SessionId::from("s");
+    let mut rig = Rig::running();
+    rig.agent.telemetry(rig.now, &session, line()).unwrap();
+    let Some(Output::Send {
+        message: Outbound::Test(report),
+        ..
+    }) = rig.agent.poll_output()
+    else {
+        panic!("no report")
+    };
+    let bytes = report.encoded_len();
+    for (most, sent) in [(bytes, true), (bytes - 1, false)] {
+        let mut rig = Rig::new(|config| config.with_max_message_bytes(most));
+        rig.registered();
+        rig.propose("s", test("t"));
+        rig.ready("s");
+        rig.init(2);
+        let done = rig.agent.telemetry(rig.now, &session, line());
+        assert_eq!(done.is_ok(), sent, "{done:?}");
+    }
 }

@@ -216,6 +216,16 @@ fn all_cut_calls_are_opened_when_the_hub_is_there_again() {
 
 // spec: HUB-5-4
 #[test]
+fn a_call_that_was_cut_ends_no_session_any_more() {
+    let mut rig = running(|config| config);
+    cut(&mut rig, 2);
+    rig.take();
+    rig.ended(2, Code::Cancelled);
+    assert_eq!(rig.take(), [""; 0]);
+}
+
+// spec: HUB-5-4
+#[test]
 fn a_session_that_was_resumed_is_tried_again_after_the_first_pause() {
     let mut rig = running(|config| config);
     hub_has(&mut rig, 2, Some(2));

@@ -43,6 +43,16 @@ fn registrations_have_bounded_bytes() {
 
 // spec: HUB-2-4
 #[test]
+fn registrations_that_just_fit_displace_nobody() {
+    let mut rig = Rig::with(Config::default().with_max_registered_bytes(4_000));
+    for bytes in [597, 397] {
+        named(&mut rig, bytes).unwrap();
+    }
+    assert_eq!(rig.hub.view().counts().agents, 2);
+}
+
+// spec: HUB-2-4
+#[test]
 fn agents_that_listen_take_no_bytes_of_those_that_do_not() {
     let mut rig = Rig::with(Config::default().with_max_registered_bytes(4_000));
     for _ in 0..2 {

@@ -349,6 +349,16 @@ fn shutdown_drains_then_ends_everything_unavailable() {
     );
 }
 
+// spec: HUB-5-3
+#[test]
+fn a_hub_that_leaves_closes_when_its_last_job_is_cancelled() {
+    let mut rig = Rig::new();
+    let (_, job, _, _) = rig.running();
+    rig.hub.shutdown(rig.now, Duration::from_secs(60));
+    rig.hub.cancel(rig.now, job).unwrap();
+    assert_eq!(words(rig.take()).last().unwrap(), "closed");
+}
+
 // spec: HUB-5-1
 #[test]
 fn nothing_is_remembered_of_an_agent_that_is_gone() {
@@ -371,6 +381,7 @@ fn a_job_for_an_agent_that_goes_ends() {
     let pinned = || Job::test("t", vec![]).with_agent(id.as_str().into());
     rig.hub.submit(rig.now, pinned()).unwrap();
     rig.hub.submit(rig.now, pinned()).unwrap();
+    assert_eq!(rig.proposals().len(), 1, "it has no room for two");
     rig.half_close(listen);
     assert_eq!(
         ended(&mut rig),

@@ -94,7 +94,7 @@ fn a_hub_that_leaves_closes_when_the_last_preparation_fails() {
 #[test]
 fn sessions_that_are_broken_off_end_in_the_order_of_their_jobs() {
     let mut rig = Rig::with(Config::default().with_resume_grace(Duration::from_secs(60)));
-    let mut run = |rig: &mut Rig| {
+    let run = |rig: &mut Rig| {
         let job = rig.submit();
         let (listen, session) = rig.proposals().pop().unwrap();
         rig.answer(listen, &session, true);
@@ -123,6 +123,7 @@ fn a_paused_agent_is_passed_over_until_it_is_resumed() {
     let (id, listen) = rig.agent();
     let id = ClientId::from(id);
     rig.hub.set_agent_paused(rig.now, &id, true).unwrap();
+    assert!(!rig.hub.view().agent(&id).unwrap().is_draining);
     rig.submit();
     assert_eq!(rig.proposals(), []);
     rig.hub.set_agent_paused(rig.now, &id, false).unwrap();
@@ -343,7 +344,9 @@ fn offers_that_are_too_many_end_their_stream_in_the_same_call() {
             "of an earlier process" => 0,
             _ => 2,
         };
-        (0..jobs).for_each(|_| drop(rig.submit()));
+        for _ in 0..jobs {
+            rig.submit();
+        }
         rig.take();
         match offered {
             "by the hub" => rig.hub.set_paused(rig.now, false),

@@ -219,7 +219,9 @@ fn an_agent_that_gets_free_is_asked_again_for_one_job_alone() {
         .with_max_sessions_per_agent(4);
     let mut rig = Rig::with(config);
     let (listen, _, _, stream) = rig.running();
-    (0..2).for_each(|_| drop(rig.submit()));
+    for _ in 0..2 {
+        rig.submit();
+    }
     for (_, session) in rig.proposals() {
         rig.answer(listen, &session, false);
     }
@@ -239,7 +241,9 @@ fn the_room_of_an_agent_that_refused_grows_again_and_again() {
     let (_, session) = rig.proposals().pop().unwrap();
     rig.answer(listen, &session, false);
     rig.hub.cancel(rig.now, one).unwrap();
-    (0..3).for_each(|_| drop(rig.submit()));
+    for _ in 0..3 {
+        rig.submit();
+    }
     for load in 0..=3 {
         assert_eq!(rig.hub.view().agents().next().unwrap().load, load);
         rig.seconds(1);
