@@ -218,7 +218,12 @@ fn summary(subject: &Subject) {
         wire,
     } = subject;
     let report = |source: &str, ours: Duration, other: &str, theirs: Duration, ratio: f64| {
-        println!("{name:>6} {source:<6} {ours:>10.2?}  {other:<22} {theirs:>10.2?}  {ratio:>6.2}");
+        println!("{name:>6} {source:<6} {ours:>10.2?}  {other:<22} {theirs:>10.2?}");
+        benches::report(
+            &format!("canon, {name} of {source}, against {other}"),
+            ratio,
+            benches::Bar::None,
+        );
     };
     let over = |a: Duration, b: Duration| a.as_secs_f64() / b.as_secs_f64();
     let sources: [(&str, [Run<'_>; 3]); 2] = [

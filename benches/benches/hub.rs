@@ -27,6 +27,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use benches::{Bar, report};
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 
 use tokio::sync::mpsc;
@@ -164,6 +165,11 @@ fn place_among(kind: &str, capability: impl Fn(usize) -> Capability) {
     println!(
         "place: a job among {AGENTS} {kind} agents {placed:?}, a hash map's lookup {looked_up:?}"
     );
+    let (what, micros) = (
+        format!("hub: us to place a job among {AGENTS} {kind} agents"),
+        placed.as_secs_f64() * 1e6,
+    );
+    report(&what, micros, Bar::AtMost(5.0));
 }
 
 /// Sessions from submission to result, against the same protocol by hand, and against streams that are opened, exchanged over,
@@ -192,6 +198,20 @@ fn sessions() {
             by_hand.processor.as_secs_f64() / ours.processor.as_secs_f64(),
             ours.allocations / SESSIONS,
             by_hand.allocations / SESSIONS,
+        );
+        // Over the processor time, which waiting for other processes does not change.
+        let ratio = by_hand.processor.as_secs_f64() / ours.processor.as_secs_f64();
+        let bar = if threads == 1 {
+            Bar::AtLeast(0.8)
+        } else {
+            Bar::None
+        };
+        report(
+            &format!(
+                "hub sessions, {FLIGHT} at once, {threads} threads: by hand / ours, processor time"
+            ),
+            ratio,
+            bar,
         );
     }
 }
@@ -473,9 +493,11 @@ fn memory() {
     on_runtime(async {
         let bare = idle("serve-bare").await;
         let ours = idle("serve-ours").await;
-        println!(
-            "memory: {AGENTS} idle agents take {ours} KiB, bare streams {bare} KiB: {:.2}",
-            ours as f64 / bare as f64
+        println!("memory: {AGENTS} idle agents take {ours} KiB, bare streams {bare} KiB");
+        report(
+            "hub: memory of idle agents / of bare gRPC streams",
+            ours as f64 / bare as f64,
+            Bar::None,
         );
     });
 }

@@ -14,6 +14,7 @@ use std::borrow::Cow;
 use std::hint::black_box;
 use std::time::Instant;
 
+use benches::{Bar, report};
 use criterion::{Criterion, Throughput};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -238,7 +239,9 @@ fn summary() {
     );
     for ((name, _), times) in RUNS.iter().zip(&times) {
         let own = median(times);
-        println!("{name:<28} {own:>6} ns  {:.2}", own as f64 / base as f64);
+        println!("{name:<28} {own:>6} ns");
+        let what = format!("JSON: {name} / serde_json into owned types");
+        report(&what, own as f64 / base as f64, Bar::None);
     }
 }
 

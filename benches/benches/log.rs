@@ -13,6 +13,7 @@
     reason = "a bench that cannot write has nothing to say"
 )]
 
+use benches::{Bar, report};
 use criterion::{Criterion, Throughput};
 use std::fs::File;
 use std::hint::black_box;
@@ -161,30 +162,29 @@ fn durable(folder: &Path) {
     ));
     let times = compare("durable append, 1 KB", &mut engines);
     let time = |at: usize| times.get(at).map_or(&[][..], Vec::as_slice);
-    println!(
-        "  single / plain file          {:>6.2}  (at most 1.1)",
-        ratio(time(1), time(0))
+    let of = |one, other| ratio(time(one), time(other));
+    report(
+        "log: durable append of 1 KB / a plain file",
+        of(1, 0),
+        Bar::AtMost(1.1),
     );
-    println!(
-        "  64 in flight, 1 submitter    {:>6.2}  times the single rate (at least 15)",
-        ratio(time(1), time(2))
+    report(
+        "log: single append / 64 in flight from 1 submitter",
+        of(1, 2),
+        Bar::AtLeast(15.0),
     );
-    println!(
-        "  64 in flight, 2 submitters   {:>6.2}  times the single rate (at least 15)",
-        ratio(time(1), time(3))
+    report(
+        "log: single append / 64 in flight from 2 submitters",
+        of(1, 3),
+        Bar::AtLeast(15.0),
     );
-    println!(
-        "  64 threads                   {:>6.2}  times the single rate",
-        ratio(time(1), time(4))
-    );
+    report("log: single append / from 64 threads", of(1, 4), Bar::None);
     if times.len() > 5 {
-        println!(
-            "  SQLite / single              {:>6.2}  (at least 2)",
-            ratio(time(5), time(1))
-        );
-        println!(
-            "  SQLite of 64 / 2 submitters  {:>6.2}",
-            ratio(time(6), time(3))
+        report("SQLite / log: single append", of(5, 1), Bar::AtLeast(2.0));
+        report(
+            "SQLite, 64 a transaction / log: 64 in flight",
+            of(6, 3),
+            Bar::None,
         );
     }
 }
@@ -259,9 +259,10 @@ fn proofs(folder: &Path) {
     let times = compare("proof, 1 KB records from the page cache", &mut engines);
     let time = |at: usize| times.get(at).map_or(&[][..], Vec::as_slice);
     let per_record = median(time(0).to_vec());
-    println!(
-        "  record chain / verify        {:>6.2}  (at least 4)",
-        ratio(time(1), time(0))
+    report(
+        "record-by-record chain / log: proof",
+        ratio(time(1), time(0)),
+        Bar::AtLeast(4.0),
     );
     println!(
         "  verify                       {:>6.2}  GB/s",

@@ -18,6 +18,7 @@ use std::alloc::System;
 use std::future::Future;
 use std::time::{Duration, Instant};
 
+use benches::{Bar, report};
 use criterion::Criterion;
 use futures::future::join_all;
 use opensentience_wire::message::{SemVer, Status, ToolSpec};
@@ -293,12 +294,16 @@ fn summary() {
         let at = |n: usize| medians.get(n).copied().unwrap_or(f64::NAN);
         at(one) / at(other)
     };
-    println!("call / raw bytes: {:.2} (at most 1.5)", ratio(1, 0));
-    println!("call, two threads / raw bytes: {:.2}", ratio(3, 0));
-    println!("allocations a call: {:.1} (at most 20)", allocations());
+    report(
+        "OpenSentience call / raw bytes",
+        ratio(1, 0),
+        Bar::AtMost(1.5),
+    );
+    report("call, two threads / raw bytes", ratio(3, 0), Bar::None);
+    report("allocations a call", allocations(), Bar::AtMost(20.0));
     if cfg!(feature = "yardsticks") {
-        println!("rmcp / call: {:.2}", ratio(4, 1));
-        println!("rmcp / call, 64 in flight: {:.2} (at least 5)", ratio(5, 2));
+        report("rmcp / call", ratio(4, 1), Bar::None);
+        report("rmcp / call, 64 in flight", ratio(5, 2), Bar::AtLeast(5.0));
     }
 }
 

@@ -14,6 +14,7 @@ use std::fmt::Write as _;
 use std::hint::black_box;
 use std::time::Instant;
 
+use benches::{Bar, report};
 use criterion::{Criterion, Throughput};
 use sacp::MessageView;
 use sacp::{AnyMessage, Message};
@@ -176,7 +177,9 @@ fn summary(what: &str, text: &str, runs_a_round: u32) {
     );
     for ((name, _), times) in RUNS.iter().zip(&times) {
         let own = median(times);
-        println!("{name:<28} {own:>8} ns  {:.2}", base as f64 / own as f64);
+        println!("{name:<28} {own:>8} ns");
+        let compared = format!("SACP, {what}: a tree with the same checks / {name}");
+        report(&compared, base as f64 / own as f64, Bar::None);
     }
 }
 

@@ -14,6 +14,7 @@ use std::collections::HashMap;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
+use benches::{Bar, report};
 use criterion::Criterion;
 use sacp::registry::{AgentRecord, MemoryRegistry, Query, Registry};
 use sacp::runner::{Config, Input, Output, Runner};
@@ -55,9 +56,11 @@ fn main() {
 
     let plain = best_of(50, || plain_loop(&vectors, black_box(&wanted)));
     let ours = best_of(50, || near.similar(black_box(&wanted), 10, -1.0));
-    println!(
-        "\nnearest ten of 10,000 x 384: {ours:?}, plain loop {plain:?}, ratio {:.2} (bar 1.20)",
-        ratio(ours, plain)
+    println!("\nnearest ten of 10,000 x 384: {ours:?}, plain loop {plain:?}");
+    report(
+        "SACP: nearest ten of 10,000 x 384 / a plain loop",
+        ratio(ours, plain),
+        Bar::AtMost(1.2),
     );
     let names: HashMap<String, usize> = (0..AGENTS).map(|n| (format!("agent-{n}"), n)).collect();
     let lookup = best_of(20, || {
@@ -67,12 +70,20 @@ fn main() {
     }) / 1000;
     let asked = best_of(200, || many.query(black_box(&query)));
     println!(
-        "query by verb and tool, 100 of 100,000 agents: {asked:?} (bar 5 us); a hash-map lookup {lookup:?}"
+        "query by verb and tool, 100 of 100,000 agents: {asked:?}; a hash-map lookup {lookup:?}"
+    );
+    report(
+        "SACP: us of a query by verb and tool, 100 of 100,000 agents",
+        asked.as_secs_f64() * 1e6,
+        Bar::AtMost(5.0),
     );
     let ran = best_of(50, || run(black_box(&message)));
     let step = ran / u32::try_from(STEPS).expect("a thousand");
-    println!(
-        "runner, a step of a plan of 1,000: {step:?} (bar 2 us); a hash-map lookup {lookup:?}"
+    println!("runner, a step of a plan of 1,000: {step:?}; a hash-map lookup {lookup:?}");
+    report(
+        "SACP: us of a step of a plan of 1,000",
+        step.as_secs_f64() * 1e6,
+        Bar::AtMost(2.0),
     );
 }
 

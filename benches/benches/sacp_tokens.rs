@@ -7,6 +7,7 @@
 )]
 #![expect(clippy::print_stdout, reason = "the table is the result")]
 
+use benches::{Bar, report};
 use sacp::AliasTable;
 use sacp::{AnyMessage, line};
 use serde_json::{Value, json};
@@ -90,6 +91,13 @@ fn main() {
                 tokens.0 as f64 / base.0 as f64,
                 tokens.1 as f64 / base.1 as f64,
             );
+            if form == "line" {
+                let what = format!(
+                    "SACP: tokens of the line form / of compact JSON, {name}, {}",
+                    first.0
+                );
+                report(&what, tokens.0 as f64 / base.0 as f64, Bar::AtMost(0.6));
+            }
         }
     }
 }

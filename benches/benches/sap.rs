@@ -15,6 +15,7 @@ use std::hint::black_box;
 use std::sync::LazyLock;
 use std::time::Instant;
 
+use benches::{Bar, report};
 use criterion::{Criterion, Throughput};
 use jsonschema::{PatternOptions, Validator};
 use sap::TaskView;
@@ -178,17 +179,21 @@ fn summary() {
     for (n, (name, _)) in RUNS.iter().enumerate() {
         println!("{name:<28} {:>6} ns", median(n));
     }
-    println!(
-        "decode / serde_json    {:.2} (bar 0.75)",
-        median(0) / median(2)
+    let ratio = |one, other| median(one) / median(other);
+    report(
+        "SAP: strict decode of a task / serde_json into owned types",
+        ratio(0, 2),
+        Bar::AtMost(0.75),
     );
-    println!(
-        "view / serde_json      {:.2} (bar 0.60)",
-        median(1) / median(2)
+    report(
+        "SAP: borrowed view of a task / serde_json into owned types",
+        ratio(1, 2),
+        Bar::AtMost(0.6),
     );
-    println!(
-        "decode / jsonschema    {:.2} (bar 0.50)",
-        median(0) / median(3)
+    report(
+        "SAP: strict decode of a task / a tree with jsonschema",
+        ratio(0, 3),
+        Bar::AtMost(0.5),
     );
 }
 

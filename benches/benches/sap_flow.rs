@@ -8,13 +8,13 @@
     clippy::expect_used,
     reason = "a bench whose subject is refused has nothing to say"
 )]
-#![expect(clippy::print_stdout, reason = "the summary is the result")]
 #![expect(clippy::disallowed_methods, reason = "a bench reads the clock")]
 
 use std::hint::black_box;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use benches::{Bar, report};
 use criterion::Criterion;
 use futures::executor::block_on;
 use futures::future::BoxFuture;
@@ -243,10 +243,15 @@ fn main() {
     if !std::env::args().any(|argument| argument == "--bench") {
         return;
     }
-    println!("cache hit / decode: {:.2} (at most 6)", ratio(hits, decode));
+    report(
+        "SAP: cache hit / decode",
+        ratio(hits, decode),
+        Bar::AtMost(6.0),
+    );
     #[cfg(feature = "yardsticks")]
-    println!(
-        "rmcp / bus: {:.2} (at least 3)",
-        ratio(yardstick::calls, bus)
+    report(
+        "rmcp / SAP bus",
+        ratio(yardstick::calls, bus),
+        Bar::AtLeast(3.0),
     );
 }

@@ -17,6 +17,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use benches::{Bar, report};
 use criterion::Criterion;
 use futures::executor::block_on;
 use uap_agent::{
@@ -133,10 +134,16 @@ fn appends(ids: &mut IdSource) {
     println!(
         "\nappend to a state of 100: {hundred:?}, 1,000: {thousand:?}, 10,000: {ten:?}, 100,000: {most:?}"
     );
-    println!("  100,000 / 100: {:.2} (bar 1.50)", ratio(most, hundred));
-    println!(
-        "  clone-and-push of a vector of 10,000: {vector:?}, {:.0} times as long (bar 100)",
-        ratio(vector, ten)
+    report(
+        "UAP: append to a state of 100,000 messages / of 100",
+        ratio(most, hundred),
+        Bar::AtMost(1.5),
+    );
+    println!("  clone-and-push of a vector of 10,000: {vector:?}");
+    report(
+        "UAP: clone and push of a vector of 10,000 / append",
+        ratio(vector, ten),
+        Bar::AtLeast(100.0),
     );
 }
 
@@ -183,10 +190,13 @@ fn checkpoints(ids: &mut IdSource) {
         Duration::from_micros(bytes).as_secs_f64() / Duration::from_micros(json).as_secs_f64()
     };
     println!(
-        "checkpoints of {STEPS} steps of one message: {written} bytes, the state has {json}: {:.2} times (bar 3.00); \
-         whole states: {:.0} times",
-        times(written),
+        "checkpoints of {STEPS} steps of one message: {written} bytes, the state has {json}; whole states: {:.0} times",
         times(whole)
+    );
+    report(
+        "UAP: bytes of 4,000 checkpoints / of the last state",
+        times(written),
+        Bar::AtMost(3.0),
     );
     println!(
         "  a save, on the disk: {:?} in the first 500 steps, {:?} in the last 500",
@@ -243,7 +253,11 @@ fn runs(ids: &mut IdSource) {
     println!(
         "a step of an agent with one tool, history of 10: {short:?}, 1,000: {middle:?}, 10,000: {long:?}"
     );
-    println!("  10,000 / 10: {:.2}", ratio(long, short));
+    report(
+        "UAP: a step with a history of 10,000 / of 10",
+        ratio(long, short),
+        Bar::None,
+    );
     #[cfg(feature = "yardsticks")]
     {
         let rig = yardsticks::Rig::new();
@@ -257,12 +271,17 @@ fn runs(ids: &mut IdSource) {
             ],
         );
         println!(
-            "  without a history: {bare_ours:?}, rig {bare_rig:?}, {:.1} times as long (bar 3)",
-            ratio(bare_rig, bare_ours)
+            "  without a history: {bare_ours:?}, rig {bare_rig:?}; history of 1,000: {ours:?}, rig {theirs:?}"
         );
-        println!(
-            "  history of 1,000: {ours:?}, rig {theirs:?}, {:.1} times as long",
-            ratio(theirs, ours)
+        report(
+            "rig / UAP: a step without a history",
+            ratio(bare_rig, bare_ours),
+            Bar::AtLeast(3.0),
+        );
+        report(
+            "rig / UAP: a step with a history of 1,000",
+            ratio(theirs, ours),
+            Bar::None,
         );
     }
     #[cfg(not(feature = "yardsticks"))]

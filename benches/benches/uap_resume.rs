@@ -16,6 +16,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use benches::{Bar, report};
 use futures::executor::block_on;
 use uap_agent::journal::{FileJournal, Journal, MemoryJournal, Recording};
 use uap_agent::{Agent, AgentOptions, agent};
@@ -111,12 +112,17 @@ fn timed(name: &str, folder: &Path, entries: Vec<RawObject>) {
         drop(run);
     }
     println!(
-        "a run of {} effects that has {name} ({count} entries, {bytes} bytes in files): resumed in {resumed:?}\n  \
-         its records read and checked: {read:?}, {:.2} times (bar 2.00); its entries, too: {loaded:?}, {:.2} times",
+        "a run of {} effects that has {name} ({count} entries, {bytes} bytes in files): resumed in {resumed:?}; \
+         its records read and checked: {read:?}; its entries, too: {loaded:?}",
         2 * ROUNDS + 1,
-        ratio(resumed, read),
-        ratio(resumed, loaded)
     );
+    let what = |of: &str| format!("UAP: a run that has {name} resumed / {of}");
+    report(
+        &what("its records read"),
+        ratio(resumed, read),
+        Bar::AtMost(2.0),
+    );
+    report(&what("its entries read"), ratio(resumed, loaded), Bar::None);
 }
 
 /// The first entry of a run, which takes its lease, and those of a step.
@@ -184,10 +190,9 @@ mod databases {
             theirs.push(start.elapsed());
         }
         let (ours, theirs) = (median(ours), median(theirs));
-        println!(
-            "{name}: a lease taken and a step recorded {ours:?}, the bare rows {theirs:?}: {:.2} times",
-            ratio(ours, theirs)
-        );
+        println!("{name}: a lease taken and a step recorded {ours:?}, the bare rows {theirs:?}");
+        let what = format!("UAP: a lease taken and a step recorded in {name} / the bare rows");
+        benches::report(&what, ratio(ours, theirs), benches::Bar::None);
     }
 
     fn median(mut spent: Vec<Duration>) -> Duration {
