@@ -81,6 +81,7 @@ macro_rules! checked_text {
         impl FromStr for $name {
             type Err = NameError;
 
+            // impl: SAP-4.1-15
             fn from_str(text: &str) -> Result<Self, NameError> {
                 let holds: fn(&str) -> bool = $holds;
                 if holds(text) {

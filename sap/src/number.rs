@@ -28,6 +28,7 @@ macro_rules! number {
         impl TryFrom<f64> for $name {
             type Error = NameError;
 
+            // impl: SAP-4.1-15
             fn try_from(value: f64) -> Result<Self, NameError> {
                 let holds: fn(f64) -> bool = $holds;
                 if !value.is_finite() || !holds(value) {
