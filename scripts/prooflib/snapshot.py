@@ -63,6 +63,14 @@ def state(record):
     return "not reached"
 
 
+def unproved(record):
+    """What is wrong with a MUST whose tests have not reached its code."""
+    if record["level"] != "MUST" or record["state"] not in ("not reached", "not run", "failed", "no code to reach"):
+        return None
+    what = "no test is seen to reach its code" if record["state"] == "not run" else f"its code is {record['state']!r}"
+    return f"{record['id']}: is a MUST and {what}: `scripts/proof run --clause {record['id']}` finds out"
+
+
 def differences(tree, old):
     """What each clause lost, and what else the snapshot does not say; each as one line."""
     before = {record["id"]: record for record in old["clauses"]}
