@@ -17,7 +17,7 @@ STATES = {
     "not reached": "bad",
     "not run": "open",
     "no code to reach": "open",
-    "tested, no code by reason": "reason",
+    "no code by reason": "reason",
     "by type": "reason",
     "exception": "reason",
     "reached by some": "good",
@@ -80,7 +80,10 @@ def options(values):
 def runs(executed):
     if not executed:
         return "<p>No run is recorded.</p>"
-    items = "".join(f"<li><b>{escape(crate)}</b> {escape(executed[crate])}</li>" for crate in sorted(executed))
+    alike = {}
+    for crate in sorted(executed):
+        alike.setdefault(executed[crate], []).append(crate)
+    items = "".join(f"<li><b>{escape(stamp)}</b>: {escape(', '.join(crates))}</li>" for stamp, crates in alike.items())
     return f"<ul class=runs>{items}</ul>"
 
 

@@ -53,7 +53,7 @@ def state(record):
     if not record["tests"]:
         return "by type" if record["status"] == "by-type" else "exception" if record["status"] == "exception" else "no test"
     if not record["code"]:
-        return "tested, no code by reason" if "no code" in record or record["status"] != "tested" else "tested, no code named"
+        return "no code by reason" if "no code" in record or record["status"] != "tested" else "tested, no code named"
     found = set(record["tests"].values())
     if "reached" in found:
         return "reached" if found == {"reached"} else "reached by some"
