@@ -445,6 +445,8 @@ mod tests {
             ("/e/* exists", false),
             ("/l/7 exists", false),
             ("/o/*/x exists", false),
+            ("/o/* exists", true),
+            ("/o/* is null", false),
         ] {
             let predicate: Predicate = text.parse().unwrap();
             assert_eq!(predicate.holds(output.as_raw()), holds, "{text}");

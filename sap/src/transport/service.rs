@@ -138,11 +138,7 @@ impl Service {
         not(feature = "sign"),
         any(feature = "http", feature = "mcp", feature = "nats")
     ))]
-    #[expect(
-        clippy::unused_self,
-        clippy::unused_async,
-        reason = "the feature does it"
-    )]
+    #[expect(clippy::unused_async, reason = "the feature does it")]
     pub(super) async fn signature(&self, _: &Message) -> Option<String> {
         None
     }

@@ -4,8 +4,8 @@ use core::time::Duration;
 
 use proptest::prelude::*;
 use sap::learning::{
-    AdoptError, Bounds, EssenceSuggestion, Heuristics, Learner, Signal, SignalSink as _, Trial,
-    TrialState, Window,
+    AdoptError, Bounds, EssenceSuggestion, Feedback, Heuristics, Learner, Signal, SignalSink as _,
+    Trial, TrialState, Window,
 };
 use sap::{ErrorCode, Status};
 use serde_json::{Value, json};
@@ -145,6 +145,14 @@ fn what_two_days_say_is_put_together() {
         let metrics = format!(r#"{{"latencyMs":{}}}"#, day * 100);
         said.metrics = RawObject::new(RawBuf::parse(&metrics).unwrap());
         learner.insert(&said).unwrap();
+        let later = at(day).saturating_add(Duration::from_secs(1));
+        for (at, is_good) in [(at(day), true), (later, false)] {
+            let mut opinion = Feedback::new("ada".parse().unwrap());
+            opinion.approved = Some(is_good);
+            learner
+                .insert(&Signal::of_operator(&said, at, opinion))
+                .unwrap();
+        }
     }
     let known = learner.gather(at(2));
     let (_, tally) = (&known).into_iter().next().unwrap();
@@ -155,8 +163,9 @@ fn what_two_days_say_is_put_together() {
     );
     assert_eq!(
         (tally.statuses[&Status::Succeeded], tally.ids.len()),
-        (2, 2)
+        (2, 6)
     );
+    assert_eq!((tally.praise.signals, tally.blame.signals), (2, 2));
 }
 
 /// To leave `asked` out, as signals suggest it.

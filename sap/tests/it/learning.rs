@@ -310,6 +310,14 @@ pub(crate) fn computed(n: u64, payload: Value, output: Value) -> Signal {
 
 // spec: SAP-7-2
 #[test]
+fn the_catalogue_leaves_out_what_too_few_signals_say() {
+    let broken = |signals: u64| learned((0..signals).map(|n| decision(n, 4.0, false))).1;
+    assert_eq!(broken(4).catalogue, []);
+    assert!(!broken(5).catalogue.is_empty());
+}
+
+// spec: SAP-7-2
+#[test]
 fn members_that_outcomes_do_not_depend_on_are_suggested() {
     let asked = |n: u64| {
         computed(

@@ -301,6 +301,8 @@ async fn the_tool_of_a_typed_handler_has_its_schemas() {
     let asks = |payload: Value| with(ask(1, "desk.answer"), "/payload", Some(payload));
     assert!(valid.is_valid(&asks(json!({"topic": {"name": "a"}}))));
     assert!(!valid.is_valid(&asks(json!({"topic": {}}))));
+    let sound = asks(json!({"topic": {"name": "a"}}));
+    assert!(!valid.is_valid(&with(sound, "/taskId", Some(json!(7)))));
     assert!(valid.is_valid(&json!({"task": "{}"})) && !valid.is_valid(&json!({})));
     let no_context = with(
         asks(json!({"topic": {"name": "a"}})),

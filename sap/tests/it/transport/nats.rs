@@ -315,6 +315,8 @@ async fn what_is_begun_too_often_is_a_dead_letter_and_has_a_result() {
         .await
         .unwrap();
     assert_eq!(dead.payload.as_ref(), task.encode());
+    let why = dead.headers.get("Sap-Why").map(|why| why.as_str());
+    assert_eq!(why, Some("begun 2 times"));
     worker.unwrap().abort();
 }
 
