@@ -10,6 +10,7 @@ pub mod agent_chat;
 pub mod hub;
 #[cfg(unix)]
 pub mod hub_agent;
+pub mod manual;
 #[cfg(unix)]
 pub mod osw_agent;
 #[cfg(unix)]

@@ -4,7 +4,7 @@
 //! own process on virtual time; plan, hub and agent run store what they do, and each may die at any write. The test
 //! is the application between the machines: it starts what a step asks for and gives the result back.
 //!
-//! Set `UBOS_SEED` to run one seed again, and `UBOS_CRASH` to crash at one durable effect of it.
+//! Set `UBOS_SEED` to run one seed again, and `UBOS_CRASH` to crash at one durable effect of it; `UBOS_SEEDS` for as many seeds.
 
 mod agent_run;
 mod fleet;
@@ -212,7 +212,8 @@ fn number(name: &str) -> Option<u64> {
 // spec: SACP-3-3, SAP-5-9, OSW-4.3-7, HUB-6-1, UAP-12-5
 #[test]
 fn five_protocols_survive_crashes() {
-    let seeds = number("UBOS_SEED").map_or(0..6, |seed| seed..seed + 1);
+    let many = number("UBOS_SEEDS").unwrap_or(6);
+    let seeds = number("UBOS_SEED").map_or(0..many, |seed| seed..seed + 1);
     for seed in seeds {
         if let Some(crash) = number("UBOS_CRASH") {
             let crash = usize::try_from(crash).unwrap();
