@@ -1,6 +1,9 @@
 //! The manual of the project, with examples that run: the pages of the folder `manual`.
 
-#![expect(clippy::doc_markdown, reason = "pages are written for people who read them as Markdown")]
+#![expect(
+    clippy::doc_markdown,
+    reason = "pages are written for people who read them as Markdown"
+)]
 
 macro_rules! pages {
     ($($(#[$attr:meta])* $name:ident = $page:literal;)*) => {
