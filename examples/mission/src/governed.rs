@@ -242,7 +242,7 @@ pub struct Errand {
 
 /// How the trace knows a task.
 #[must_use]
-pub fn task_step(id: &TaskId) -> String {
+pub fn task_step(id: impl std::fmt::Display) -> String {
     format!("task {id}")
 }
 
@@ -288,12 +288,7 @@ impl Governed {
     async fn issue(&self, task: Task, cause: &str) -> Result<TaskResult, String> {
         let capability = task.target.capability.to_string();
         let trace = self.screen.trace();
-        let step = trace.begin(
-            Who::Sap,
-            task_step(&task.task_id),
-            Some(cause),
-            &*capability,
-        );
+        let step = trace.begin(Who::Sap, task_step(task.task_id), Some(cause), &*capability);
         let issued = self.answered(&task, &capability).await;
         match &issued {
             Ok(result) if result.status == Status::Succeeded => step.end(match cache_hit(result) {

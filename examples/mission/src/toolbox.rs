@@ -12,6 +12,7 @@ use opensentience_wire::transport::tokio::{CoreHandle, Launcher};
 use tokio::sync::Mutex;
 use ubos_common::json::RawObject;
 
+use super::governed::task_step;
 use super::output::WirePart;
 use super::scan::Folder;
 use super::screen::{Screen, Who};
@@ -139,7 +140,7 @@ impl Toolbox {
 
     /// A call begins, because of the task that is its request id.
     fn step(&self, tool: &str, request_id: &str) -> OpenSpan {
-        let cause = format!("task {request_id}");
+        let cause = task_step(request_id);
         let trace = self.screen.trace();
         trace.begin(Who::Wire, call_step(tool, request_id), Some(&cause), tool)
     }

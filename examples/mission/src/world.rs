@@ -148,7 +148,7 @@ impl Mission {
         runner.start(clock.now());
         let mut acts = Acts {
             mission: Arc::clone(&self),
-            cause: task_step(&self.governed()?.root),
+            cause: task_step(self.governed()?.root),
             ended: None,
         };
         drive(&mut runner, &mut acts, &clock)
@@ -204,7 +204,7 @@ impl Mission {
     }
 
     async fn check(self: Arc<Self>, task: TaskId) -> Result<RawBuf, String> {
-        let check = self.parts.fleet.recount(&task_step(&task)).await?;
+        let check = self.parts.fleet.recount(&task_step(task)).await?;
         self.made.check.get_or_init(|| check);
         let agrees = self.agrees();
         let said = if agrees {
@@ -233,7 +233,7 @@ impl Mission {
         let (text, part) = self
             .parts
             .writer
-            .write(findings, check, &self.parts.screen, &task_step(&task))
+            .write(findings, check, &self.parts.screen, &task_step(task))
             .await?;
         let output =
             raw(&json!({ "markdown": text, "steps": part.steps, "toolCalls": part.tool_calls }))?;
