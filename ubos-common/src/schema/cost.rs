@@ -22,7 +22,7 @@ use super::pattern;
 #[derive(Debug, Default)]
 pub(super) struct Cost {
     nodes: Vec<Node>,
-    /// Steps for one place of a value; `None` where the schema is recursive.
+    /// Steps for one place of a value; `None` where the schema is recursive, or a text costs more than its length.
     flat: Option<Weight>,
 }
 
@@ -52,6 +52,8 @@ struct Node {
     weight: Weight,
     /// `uniqueItems` hashes and compares all that is inside.
     is_unique: bool,
+    /// The format `regex`: names of groups are compared with those before them.
+    reads_pattern: bool,
     /// `unevaluatedProperties` or `unevaluatedItems`.
     is_unevaluated: bool,
     /// Schemas for the same value.
@@ -130,6 +132,7 @@ impl Cost {
             targets: Vec::new(),
             known: BTreeMap::new(),
             states: MAX_STATES,
+            read: MAX_READ,
             depth: 0,
             compared: MAX_COMPARED,
             cost: Self::default(),
@@ -168,6 +171,10 @@ impl Cost {
         let mut steps = node.weight.of(value.as_str().map(str::len));
         if node.is_unique {
             steps = steps.saturating_add(places(value).saturating_mul(4));
+        }
+        if let (true, Some(text)) = (node.reads_pattern, value.as_str()) {
+            let parts = text.len() as u64 / PATTERN_PART;
+            steps = steps.saturating_add(parts.saturating_mul(parts));
         }
         spend(left, steps.saturating_mul(times.factor()))?;
         for same in &node.same {
@@ -282,7 +289,7 @@ impl Cost {
         *sum = sum.plus(node.weight, times.factor());
         let unique = Weight { place: 4, chunk: 0 };
         *sum = sum.plus(unique, if node.is_unique { times.factor() } else { 0 });
-        let mut is_flat = times.depth <= MAX_DEPTH;
+        let mut is_flat = times.depth <= MAX_DEPTH && !node.reads_pattern;
         for same in &node.same {
             is_flat &= self.expand_node(*same, times.same(node.is_unevaluated), path, sum, left)?;
         }
@@ -318,6 +325,8 @@ struct Builder<'a> {
     known: BTreeMap<*const Value, usize>,
     /// States of patterns that are left.
     states: u64,
+    /// Bytes of patterns that may still be read.
+    read: u64,
     /// Schemas and references inside one another.
     depth: usize,
     /// Places that references may still be compared with.
@@ -420,7 +429,10 @@ impl<'a> Builder<'a> {
                 let steps = self.pattern(value.as_str().unwrap_or_default())?;
                 node.weight.chunk = node.weight.chunk.saturating_add(steps);
             }
-            "format" => node.weight.chunk += FORMAT_STEPS,
+            "format" => {
+                node.weight.chunk += FORMAT_STEPS;
+                node.reads_pattern = value == "regex";
+            }
             "minLength" | "maxLength" => node.weight.chunk += 1,
             "multipleOf" if value.is_u64() => node.weight.place += 2,
             "multipleOf" => node.weight.place += MULTIPLE_STEPS,
@@ -454,6 +466,7 @@ impl<'a> Builder<'a> {
     fn pattern(&mut self, pattern: &str) -> Result<u64, SchemaError> {
         let states = pattern::states(pattern);
         spend(&mut self.states, states).ok_or(SchemaError::TooLarge)?;
+        spend(&mut self.read, pattern::reading(pattern)).ok_or(SchemaError::TooLarge)?;
         Ok(states / STATES + 1)
     }
 
@@ -518,6 +531,10 @@ const MAX_NESTED: usize = 256;
 const MAX_COMPARED: u64 = 1_000_000;
 /// States of all patterns together.
 const MAX_STATES: u64 = 100_000;
+/// Bytes of all patterns together that are read when they are translated.
+const MAX_READ: u64 = 1 << 20;
+/// Bytes of a text that is read as a pattern: each part costs a step for every part.
+const PATTERN_PART: u64 = 128;
 /// States that cost one step a chunk: in the worst case all of them are looked at for every byte.
 const STATES: u64 = 16;
 const FORMAT_STEPS: u64 = 2;

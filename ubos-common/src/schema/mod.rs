@@ -9,6 +9,7 @@
 //! | length of a schema | 64 KiB, or the caller's | refused |
 //! | schemas in it, all references followed | 50,000 | refused |
 //! | states of its patterns | 100,000 | refused |
+//! | bytes of its patterns, read once more for each escape of a class (`\w`, `\d`, `\s`) in them | 1 MiB | refused |
 //! | steps of checking a value | 250,000, and one for each byte of the value | nothing is said of the value |
 //! | schemas and values inside one another | 512 | nothing is said of the value |
 //! | pointers that an answer names | 16; 1 for a value of more than 64 KiB | the others are left out |

@@ -1,4 +1,4 @@
-//! The size of a pattern: the states of the automaton that it becomes.
+//! The size of a pattern: the states of the automaton that it becomes, and what is read until it is one.
 
 use regex_syntax::ParserBuilder;
 use regex_syntax::hir::{Class, Hir, HirKind};
@@ -39,5 +39,31 @@ fn of(hir: &Hir) -> u64 {
     }
 }
 
+/// Bytes that are read, about, until a pattern has the form that the regular expressions here take: it is read again for each
+/// of the escapes that mean something else there, and grows by what is written in their place.
+pub(super) fn reading(pattern: &str) -> u64 {
+    let (mut escapes, mut growth) = (0_u64, 0);
+    let mut bytes = pattern.bytes();
+    while let Some(byte) = bytes.next() {
+        if byte != b'\\' {
+            continue;
+        }
+        let longer = match bytes.next() {
+            Some(b's' | b'S') => SPACE,
+            Some(b'w' | b'W' | b'd' | b'D') => WORD,
+            Some(b'c') => 0,
+            _ => continue,
+        };
+        escapes += 1;
+        growth += longer;
+    }
+    let bytes = pattern.len() as u64;
+    bytes + escapes.saturating_mul(bytes + growth / 2)
+}
+
+/// Bytes of the class that stands for white space.
+const SPACE: u64 = 150;
+/// Bytes of the class that stands for the characters of a word.
+const WORD: u64 = 13;
 /// States for each byte of a pattern of another dialect.
 const UNREADABLE: u64 = 64;

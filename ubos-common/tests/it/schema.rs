@@ -140,6 +140,33 @@ fn patterns_cost_their_states() {
 }
 
 #[test]
+fn patterns_cost_what_is_read_until_they_are_translated() {
+    let pattern = |pattern: &str| format!(r#"{{"pattern":"{pattern}"}}"#);
+    for escape in ["\\\\s", "\\\\S", "\\\\w", "\\\\W", "\\\\d", "\\\\D"] {
+        assert_eq!(refused(&pattern(&escape.repeat(20))), None, "{escape}");
+        let many = pattern(&escape.repeat(500));
+        assert_eq!(refused(&many), Some(SchemaError::TooLarge), "{escape}");
+    }
+    let few_in_a_long_one = pattern(&format!("{}{}", "\\\\w".repeat(80), "a".repeat(20_000)));
+    assert_eq!(refused(&few_in_a_long_one), Some(SchemaError::TooLarge));
+    let times: Vec<String> = (0..200)
+        .map(|n| format!(r#""at{n}":{{"pattern":"^\\d{{4}}-\\d\\d-\\d\\dT\\d\\d:\\d\\d:\\d\\d(\\.\\d+)?Z$"}}"#))
+        .collect();
+    let times = format!(r#"{{"properties":{{{}}}}}"#, times.join(","));
+    assert_eq!(refused(&times), None);
+    assert_eq!(check(&times, r#"{"at7":"2026-11-25T12:00:00Z"}"#), Ok(0));
+}
+
+#[test]
+fn a_text_that_is_read_as_a_pattern_costs_more_than_its_length() {
+    let named = |count: usize| -> String { (0..count).map(|n| format!("(?<a{n}>x)")).collect() };
+    let schema = r#"{"items":{"format":"regex"}}"#;
+    let check = |count: usize| check(schema, &format!("[\"{}\"]", named(count)));
+    assert_eq!(check(1_000), Ok(0));
+    assert_eq!(check(30_000), Err(SchemaError::TooExpensive));
+}
+
+#[test]
 fn a_value_too_deep_for_the_validator_is_not_judged() {
     let value = nested(200, "1", |inside| format!("[{inside}]"));
     let limits = ubos_common::json::Limits::default().with_max_depth(250);
