@@ -40,6 +40,9 @@ mod resume;
 #[cfg(all(feature = "client", feature = "server", feature = "tls"))]
 mod secured;
 #[cfg(test)]
+#[cfg(all(feature = "client", feature = "server"))]
+mod silent;
+#[cfg(test)]
 #[cfg(all(feature = "client", feature = "server", feature = "tracing"))]
 mod tracing;
 #[cfg(test)]

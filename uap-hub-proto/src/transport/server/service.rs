@@ -186,6 +186,7 @@ impl Reader {
             // One that is not read stops its own stream and no other.
             let next = poll_fn(|cx| call.poll_read(cx, |cx| Pin::new(&mut messages).poll_next(cx)));
             let Some(read) = next.await else {
+                poll_fn(|cx| Poll::Ready(read_out(&mut messages, cx))).await;
                 break Status::cancelled("the call was dropped");
             };
             match read {
@@ -196,6 +197,7 @@ impl Reader {
                         return;
                     }
                 }
+                None if broken.is_lost() => break Status::cancelled("the connection was lost"),
                 None if broken.is_set() => break Status::cancelled("the call was cancelled"),
                 None => {
                     // A closed hub refuses inputs.
@@ -206,9 +208,15 @@ impl Reader {
                 Some(Err(status)) => break status,
             }
         };
-        let is_lost = peer.is_some_and(|peer| peer.is_lost());
+        let is_lost = broken.is_lost() || peer.is_some_and(|peer| peer.is_lost());
         shared.broke(stream, end.into(), is_lost);
     }
+}
+
+/// Reads what has come of a call that was paused and is gone: only behind it stands whether its connection was lost. An agent
+/// that can resume the session sends it again, and to others it is lost as before.
+fn read_out<In>(messages: &mut Streaming<In>, cx: &mut Context<'_>) {
+    while let Poll::Ready(Some(Ok(_))) = Pin::new(&mut *messages).poll_next(cx) {}
 }
 
 /// The messages of a call, then its status.

@@ -119,13 +119,40 @@ impl Framing {
     }
 }
 
-/// Whether reading a call failed. The gRPC library ends the messages of a cancelled call as if it were half-closed.
+/// Whether reading a call failed. The gRPC library ends the messages of a broken call as if it were half-closed.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Broken(Arc<AtomicBool>);
+pub(super) struct Broken(Arc<Flags>);
+
+#[derive(Debug, Default)]
+struct Flags {
+    is_set: AtomicBool,
+    is_lost: AtomicBool,
+}
 
 impl Broken {
     pub(super) fn is_set(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+        self.0.is_set.load(Ordering::Relaxed)
+    }
+
+    /// Whether it failed because its connection did.
+    pub(super) fn is_lost(&self) -> bool {
+        self.0.is_lost.load(Ordering::Relaxed)
+    }
+
+    fn set(&self, is_lost: bool) {
+        self.0.is_lost.fetch_or(is_lost, Ordering::Relaxed);
+        self.0.is_set.store(true, Ordering::Relaxed);
+    }
+
+    /// Notes how a body ended. An error without a reason of HTTP/2 is one of the connection. A connection that did not answer
+    /// pings in time is given up with the reason that no error has, which the HTTP library takes for the end of the messages.
+    fn note<T>(&self, frame: Option<&Result<T, Status>>, is_end: impl FnOnce() -> bool) {
+        match frame {
+            Some(Ok(_)) => {}
+            Some(Err(status)) => self.set(status.code() == tonic::Code::Unknown),
+            None if is_end() => {}
+            None => self.set(true),
+        }
     }
 }
 
@@ -192,9 +219,8 @@ where
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
         if let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(cx) {
-            if matches!(frame, Some(Err(_))) {
-                self.broken.0.store(true, Ordering::Relaxed);
-            }
+            self.broken
+                .note(frame.as_ref(), || self.body.is_end_stream());
             return Poll::Ready(match frame {
                 Some(Ok(frame)) => Some(match frame.data_ref().map(|piece| self.count(piece)) {
                     Some(Err(refused)) => Err(refused),
@@ -221,6 +247,23 @@ mod tests {
     use std::{collections::VecDeque, task::Waker};
 
     use super::*;
+
+    // spec: HUB-5-1
+    #[test]
+    fn what_ends_before_its_last_frame_was_lost_with_its_connection() {
+        let noted = |frame: Option<Result<(), Status>>, is_end| {
+            let broken = Broken::default();
+            broken.note(frame.as_ref(), || is_end);
+            (broken.is_set(), broken.is_lost())
+        };
+        assert_eq!(noted(Some(Ok(())), false), (false, false));
+        assert_eq!(noted(None, true), (false, false), "half-closed");
+        assert_eq!(noted(None, false), (true, true));
+        let reset = Some(Err(Status::cancelled("")));
+        assert_eq!(noted(reset, false), (true, false));
+        let closed = Some(Err(Status::unknown("broken pipe")));
+        assert_eq!(noted(closed, false), (true, true));
+    }
 
     /// Gives its pieces, and then nothing for ever.
     struct Pieces(VecDeque<Bytes>);
