@@ -31,6 +31,8 @@ pub(super) struct CommonState<T, O> {
     pub(super) timers: Timers<T>,
     /// No input is read for a while.
     pub(super) is_throttled: bool,
+    /// What came while the side waits for a decision of its driver; `None` while it does not.
+    held: Option<Held>,
     pub(super) out: Outbox<O>,
 }
 
@@ -43,6 +45,7 @@ impl<T: Ord + core::hash::Hash + Clone, O> CommonState<T, O> {
             encoder: Encoder::new(ids, MAX_FRAME_BYTES),
             timers: Timers::new(),
             is_throttled: false,
+            held: None,
             out: Outbox::new(limits.max_waiting_outputs),
         }
     }
@@ -65,7 +68,13 @@ impl<T: Ord + core::hash::Hash + Clone, O> CommonState<T, O> {
     }
 
     pub(super) fn accepts_input(&self) -> bool {
-        !self.is_closed() && !self.is_throttled && !self.out.is_full()
+        let waits = self.is_throttled || self.held.is_some();
+        !self.is_closed() && !waits && !self.out.is_full()
+    }
+
+    /// Keeps what comes, the rest of the same bytes too, until the side resumes.
+    pub(super) fn pause(&mut self) {
+        self.held.get_or_insert_default();
     }
 
     pub(super) fn set_timer(&mut self, timer: T, at: Option<Mono>) {
@@ -74,6 +83,13 @@ impl<T: Ord + core::hash::Hash + Clone, O> CommonState<T, O> {
             None => self.timers.clear(&timer),
         }
     }
+}
+
+/// Input that is to be handled later. A driver that asks whether input is accepted adds nothing to it.
+#[derive(Debug, Default)]
+struct Held {
+    bytes: Vec<u8>,
+    ended: bool,
 }
 
 /// One side of a connection: what it does with frames, with their absence, and at its deadlines.
@@ -101,6 +117,13 @@ pub(super) trait Connection {
         if self.common().is_closed() {
             return Err(ConnectionError::Closed);
         }
+        if let Some(held) = &mut self.common().held {
+            match input {
+                Input::Bytes(bytes) => held.bytes.extend_from_slice(bytes),
+                Input::Eof => held.ended = true,
+            }
+            return Ok(());
+        }
         match input {
             Input::Bytes(bytes) => self.on_bytes(now, bytes),
             Input::Eof => match self.common().decoder.finish() {
@@ -126,6 +149,10 @@ pub(super) trait Connection {
                     if result.is_err() || self.common().is_closed() {
                         break result;
                     }
+                    if let Some(held) = &mut self.common().held {
+                        held.bytes.extend_from_slice(bytes);
+                        break result;
+                    }
                     // A frame behind the welcome in the same bytes is under the welcome's limit already.
                     decoder.set_limit(self.max_frame_bytes());
                 }
@@ -134,6 +161,21 @@ pub(super) trait Connection {
         };
         self.common().decoder = decoder;
         result
+    }
+
+    /// Handles what came since the pause. It may pause again.
+    fn resume(&mut self, now: Now) -> Result<(), ConnectionError> {
+        let Some(Held { bytes, ended }) = self.common().held.take() else {
+            return Ok(());
+        };
+        if self.common().is_closed() {
+            return Ok(());
+        }
+        self.on_bytes(now, &bytes)?;
+        match ended && !self.common().is_closed() {
+            true => self.on_input(now, Input::Eof),
+            false => Ok(()),
+        }
     }
 
     fn on_due(&mut self, now: Now) {

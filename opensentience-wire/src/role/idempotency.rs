@@ -24,6 +24,13 @@ impl Key {
         }
     }
 
+    /// Whose tool it is.
+    fn owner(&self) -> &str {
+        self.tool
+            .split_once('/')
+            .map_or(&*self.tool, |(owner, _)| owner)
+    }
+
     fn weight(&self) -> usize {
         let caller = self.caller.as_ref().map_or(0, |(_, id)| id.len());
         caller + self.tool.len() + self.key.len()
@@ -61,15 +68,42 @@ pub(super) enum Turn<R> {
 }
 
 /// Remembers what keys were used for: at most `entries` ended calls, of which everything that is kept has at most `bytes`
-/// together; at either bound the oldest are forgotten. What runs is bounded by the calls that may run.
+/// together. At either bound the oldest one of the tools' owner that holds the most is forgotten, so that nobody's results
+/// push out those of another. What runs is bounded by the calls that may run.
 #[derive(Debug)]
 pub(super) struct Memory<C, R> {
     entries: usize,
     bytes: usize,
-    held: usize,
+    held: Held,
     known: BTreeMap<Key, Entry<C, R>>,
-    /// Ended calls, oldest first, and what each holds in bytes.
-    ended: VecDeque<(Key, usize)>,
+    /// By owner of the tools.
+    ended: BTreeMap<Box<str>, Ended>,
+}
+
+/// The ended calls of one owner, oldest first, and what each holds in bytes.
+#[derive(Debug, Default)]
+struct Ended {
+    calls: VecDeque<(Key, usize)>,
+    held: Held,
+}
+
+/// How much is held, in shares of either bound.
+#[derive(Clone, Copy, Debug, Default)]
+struct Held {
+    entries: usize,
+    bytes: usize,
+}
+
+impl Held {
+    const fn add(&mut self, bytes: usize) {
+        self.entries += 1;
+        self.bytes = self.bytes.saturating_add(bytes);
+    }
+
+    const fn remove(&mut self, bytes: usize) {
+        self.entries = self.entries.saturating_sub(1);
+        self.bytes = self.bytes.saturating_sub(bytes);
+    }
 }
 
 impl<C: Clone + PartialEq, R: Clone> Memory<C, R> {
@@ -77,9 +111,12 @@ impl<C: Clone + PartialEq, R: Clone> Memory<C, R> {
         Self {
             entries,
             bytes,
-            held: 0,
+            held: Held {
+                entries: 0,
+                bytes: 0,
+            },
             known: BTreeMap::new(),
-            ended: VecDeque::new(),
+            ended: BTreeMap::new(),
         }
     }
 
@@ -135,8 +172,10 @@ impl<C: Clone + PartialEq, R: Clone> Memory<C, R> {
                 // The key is kept twice.
                 let own = entry.input.as_str().len() + 2 * key.weight() + ENTRY_BYTES;
                 let bytes = bytes.saturating_add(own);
-                self.held = self.held.saturating_add(bytes);
-                self.ended.push_back((key.clone(), bytes));
+                self.held.add(bytes);
+                let ended = self.ended.entry(key.owner().into()).or_default();
+                ended.held.add(bytes);
+                ended.calls.push_back((key.clone(), bytes));
                 self.forget();
             }
             None => drop(self.known.remove(key)),
@@ -162,12 +201,28 @@ impl<C: Clone + PartialEq, R: Clone> Memory<C, R> {
     }
 
     fn forget(&mut self) {
-        while self.ended.len() > self.entries || self.held > self.bytes {
-            let Some((oldest, bytes)) = self.ended.pop_front() else {
+        loop {
+            let is_long = self.held.entries > self.entries;
+            if !is_long && self.held.bytes <= self.bytes {
                 return;
-            };
-            self.known.remove(&oldest);
-            self.held = self.held.saturating_sub(bytes);
+            }
+            let most = self
+                .ended
+                .iter_mut()
+                .max_by_key(|(_, ended)| match is_long {
+                    true => ended.held.entries,
+                    false => ended.held.bytes,
+                });
+            let Some((owner, ended)) = most else { return };
+            if let Some((oldest, bytes)) = ended.calls.pop_front() {
+                self.known.remove(&oldest);
+                ended.held.remove(bytes);
+                self.held.remove(bytes);
+            }
+            if ended.calls.is_empty() {
+                let owner = owner.clone();
+                self.ended.remove(&owner);
+            }
         }
     }
 }
@@ -189,6 +244,30 @@ const ENTRY_BYTES: usize = 512;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// One after another: the tool and the bytes of each; gives which are still known.
+    fn remembered(entries: usize, bytes: usize, calls: &[(&str, usize)]) -> Vec<usize> {
+        let mut memory = Memory::new(entries, bytes);
+        let input = RawObject::empty();
+        let key = |n: usize| Key::new(None, calls[n].0, &format!("{n:02}"));
+        for (n, (_, held)) in calls.iter().enumerate() {
+            assert_eq!(memory.turn(&key(n), &input, &n), Turn::Run);
+            memory.end(&key(n), &n, Some((n, *held)));
+        }
+        let known = |n: &usize| memory.turn(&key(*n), &input, &99) == Turn::Repeat(*n);
+        (0..calls.len()).filter(known).collect()
+    }
+
+    #[test]
+    fn nobody_pushes_out_the_results_of_another() {
+        let mut calls = vec![("a/t", 0)];
+        calls.extend([("b/t", 0), ("b/u", 0), ("b/t", 0), ("b/t", 0)]);
+        assert_eq!(remembered(3, usize::MAX, &calls), [0, 3, 4]);
+        let calls = [("a/t", 1 << 20), ("b/t", 3 << 20), ("b/u", 2 << 20)];
+        assert_eq!(remembered(9, 4 << 20, &calls), [0, 2]);
+        assert_eq!(remembered(9, 1 << 20, &calls), Vec::<usize>::new());
+        assert_eq!(remembered(0, 9 << 20, &calls), Vec::<usize>::new());
+    }
 
     #[test]
     fn what_a_key_is_called_counts_for_the_bound() {

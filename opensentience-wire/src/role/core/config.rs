@@ -16,6 +16,7 @@ ubos_common::config! {
     /// | `call_timeout` | no bound |
     /// | `agent_grants` | none: no agent may call a tool |
     /// | `closing_on_unknown_types` | off: a message of an unknown type that wants no answer is ignored |
+    /// | `schemas_apart` | off: a registration compiles the schemas of its tools; the transport `tokio` has them compiled on other threads |
     ///
     /// A tool that requires a directive needs a `causation_id`. These spans are fixed: 1 s more than `timeout_ms` before
     /// a call ends without a result, 5 s from a cancel to the end, 5 s from a goodbye to the end.
@@ -30,6 +31,9 @@ ubos_common::config! {
         with_handshake_timeout: handshake_timeout: Duration = limits::HANDSHAKE_TIMEOUT,
         /// Sets whether a message of an unknown type that wants no answer closes the connection.
         with_closing_on_unknown_types: closing_on_unknown_types: bool = false,
+        /// Sets whether schemas are compiled elsewhere, as [`Output::CheckSchemas`](super::Output::CheckSchemas) asks, instead
+        /// of by the connection while it takes the registration.
+        with_schemas_apart: schemas_apart: bool = false,
     }
     into {
         /// Sets the longest time that a call may take, from the call on: one that asks for more, or for no end, gets this.

@@ -10,6 +10,7 @@ mod calls;
 mod config;
 mod inbound;
 mod request;
+mod schemas;
 mod state;
 mod throttle;
 mod tools;
@@ -26,6 +27,9 @@ use ubos_common::time::{Mono, Now};
 pub use config::Config;
 pub(crate) use config::permits;
 pub use request::{CallRequest, Outcome};
+pub use schemas::{SchemaCheck, SchemaVerdicts};
+#[cfg(feature = "tokio")]
+pub(crate) use schemas::{Verdict, verdict};
 pub use state::{CoreConnection, Event, Output};
 use throttle::Throttle;
 
@@ -71,6 +75,7 @@ impl CoreConnection {
             agent_id: agent_id.unwrap_or_default(),
             tools: BTreeMap::new(),
             tool_bytes: 0,
+            registration: None,
             calls: BTreeMap::new(),
             queue: VecDeque::new(),
             queued_bytes: 0,
@@ -128,10 +133,24 @@ impl CoreConnection {
         self.records_calls = false;
     }
 
+    /// Has schemas compiled elsewhere: see [`Output::CheckSchemas`].
+    #[cfg(feature = "tokio")]
+    pub(crate) const fn check_schemas_apart(&mut self) {
+        self.config.schemas_apart = true;
+    }
+
     /// The longest time that a call may take.
     #[cfg(feature = "tokio")]
     pub(crate) const fn call_timeout(&self) -> Option<Duration> {
         self.config.call_timeout
+    }
+
+    /// Ends the connection at once, whatever it waits for.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn abandon(&mut self, now: Now) {
+        if !self.is_closed() {
+            self.close(now, CloseReason::Disconnected);
+        }
     }
 
     /// Bytes of calls that were handed out to be sent since the last look.
@@ -193,7 +212,7 @@ impl CoreConnection {
 
     /// Waits for the next sign of life from now on, where the connection is read.
     fn watch_silence(&mut self, now: Now) {
-        let is_read = self.reading && !self.throttle.is_active;
+        let is_read = self.reading && !self.throttle.is_active && self.registration.is_none();
         let at = is_read.then(|| self.silence_ends(now.mono));
         self.common.set_timer(Timer::Health, at);
     }
@@ -255,6 +274,7 @@ impl CoreConnection {
         self.common.timers.clear_all();
         self.tools.clear();
         self.tool_bytes = 0;
+        self.registration = None;
         self.common.out.push(Output::Close(reason));
     }
 

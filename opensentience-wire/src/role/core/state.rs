@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use super::config::Config;
 use super::request::{Outcome, PendingCall};
+use super::schemas::{Registration, SchemaCheck};
 use super::throttle::Throttle;
 use crate::audit::AuditEvent;
 use crate::error::ErrorCode;
@@ -23,6 +24,9 @@ pub enum Output {
     Transmit(Vec<u8>),
     /// Something the core's application wants to know.
     Event(Event),
+    /// Compile schemas, and give the verdicts to [`CoreConnection::take_verdicts`]: no input is read before. Only where
+    /// [`Config::with_schemas_apart`] asks for it.
+    CheckSchemas(SchemaCheck),
     /// The connection has ended: send what came before and close.
     Close(CloseReason),
 }
@@ -33,6 +37,7 @@ impl fmt::Debug for Output {
         match self {
             Self::Transmit(bytes) => write!(f, "Transmit({} bytes)", bytes.len()),
             Self::Event(event) => f.debug_tuple("Event").field(event).finish(),
+            Self::CheckSchemas(check) => write!(f, "CheckSchemas({} tools)", check.tools.len()),
             Self::Close(reason) => f.debug_tuple("Close").field(reason).finish(),
         }
     }
@@ -98,6 +103,8 @@ pub struct CoreConnection {
     pub(super) tools: BTreeMap<Box<str>, Arc<ToolSpec>>,
     /// The bytes of the tools.
     pub(super) tool_bytes: usize,
+    /// A registration that waits for the verdicts about its schemas: one at most, for nothing is read meanwhile.
+    pub(super) registration: Option<Box<Registration>>,
     pub(super) calls: BTreeMap<CallId, PendingCall>,
     pub(super) queue: VecDeque<CallId>,
     /// The bytes of the inputs of the calls in the queue.

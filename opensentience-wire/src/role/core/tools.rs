@@ -7,33 +7,87 @@ use ubos_common::json::{Limits, RawBuf, RawObject, Reader};
 use ubos_common::time::Now;
 use ubos_common::violation::Profile;
 
-use super::state::{CoreConnection, Event};
+use super::schemas::{Candidate, Registration, SchemaCheck, SchemaVerdicts, Verdict};
+use super::state::{CoreConnection, Event, Output};
 use crate::envelope::{Envelope, Head};
-use crate::error::{ErrorCode, ErrorObject};
-use crate::limits::{MAX_SCHEMA_BYTES, MAX_TOOL_ID_BYTES, MAX_TOOLS};
+use crate::error::{ConnectionError, ErrorCode, ErrorObject};
+use crate::limits::{MAX_TOOL_ID_BYTES, MAX_TOOLS};
 use crate::message::{
     MessageType, Register, Registered, Rejected, ToolSpec, Unregister, Unregistered, is_tool_name,
 };
+use crate::role::common::Connection as _;
 
 /// What a byte of a schema that is compiled costs, in bytes of a message that is only read.
 const COMPILING: usize = 8;
 
 impl CoreConnection {
-    // impl: OSW-4.2-2, OSW-4.2-4, OSW-4.2-6
+    // impl: OSW-4.2-4, OSW-4.2-6
     pub(super) fn on_register(&mut self, now: Now, envelope: &Envelope<'_>, register: &Register) {
         let most = MAX_TOOLS;
         if register.tools.len() > most {
             return self.refuse_registration(now, envelope, most);
         }
+        let tools = register.tools.iter().map(|tool| self.read_tool(tool));
+        let registration = Registration {
+            id: (*envelope.id).into(),
+            replace: register.replace == Some(true),
+            tools: tools.collect(),
+        };
+        let new = (registration.tools.iter())
+            .filter(|candidate| candidate.is_new)
+            .filter_map(|candidate| candidate.tool.as_ref().ok().cloned());
+        let check = SchemaCheck::of(new.collect());
+        let bytes: usize = check.tools.iter().map(|tool| tool.schema_bytes()).sum();
+        self.charge(now, bytes * COMPILING);
+        if check.tools.is_empty() || !self.config.schemas_apart {
+            return self.register(now, registration, check.run());
+        }
+        self.registration = Some(Box::new(registration));
+        self.common.pause();
+        self.watch_silence(now);
+        self.common.out.push(Output::CheckSchemas(check));
+    }
+
+    /// Goes on with a registration, after [`Output::CheckSchemas`], and with what has come behind it. Without one that waits
+    /// nothing happens.
+    ///
+    /// # Errors
+    ///
+    /// What has come behind it broke the protocol: see [`handle_input`](Self::handle_input).
+    ///
+    /// Spec: OpenSentience 4.2
+    pub fn take_verdicts(
+        &mut self,
+        now: Now,
+        verdicts: SchemaVerdicts,
+    ) -> Result<(), ConnectionError> {
+        let Some(registration) = self.registration.take() else {
+            return Ok(());
+        };
+        self.register(now, *registration, verdicts);
+        let result = self.resume(now);
+        if self.session().is_some() {
+            self.watch_silence(now);
+        }
+        result
+    }
+
+    // impl: OSW-4.2-2
+    fn register(&mut self, now: Now, registration: Registration, verdicts: SchemaVerdicts) {
         let before = self.tools.clone();
-        if register.replace == Some(true) {
+        if registration.replace {
             self.tools.clear();
             self.tool_bytes = 0;
         }
         let mut reply = Registered::new(Vec::new());
-        let mut compiled = 0;
-        for tool in &register.tools {
-            match self.judge(tool, &before, &mut compiled) {
+        let mut verdicts = verdicts.0.into_iter();
+        for Candidate { tool, is_new } in registration.tools {
+            // One for each that is new, rejected or not.
+            let verdict = match &tool {
+                Ok(_) if is_new => verdicts.next().unwrap_or_else(unchecked),
+                _ => None,
+            };
+            match tool.and_then(|tool| self.judge(tool, &before, verdict)) {
                 Ok(tool) => {
                     reply.registered.push(tool.tool_id.clone());
                     self.tool_bytes += tool.weight();
@@ -42,8 +96,7 @@ impl CoreConnection {
                 Err(rejected) => reply.rejected.get_or_insert_default().push(*rejected),
             }
         }
-        self.charge(now, compiled * COMPILING);
-        let head = Head::new(MessageType::Registered).in_reply_to(Some(&envelope.id));
+        let head = Head::new(MessageType::Registered).in_reply_to(Some(&registration.id));
         self.transmit(now, &head, &reply);
         let tools = self.tools.values().map(Arc::as_ptr);
         // The first registration is one even without tools.
@@ -80,17 +133,10 @@ impl CoreConnection {
         self.event(Event::ToolsChanged);
     }
 
-    /// The tool, unless it is refused. One that stood there before, with the schemas that it had then, compiles nothing;
-    /// `compiled` counts the bytes of schemas that were compiled.
-    // impl: OSW-4.2-1, OSW-4.2-3
-    fn judge(
-        &self,
-        raw: &RawBuf,
-        before: &BTreeMap<Box<str>, Arc<ToolSpec>>,
-        compiled: &mut usize,
-    ) -> Result<Arc<ToolSpec>, Box<Rejected>> {
-        let limits = &self.config.limits;
-        let tool = match ToolSpec::read(raw.as_raw(), &limits.json) {
+    /// Reads a declaration.
+    // impl: OSW-4.2-3
+    fn read_tool(&self, raw: &RawBuf) -> Candidate {
+        let tool = match ToolSpec::read(raw.as_raw(), &self.config.limits.json) {
             Ok(tool) => tool,
             Err(findings) => {
                 let bad_id = findings.iter().any(|f| f.pointer == "/tool_id");
@@ -101,10 +147,27 @@ impl CoreConnection {
                 };
                 let first = findings.iter().next().map_or("", |f| f.pointer.as_str());
                 let message = format!("wrong or lacking at {:?}", clip(first, 64));
-                let id = named(raw);
-                return Err(rejected(&id, code, message));
+                return Candidate {
+                    tool: Err(rejected(&named(raw), code, message)),
+                    is_new: false,
+                };
             }
         };
+        let known = self.tools.get(tool.tool_id.as_str());
+        Candidate {
+            is_new: known.is_none_or(|known| !known.has_same_schemas(&tool)),
+            tool: Ok(tool.into()),
+        }
+    }
+
+    /// The tool, unless it is refused. One that stood there before as it is now is the same one.
+    // impl: OSW-4.2-1, OSW-4.2-3
+    fn judge(
+        &self,
+        tool: Arc<ToolSpec>,
+        before: &BTreeMap<Box<str>, Arc<ToolSpec>>,
+        unusable: Verdict,
+    ) -> Result<Arc<ToolSpec>, Box<Rejected>> {
         let own = tool.tool_id.strip_prefix(&*self.agent_id);
         let name = own.and_then(|rest| rest.strip_prefix('/'));
         let (code, message) = if name != Some(tool.name.as_str()) || !is_tool_name(&tool.name) {
@@ -117,27 +180,26 @@ impl CoreConnection {
         } else if self.tools.len() >= MAX_TOOLS {
             let message = "the session has as many tools as it may";
             (ErrorCode::ToolConflict, message)
-        } else if self.tool_bytes + tool.weight() > limits.max_tool_bytes {
+        } else if self.tool_bytes + tool.weight() > self.config.limits.max_tool_bytes {
             let message = "the session's tools have as many bytes as they may";
             (ErrorCode::ToolConflict, message)
-        } else {
-            match before.get(tool.tool_id.as_str()) {
-                Some(old) if **old == tool => return Ok(Arc::clone(old)),
-                Some(old) if old.has_same_schemas(&tool) => return Ok(tool.into()),
-                _ => {}
-            }
-            // Last, because it costs the most.
-            *compiled += tool.schema_bytes();
-            let unusable = crate::schema::check_schemas(&tool, MAX_SCHEMA_BYTES).err();
-            let Some(why) = unusable else {
-                return Ok(tool.into());
-            };
+        } else if let Some(why) = unusable {
             let code = ErrorCode::ToolInvalidSchema;
             return Err(rejected(&tool.tool_id, code, why));
+        } else {
+            return Ok(match before.get(tool.tool_id.as_str()) {
+                Some(old) if **old == *tool => Arc::clone(old),
+                _ => tool,
+            });
         };
         let message = message.to_owned();
         Err(rejected(&tool.tool_id, code, message))
     }
+}
+
+/// Of a tool that was left out of the verdicts.
+fn unchecked() -> Verdict {
+    Some("the schemas were not checked".to_owned())
 }
 
 fn rejected(id: &str, code: ErrorCode, message: String) -> Box<Rejected> {

@@ -13,7 +13,7 @@ ubos_common::config! {
     /// |---|---|---|
     /// | `max_agents` | 1,024 | another agent is not taken in, and audited |
     /// | `max_calls` | 4,096 | [`Refused::Busy`](super::Refused::Busy) |
-    /// | `max_remembered_calls`, `max_remembered_bytes` | 1,024, 16 MiB | the oldest results are forgotten |
+    /// | `max_remembered_calls`, `max_remembered_bytes` | 1,024, 16 MiB | the oldest results of the agent that holds the most are forgotten |
     /// | `grants` | none: no caller of kind agent may call a tool | |
     /// | `agent_quota`, `tool_quotas` | no bound beyond those of the connection | refused, retryable |
     /// | `restart` | never | |

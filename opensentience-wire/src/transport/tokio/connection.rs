@@ -14,10 +14,11 @@ use ubos_common::time::Mono;
 use super::audit::{AuditSink, Observer};
 use super::call::{CallDriver, Change};
 use super::io::{Alarm, HIGH_WATER, Moved, Wire};
+use super::schemas;
 use super::trace::{self, Span};
 use crate::error::CommandError;
 use crate::message::SharedTools;
-use crate::role::core::{CallRequest, CoreConnection, Event, Output};
+use crate::role::core::{CallRequest, CoreConnection, Event, Output, SchemaVerdicts};
 use crate::role::{CallId, CloseReason, Input};
 use crate::token::Grant;
 
@@ -70,6 +71,8 @@ pub(super) struct Connection {
     /// `None` once the connection has ended: whoever waits for a change is told so.
     tools: Option<watch::Sender<SharedTools>>,
     closed: Option<CloseReason>,
+    /// The schemas that the machine waits for.
+    checking: Option<Pin<Box<dyn Future<Output = SchemaVerdicts> + Send>>>,
     /// When the driver wakes by itself.
     alarm: Option<Mono>,
     /// Readers of calls to wake once the lock is free.
@@ -102,6 +105,7 @@ impl Connection {
         if !audit.listens() && !observer.listens() {
             conn.skip_call_records();
         }
+        conn.check_schemas_apart();
         Self {
             conn,
             clock,
@@ -113,6 +117,7 @@ impl Connection {
             observer,
             tools: Some(tools),
             closed: None,
+            checking: None,
             alarm: None,
             readers: Vec::new(),
         }
@@ -209,6 +214,7 @@ impl Connection {
     ) -> Poll<Turn> {
         self.drain(counts);
         for _ in 0..MOVES {
+            self.poll_schemas(counts, context);
             if let Some(reason) = self.closed.take() {
                 trace::closed(&reason, self.slots.len());
                 return Poll::Ready(Turn::Closed(reason));
@@ -232,10 +238,24 @@ impl Connection {
         Poll::Ready(Turn::Again)
     }
 
+    /// Lets the machine go on where its schemas are checked.
+    fn poll_schemas(&mut self, counts: &Counts, context: &mut Context<'_>) {
+        let Some(checking) = &mut self.checking else {
+            return;
+        };
+        let Poll::Ready(verdicts) = checking.as_mut().poll(context) else {
+            return;
+        };
+        self.checking = None;
+        let before = self.begin_answers();
+        // A fault is among the outputs, too.
+        let _ = self.conn.take_verdicts(self.clock.now(), verdicts);
+        self.end_answers(counts, before);
+    }
+
     fn on_moved(&mut self, counts: &Counts, moved: &Moved) {
         let now = self.clock.now();
-        let before = self.wire.waiting();
-        self.conn.take_routed_bytes();
+        let before = self.begin_answers();
         // A fault is among the outputs too: the farewell, the audit and the end.
         let _ = match moved {
             Moved::Read(0) | Moved::Broken => self.conn.handle_input(now, Input::Eof),
@@ -245,9 +265,18 @@ impl Connection {
             }
             Moved::Sent => return,
         };
+        self.end_answers(counts, before);
+    }
+
+    fn begin_answers(&mut self) -> usize {
+        self.conn.take_routed_bytes();
+        self.wire.waiting()
+    }
+
+    /// What the agent provokes counts, except for calls: they waited for the places of others and are not the agent's to
+    /// choose.
+    fn end_answers(&mut self, counts: &Counts, before: usize) {
         self.drain(counts);
-        // What the agent provokes counts, except for calls: they waited for the places of others and are not the agent's to
-        // choose.
         let added = self.wire.waiting().saturating_sub(before);
         self.answers += added.saturating_sub(self.conn.take_routed_bytes());
     }
@@ -258,6 +287,9 @@ impl Connection {
             match output {
                 Output::Transmit(frame) => self.wire.send(frame),
                 Output::Event(event) => self.on_event(counts, event),
+                Output::CheckSchemas(check) => {
+                    self.checking = Some(Box::pin(schemas::check(check)));
+                }
                 Output::Close(reason) => self.closed = Some(reason),
             }
         }
@@ -309,7 +341,7 @@ impl Connection {
         if !self.conn.is_closed() {
             // Nobody is told of events by a task that was stopped, maybe by a panic of theirs.
             (self.audit, self.observer) = Default::default();
-            let _ = self.conn.handle_input(self.clock.now(), Input::Eof);
+            self.conn.abandon(self.clock.now());
             self.drain(counts);
         }
         self.tools = None;

@@ -14,6 +14,7 @@ mod launch;
 mod manifest;
 #[cfg(unix)]
 mod router;
+mod schemas;
 mod tcp;
 mod trace;
 mod typed;

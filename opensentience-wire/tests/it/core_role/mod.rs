@@ -1,5 +1,6 @@
 //! The core's machine: tools, calls, health.
 
+mod apart;
 mod ends;
 mod tools;
 

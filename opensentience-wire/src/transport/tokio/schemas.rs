@@ -1,0 +1,114 @@
+//! Schemas are compiled on threads that may block: one at a time in a process, so that many strangers take no more than one
+//! processor, and once for each text, however often an agent comes back with it.
+
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+
+use tokio::sync::Semaphore;
+use tokio::task::spawn_blocking;
+use ubos_common::canon::Digest;
+
+use crate::message::ToolSpec;
+use crate::role::core::{SchemaCheck, SchemaVerdicts, Verdict, verdict};
+
+/// Verdicts that are kept; past it all are forgotten.
+const KNOWN: usize = 4_096;
+
+/// Who waits first is served first, with one tool: a long registration holds up no other.
+static TURN: Semaphore = Semaphore::const_new(1);
+
+static VERDICTS: LazyLock<Mutex<HashMap<Digest, Verdict>>> = LazyLock::new(Mutex::default);
+
+/// Gives one verdict for each tool.
+pub(super) async fn check(check: SchemaCheck) -> SchemaVerdicts {
+    let mut verdicts = Vec::with_capacity(check.tools().len());
+    for tool in check.tools() {
+        verdicts.push(verdict_of(tool).await);
+    }
+    SchemaVerdicts(verdicts)
+}
+
+async fn verdict_of(tool: &Arc<ToolSpec>) -> Verdict {
+    let digest = digest_of(tool);
+    let known = |digest| known(|verdicts| verdicts.get(digest).cloned());
+    if let Some(verdict) = known(&digest) {
+        return verdict;
+    }
+    // Nobody closes it.
+    let _turn = TURN.acquire().await;
+    if let Some(verdict) = known(&digest) {
+        return verdict;
+    }
+    let tool = Arc::clone(tool);
+    let Ok(verdict) = spawn_blocking(move || verdict(&tool)).await else {
+        return Some("the schemas could not be checked".to_owned());
+    };
+    self::known(|verdicts| {
+        if verdicts.len() >= KNOWN {
+            verdicts.clear();
+        }
+        verdicts.insert(digest, verdict.clone());
+    });
+    verdict
+}
+
+fn known<T>(look: impl FnOnce(&mut HashMap<Digest, Verdict>) -> T) -> T {
+    look(&mut VERDICTS.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// Of both schemas: of their digests, so that no text of one can look like the other's.
+fn digest_of(tool: &ToolSpec) -> Digest {
+    let schemas = [Some(&tool.input_schema), tool.output_schema.as_ref()];
+    let digests = schemas.map(|schema| {
+        schema.map_or([0; 32], |schema| {
+            *Digest::of_bytes(schema.as_str().as_bytes()).as_bytes()
+        })
+    });
+    Digest::of_bytes(digests.as_flattened())
+}
+
+#[cfg(test)]
+mod tests {
+    use core::task::{Context, Waker};
+    use std::pin::pin;
+
+    use ubos_common::json::{RawBuf, RawObject};
+
+    use super::*;
+
+    fn tool(input: &str, output: Option<&str>) -> Arc<ToolSpec> {
+        let object = |text: &str| RawObject::new(RawBuf::parse(text).unwrap()).unwrap();
+        let mut tool = ToolSpec::local("t", "d", object(input));
+        tool.output_schema = output.map(object);
+        tool.into()
+    }
+
+    #[test]
+    fn schemas_are_told_apart_by_both() {
+        let (a, b) = (r#"{"title":"a"}"#, r#"{"title":"b"}"#);
+        let tools = [
+            tool(a, None),
+            tool(b, None),
+            tool(a, Some(b)),
+            tool(b, Some(a)),
+        ];
+        let digests = tools.map(|tool| digest_of(&tool));
+        let different: std::collections::HashSet<_> = digests.iter().collect();
+        assert_eq!(different.len(), digests.len());
+        assert_eq!(digest_of(&tool(a, Some(b))), digests[2]);
+    }
+
+    #[tokio::test]
+    async fn a_new_schema_is_compiled_elsewhere_and_a_known_one_not_again() {
+        let tool = tool(r#"{"title":"compiled elsewhere","type":7}"#, None);
+        let asked = SchemaCheck::of(vec![Arc::clone(&tool)]);
+        let mut context = Context::from_waker(Waker::noop());
+        let mut first = pin!(check(asked.clone()));
+        assert!(first.as_mut().poll(&mut context).is_pending());
+        let verdicts = first.await;
+        assert_eq!(verdicts, asked.run());
+        assert_eq!(verdicts.0[0].is_some(), cfg!(feature = "schema"));
+        let again = pin!(check(asked)).poll(&mut context);
+        assert_eq!(again, core::task::Poll::Ready(verdicts));
+    }
+}
