@@ -10,6 +10,7 @@
 //! | [`time`] | – | strict timestamps, RFC 3339 that keeps its text, `Now` as an argument |
 //! | [`id`] | – | identifiers over UUID, and the source that makes them |
 //! | [`json`] | – | bounded JSON: a pull parser with limits, the pattern of all wire structs |
+//! | [`trace_context`] | – | the place of a message in a distributed trace, as W3C writes it |
 //! | [`violation`] | – | findings with pointer, clause and level |
 //! | [`secret`] | – | secrets that cannot be printed; redaction of text |
 //! | [`machine`] | – | the trait of all state machines, their output queue, backoff |
@@ -28,6 +29,7 @@ pub mod json;
 pub mod machine;
 pub mod secret;
 pub mod time;
+pub mod trace_context;
 pub mod violation;
 
 #[cfg(feature = "canon")]

@@ -13,6 +13,7 @@ use futures::future::{BoxFuture, Fuse, FusedFuture};
 use ubos_common::driver::Sleep;
 use ubos_common::json::RawBuf;
 use ubos_common::time::Mono;
+use ubos_common::trace_context::TraceContext;
 
 use super::answer::{Answer, Delivery, ProcessError};
 use super::config::MAX_REPORTS;
@@ -305,7 +306,7 @@ impl<'p, S: Sleep + Sync + ?Sized> Driver<'p, S> {
         self.handler = Some(Running::new(
             id,
             route.handler.as_ref(),
-            &self.effects.task,
+            (&self.effects.task, self.effects.trace()),
             stop,
         ));
     }
@@ -390,11 +391,17 @@ struct Running<'p> {
 }
 
 impl<'p> Running<'p> {
-    fn new(id: u64, handler: &'p dyn Handler, task: &Arc<Task>, stop: Stop) -> Self {
+    fn new(
+        id: u64,
+        handler: &'p dyn Handler,
+        (task, trace): (&Arc<Task>, Option<TraceContext>),
+        stop: Stop,
+    ) -> Self {
         let (sender, reports) = mpsc::channel(MAX_REPORTS);
         let spending = Arc::new(Spending::default());
         let context = Context {
             task: Arc::clone(task),
+            trace,
             reports: sender,
             stop,
             spending: Arc::clone(&spending),

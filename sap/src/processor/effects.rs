@@ -6,6 +6,7 @@ use std::sync::Arc;
 use ubos_common::canon::Digest;
 use ubos_common::json::RawBuf;
 use ubos_common::time::Now;
+use ubos_common::trace_context::TraceContext;
 
 use super::answer::Warning;
 use super::books::Books;
@@ -100,6 +101,11 @@ impl<'p> Effects<'p> {
             abandons: true,
             ..Self::new(processor, task, encoded, peer)
         }
+    }
+
+    /// The place in a trace that the peer gave.
+    pub(super) fn trace(&self) -> Option<TraceContext> {
+        self.peer.trace.clone()
     }
 
     /// Bytes of the task.

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use futures::SinkExt as _;
 use futures::channel::mpsc;
 use futures::future::BoxFuture;
+use ubos_common::trace_context::TraceContext;
 
 use super::stop::Stop;
 use crate::role::consumer::{HandlerError, Outcome, Progress, StopReason};
@@ -36,6 +37,9 @@ where
 pub struct Context {
     /// The task.
     pub task: Arc<Task>,
+    /// The place in a trace that came beside the task: for what the handler asks of others. None in a task that is taken up
+    /// again after a restart.
+    pub trace: Option<TraceContext>,
     pub(super) reports: mpsc::Sender<Progress>,
     pub(super) stop: Stop,
     pub(super) spending: Arc<Spending>,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use ubos_common::canon::Digest;
 use ubos_common::secret::Secret;
+use ubos_common::trace_context::TraceContext;
 
 /// Who brought a task, as far as its transport knows. The issuer that the task names is a claim of this peer.
 ///
@@ -29,6 +30,8 @@ pub struct Peer {
     /// The signature that came beside the task, which nobody has checked.
     #[cfg(feature = "sign")]
     pub signature: Option<crate::sign::Signature>,
+    /// The place in a trace that came beside the task. It says nothing of who the peer is.
+    pub trace: Option<TraceContext>,
 }
 
 impl Peer {

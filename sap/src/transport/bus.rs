@@ -43,6 +43,7 @@ use futures::channel::{mpsc, oneshot};
 use futures::future::BoxFuture;
 use futures::stream::Stream;
 use ubos_common::driver::Sleep;
+use ubos_common::trace_context::TraceContext;
 
 use super::about::unknown;
 use super::sent::{Heard, Sent};
@@ -351,6 +352,7 @@ impl Replies for Mailboxes {
         &'a self,
         endpoint: &'a str,
         result: &'a TaskResult,
+        _: Option<&'a TraceContext>,
     ) -> BoxFuture<'a, Result<(), Unreachable>> {
         Box::pin(core::future::ready(self.put(endpoint, result)))
     }

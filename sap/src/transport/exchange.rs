@@ -3,10 +3,10 @@
 use ubos_common::driver::Sleep as _;
 use ubos_common::time::Now;
 
+use super::beside::Received;
 #[cfg(feature = "http")]
 use super::sent::Heard;
 use super::sent::Sent;
-use super::signing::Received;
 use super::{Message, SendError, TokioClock};
 use crate::dispatch::dispatch_apart;
 use crate::lifecycle::LifecycleError;

@@ -21,6 +21,8 @@
 //! MCP has neither Ack nor results on the way: the caller gets the last one.
 
 mod about;
+#[cfg(any(feature = "http", feature = "mcp", feature = "nats"))]
+mod beside;
 pub mod bus;
 mod clock;
 #[cfg(any(feature = "http", feature = "mcp", feature = "nats"))]
@@ -34,8 +36,6 @@ mod message;
 pub mod nats;
 mod sent;
 mod service;
-#[cfg(any(feature = "http", feature = "mcp", feature = "nats"))]
-mod signing;
 
 pub use about::About;
 #[cfg(any(feature = "http", feature = "mcp", feature = "nats"))]

@@ -12,6 +12,7 @@ use futures::StreamExt as _;
 use futures::channel::mpsc;
 use futures::future::{BoxFuture, join, poll_fn};
 use ubos_common::driver::Sleep;
+use ubos_common::trace_context::TraceContext;
 
 use super::Message;
 use crate::future::{LARGE, yield_once};
@@ -29,11 +30,12 @@ use crate::work;
 
 /// Sends results to the endpoints that tasks name.
 pub trait Replies: fmt::Debug + Send + Sync {
-    /// Sends one result.
+    /// Sends one result, with the place in a trace that came beside its task.
     fn send<'a>(
         &'a self,
         endpoint: &'a str,
         result: &'a TaskResult,
+        trace: Option<&'a TraceContext>,
     ) -> BoxFuture<'a, Result<(), Unreachable>>;
 }
 
@@ -42,7 +44,12 @@ pub trait Replies: fmt::Debug + Send + Sync {
 pub(crate) struct NoReplies;
 
 impl Replies for NoReplies {
-    fn send<'a>(&'a self, _: &'a str, _: &'a TaskResult) -> BoxFuture<'a, Result<(), Unreachable>> {
+    fn send<'a>(
+        &'a self,
+        _: &'a str,
+        _: &'a TaskResult,
+        _: Option<&'a TraceContext>,
+    ) -> BoxFuture<'a, Result<(), Unreachable>> {
         Box::pin(core::future::ready(Err(Unreachable::NoWay)))
     }
 }
@@ -253,7 +260,8 @@ impl Service {
         });
         let deliver = async {
             while let Some(message) = receiver.next().await {
-                self.pass(message, endpoint.as_deref(), caller).await;
+                let elsewhere = endpoint.as_deref().map(|to| (to, peer.trace.as_ref()));
+                self.pass(message, elsewhere, caller).await;
                 waiting.fetch_sub(1, Ordering::Relaxed);
             }
         };
@@ -263,11 +271,17 @@ impl Service {
     }
 
     // impl: SAP-4.1-17
-    async fn pass(&self, message: Message, endpoint: Option<&str>, caller: &mut dyn Caller) {
-        match (message, endpoint) {
-            (Message::Result(result), Some(endpoint)) => {
+    async fn pass(
+        &self,
+        message: Message,
+        elsewhere: Option<(&str, Option<&TraceContext>)>,
+        caller: &mut dyn Caller,
+    ) {
+        match (message, elsewhere) {
+            (Message::Result(result), Some((endpoint, trace))) => {
                 caller.elsewhere(&result);
-                let sent = guarded(async { self.replies.send(endpoint, &result).await }).await;
+                let sent = async { self.replies.send(endpoint, &result, trace).await };
+                let sent = guarded(sent).await;
                 let sent =
                     sent.unwrap_or_else(|panicked| Err(Unreachable::Carrier(panicked.into())));
                 if let Err(why) = sent {

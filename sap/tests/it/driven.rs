@@ -54,7 +54,12 @@ fn a_handler_whose_time_is_over_is_dropped_before_its_end_is_written() {
 struct Panicking;
 
 impl Replies for Panicking {
-    fn send<'a>(&'a self, _: &'a str, _: &'a TaskResult) -> BoxFuture<'a, Result<(), Unreachable>> {
+    fn send<'a>(
+        &'a self,
+        _: &'a str,
+        _: &'a TaskResult,
+        _: Option<&'a ubos_common::trace_context::TraceContext>,
+    ) -> BoxFuture<'a, Result<(), Unreachable>> {
         panic!("a transport's own fault")
     }
 }

@@ -9,15 +9,16 @@ use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue};
 use reqwest::{Method, RequestBuilder, Response, StatusCode, Url};
 use ubos_common::driver::Sleep as _;
 use ubos_common::secret::Secret;
+use ubos_common::trace_context::TraceContext;
 
 use super::{CORRELATION, ISSUER, JSON, LINES};
 use crate::ident::CorrelationId;
 use crate::lifecycle::LifecycleError;
 use crate::role::producer;
 use crate::task::Task;
+use crate::transport::beside::{self, Beside};
 use crate::transport::exchange::{Exchange, begin};
 use crate::transport::sent::Heard;
-use crate::transport::signing::{self, Signing};
 use crate::transport::{Message, SendError, TokioClock};
 use crate::validate::Options;
 
@@ -35,7 +36,7 @@ pub struct HttpClient {
     url: Url,
     config: producer::Config,
     bearer: Option<HeaderValue>,
-    signing: Signing,
+    beside: Beside,
 }
 
 /// Why there is no client.
@@ -71,7 +72,7 @@ impl HttpClient {
             http: http()?,
             url,
             bearer: None,
-            signing: Signing::default(),
+            beside: Beside::default(),
             config: producer::Config::default()
                 .with_patience(PATIENCE, PATIENCE)
                 .with_deadline_patience(PATIENCE),
@@ -95,7 +96,7 @@ impl HttpClient {
     #[cfg(feature = "sign")]
     #[must_use]
     pub fn with_signing_key(mut self, key: Arc<crate::sign::SigningKey>) -> Self {
-        self.signing.key = Some(key);
+        self.beside.key = Some(key);
         self
     }
 
@@ -104,7 +105,14 @@ impl HttpClient {
     #[cfg(feature = "sign")]
     #[must_use]
     pub fn with_trusted_keys(mut self, keys: Arc<crate::sign::Keys>) -> Self {
-        self.signing.keys = Some(keys);
+        self.beside.keys = Some(keys);
+        self
+    }
+
+    /// Sets the place in a trace that tasks are sent from: in the headers `traceparent` and `tracestate`. A clone may have a place of its own.
+    #[must_use]
+    pub fn with_trace(mut self, trace: TraceContext) -> Self {
+        self.beside.trace = Some(trace);
         self
     }
 
@@ -260,7 +268,7 @@ impl HttpClient {
         method: Method,
         url: Url,
     ) -> Result<RequestBuilder, SendError> {
-        let accept = match self.signing.is_strict() {
+        let accept = match self.beside.is_strict() {
             true => JSON.to_owned(),
             false => format!("{LINES}, {JSON}"),
         };
@@ -272,8 +280,8 @@ impl HttpClient {
         if let Some(bearer) = &self.bearer {
             request = request.header(AUTHORIZATION, bearer.clone());
         }
-        if let Some(signature) = self.signing.sign(task).await? {
-            request = request.header(signing::NAME, signature);
+        for (name, value) in self.beside.of(task).await? {
+            request = request.header(name, value);
         }
         Ok(request)
     }
@@ -297,7 +305,7 @@ impl HttpClient {
         if !refused && !matches!(status, StatusCode::OK | StatusCode::ACCEPTED) {
             return Err(of_status(status));
         }
-        let signature = response.headers().get(signing::NAME);
+        let signature = response.headers().get(beside::SIGNATURE);
         let signature = signature.and_then(|value| value.to_str().ok().map(str::to_owned));
         let mut lines = Lines::new(response, Options::default().limits.max_bytes);
         let mut is_silent = true;
@@ -307,7 +315,7 @@ impl HttpClient {
                 Heard::SendAgain => return Ok(Heard::SendAgain),
             };
             let Some(line) = line else { break };
-            let read = self.signing.read(line, signature.as_deref()).await?;
+            let read = self.beside.read(line, signature.as_deref()).await?;
             is_silent = false;
             if exchange.take(clock.now(), read, on_message)? {
                 break;

@@ -12,6 +12,7 @@ use axum::routing::post;
 use futures::future::BoxFuture;
 use reqwest::Url;
 use reqwest::header::CONTENT_TYPE;
+use ubos_common::trace_context::TraceContext;
 
 use super::client::{ClientError, http};
 use super::{CORRELATION, JSON};
@@ -50,19 +51,27 @@ impl HttpReplies {
         })
     }
 
-    async fn post(&self, endpoint: &str, result: &TaskResult) -> Result<(), Unreachable> {
+    async fn post(
+        &self,
+        endpoint: &str,
+        result: &TaskResult,
+        trace: Option<&TraceContext>,
+    ) -> Result<(), Unreachable> {
         let url = Url::parse(endpoint).map_err(|_| Unreachable::NoWay)?;
         let is_bare = url.username().is_empty() && url.password().is_none();
         if !is_bare || !self.origins.contains(&url.origin().ascii_serialization()) {
             return Err(Unreachable::NoWay);
         }
-        let request = self
+        let mut request = self
             .http
             .post(url)
             .timeout(TIMEOUT)
             .header(CONTENT_TYPE, JSON)
             .header(CORRELATION, result.correlation_id.to_string())
             .body(result.encode());
+        for (name, value) in trace.iter().flat_map(|trace| trace.to_carry()) {
+            request = request.header(name, value);
+        }
         let response = request
             .send()
             .await
@@ -79,8 +88,9 @@ impl Replies for HttpReplies {
         &'a self,
         endpoint: &'a str,
         result: &'a TaskResult,
+        trace: Option<&'a TraceContext>,
     ) -> BoxFuture<'a, Result<(), Unreachable>> {
-        Box::pin(self.post(endpoint, result))
+        Box::pin(self.post(endpoint, result, trace))
     }
 }
 

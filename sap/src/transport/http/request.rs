@@ -5,10 +5,11 @@ use std::sync::Arc;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, header};
 use ubos_common::secret::Secret;
+use ubos_common::trace_context::TraceContext;
 
 use super::admission::text;
 use crate::processor::Peer;
-use crate::transport::signing::{self, signed};
+use crate::transport::beside::{self, signed};
 
 /// The token of a request.
 pub(crate) fn bearer_of(headers: &HeaderMap) -> Option<Arc<Secret<String>>> {
@@ -23,6 +24,14 @@ pub(super) fn peer_of(head: &Parts) -> Peer {
     let connection = head.extensions.get::<Peer>();
     let mut peer = connection.cloned().unwrap_or_default();
     peer.bearer = bearer_of(&head.headers).or(peer.bearer);
-    let name = HeaderName::from_static(signing::NAME);
+    let name = HeaderName::from_static(beside::SIGNATURE);
+    peer.trace = trace_of(&head.headers);
     signed(peer, text(&head.headers, &name))
+}
+
+fn trace_of(headers: &HeaderMap) -> Option<TraceContext> {
+    TraceContext::carried(|name| {
+        let values = headers.get_all(name).iter();
+        values.map(|value| value.to_str().unwrap_or("\u{7f}"))
+    })
 }

@@ -9,7 +9,7 @@ use futures::{Stream, StreamExt as _};
 use super::{CORRELATION, JSON, LINES};
 use crate::error::ErrorCode;
 use crate::ident::CorrelationId;
-use crate::transport::signing;
+use crate::transport::beside;
 use crate::transport::{Message, Service};
 
 /// What is said next about one task.
@@ -77,7 +77,7 @@ pub(super) async fn signed(service: &Service, message: &Message) -> Response {
     let signature = service.signature(message).await;
     let mut response = whole(status_of(message), message);
     if let Some(value) = signature.and_then(|text| HeaderValue::try_from(text).ok()) {
-        let name = HeaderName::from_static(signing::NAME);
+        let name = HeaderName::from_static(beside::SIGNATURE);
         response.headers_mut().insert(name, value);
     }
     response

@@ -39,6 +39,7 @@ use rmcp::service::{Peer as Connection, RequestContext, RoleClient, RoleServer, 
 use rmcp::{ServerHandler, model::ContentBlock::Text};
 use serde_json::Value;
 use ubos_common::driver::Sleep as _;
+use ubos_common::trace_context::TraceContext;
 
 use crate::ident::{CorrelationId, TaskId};
 use crate::processor::Peer;
@@ -49,11 +50,11 @@ use crate::task::Task;
 use crate::trace;
 use tools::TASK;
 
+use crate::transport::beside::{self, Beside, signed};
 use crate::transport::exchange::{Exchange, begin};
 #[cfg(feature = "http")]
 use crate::transport::http::bearer_of;
 use crate::transport::sent::Heard;
-use crate::transport::signing::{self, Signing, signed};
 use crate::transport::{Caller, Message, SendError, Service, TokioClock};
 use crate::validate::{Options, ids_of};
 use crate::work;
@@ -89,12 +90,15 @@ impl Server {
         let token = head.and_then(|head| bearer_of(&head.headers));
         let mut peer = self.peer.clone();
         peer.bearer = token.or(peer.bearer);
+        peer.trace = trace_of(context).or(peer.trace);
         peer
     }
 
     #[cfg(not(feature = "http"))]
-    fn peer_of(&self, _: &RequestContext<RoleServer>) -> Peer {
-        self.peer.clone()
+    fn peer_of(&self, context: &RequestContext<RoleServer>) -> Peer {
+        let mut peer = self.peer.clone();
+        peer.trace = trace_of(context).or(peer.trace);
+        peer
     }
 
     async fn call(
@@ -162,7 +166,12 @@ impl ServerHandler for Server {
     ) -> Result<CallToolResponse, ErrorData> {
         let arguments = request.arguments.unwrap_or_default();
         // The library takes `_meta` out of the parameters and puts it here.
-        let signature = context.meta.0.0.get(signing::NAME).and_then(Value::as_str);
+        let signature = context
+            .meta
+            .0
+            .0
+            .get(beside::SIGNATURE)
+            .and_then(Value::as_str);
         let message = match about::Asks::of(&request.name) {
             Some(asks) => {
                 let mut last = Last::new(signed(self.peer_of(&context), signature), &context);
@@ -189,11 +198,17 @@ impl ServerHandler for Server {
         };
         if let Some(signature) = signature {
             let mut meta = MetaObject::new();
-            meta.0.insert(signing::NAME.to_owned(), signature.into());
+            meta.0
+                .insert(beside::SIGNATURE.to_owned(), signature.into());
             result.meta = Some(meta);
         }
         Ok(result.into())
     }
+}
+
+/// The place in a trace that `_meta` names.
+fn trace_of(context: &RequestContext<RoleServer>) -> Option<TraceContext> {
+    TraceContext::carried(|name| context.meta.0.0.get(name).and_then(Value::as_str))
 }
 
 /// Keeps the last message, and tells of those on the way.
@@ -297,7 +312,7 @@ fn malformed(why: &'static str, ids: (Option<TaskId>, Option<CorrelationId>)) ->
 #[derive(Clone, Debug)]
 pub struct McpClient {
     peer: Connection<RoleClient>,
-    signing: Signing,
+    beside: Beside,
 }
 
 impl McpClient {
@@ -306,7 +321,7 @@ impl McpClient {
     pub fn new(peer: Connection<RoleClient>) -> Self {
         Self {
             peer,
-            signing: Signing::default(),
+            beside: Beside::default(),
         }
     }
 
@@ -314,7 +329,7 @@ impl McpClient {
     #[cfg(feature = "sign")]
     #[must_use]
     pub fn with_signing_key(mut self, key: std::sync::Arc<crate::sign::SigningKey>) -> Self {
-        self.signing.key = Some(key);
+        self.beside.key = Some(key);
         self
     }
 
@@ -322,7 +337,14 @@ impl McpClient {
     #[cfg(feature = "sign")]
     #[must_use]
     pub fn with_trusted_keys(mut self, keys: std::sync::Arc<crate::sign::Keys>) -> Self {
-        self.signing.keys = Some(keys);
+        self.beside.keys = Some(keys);
+        self
+    }
+
+    /// Sets the place in a trace that tasks are sent from: in `_meta`. A clone may have a place of its own.
+    #[must_use]
+    pub fn with_trace(mut self, trace: TraceContext) -> Self {
+        self.beside.trace = Some(trace);
         self
     }
 
@@ -406,9 +428,13 @@ impl McpClient {
         on_message: &mut (dyn FnMut(&Message) + Send),
     ) -> Result<Exchange, SendError> {
         let mut call = CallToolRequestParams::new(tool).with_arguments(arguments);
-        if let Some(signature) = self.signing.sign(task).await? {
+        let beside = self.beside.of(task).await?;
+        if !beside.is_empty() {
             let mut meta = RequestMetaObject::default();
-            meta.0.0.insert(signing::NAME.to_owned(), signature.into());
+            let members = beside.into_iter();
+            meta.0
+                .0
+                .extend(members.map(|(name, value)| (name.to_owned(), value.into())));
             call.meta = Some(meta);
         }
         let called = exchange
@@ -427,12 +453,12 @@ impl McpClient {
             Err(error) => return Err(SendError::carrier(error)),
         };
         let meta = answer.meta.as_ref();
-        let signature = meta.and_then(|meta| meta.0.get(signing::NAME)?.as_str());
+        let signature = meta.and_then(|meta| meta.0.get(beside::SIGNATURE)?.as_str());
         for block in &answer.content {
             let Text(text) = block else {
                 return Err(none("a tool whose answer is no text"));
             };
-            let read = self.signing.read(text.text.clone(), signature).await?;
+            let read = self.beside.read(text.text.clone(), signature).await?;
             exchange.take(clock.now(), read, on_message)?;
         }
         Ok(exchange)

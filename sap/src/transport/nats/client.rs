@@ -12,9 +12,9 @@ use ubos_common::driver::Sleep as _;
 use super::{BODY, ELSEWHERE, KEEP, Queue, digest_apart, headers, is_of};
 use crate::role::producer::Config;
 use crate::task::Task;
+use crate::transport::beside;
 use crate::transport::exchange::{Exchange, begin};
 use crate::transport::sent::Heard;
-use crate::transport::signing;
 use crate::transport::{Message, SendError, TokioClock};
 
 impl Queue {
@@ -56,8 +56,8 @@ impl Queue {
             let Some((headers, payload)) = last.filter(|(headers, _)| is_of(headers, &body)) else {
                 continue;
             };
-            let signature = headers.get(signing::NAME).map(|value| value.as_str());
-            let read = self.signing.read(payload, signature).await?;
+            let signature = headers.get(beside::SIGNATURE).map(|value| value.as_str());
+            let read = self.beside.read(payload, signature).await?;
             let now = TokioClock::default().now();
             let mut exchange = Exchange::new(task, now, Config::default())?;
             exchange.take(now, read, &mut |_| {})?;
@@ -76,8 +76,8 @@ impl Queue {
     pub async fn cancel(&self, task: &Task) -> Result<Option<Message>, SendError> {
         let body = digest_apart(task.encode()).await;
         let mut beside = headers((&task.task_id, Some(&task.correlation_id)), &body);
-        if let Some(signature) = self.signing.sign(task).await? {
-            beside.insert(signing::NAME, signature);
+        for (name, value) in self.beside.of(task).await? {
+            beside.insert(name, value);
         }
         let user = self.config.user.as_deref();
         let subject = self.cancel_subject(&task.task_id, task.issuer.agent_id.as_str(), user);
@@ -145,9 +145,9 @@ impl Queue {
                 break;
             }
             let is_ack = message.subject.ends_with(".ack");
-            let signature = header(signing::NAME).map(|value| value.as_str());
+            let signature = header(beside::SIGNATURE).map(|value| value.as_str());
             let payload = message.payload.clone();
-            let read = queue.signing.read(payload, signature).await?;
+            let read = queue.beside.read(payload, signature).await?;
             let is_last = exchange.take(clock.now(), read, on_message)?;
             if is_last || (is_ack && elsewhere) {
                 break;
@@ -158,8 +158,8 @@ impl Queue {
 
     async fn publish(&self, task: &Task, bytes: Bytes, body: &Digest) -> Result<(), SendError> {
         let mut beside = headers((&task.task_id, Some(&task.correlation_id)), body);
-        if let Some(signature) = self.signing.sign(task).await? {
-            beside.insert(signing::NAME, signature);
+        for (name, value) in self.beside.of(task).await? {
+            beside.insert(name, value);
         }
         let publish = PublishMessage::build()
             .payload(bytes)

@@ -41,11 +41,12 @@ use async_nats::jetstream::stream::{
 };
 use async_nats::jetstream::{self, Context};
 use ubos_common::canon::Digest;
+use ubos_common::trace_context::TraceContext;
 
 use crate::ConfigError;
 use crate::ident::{CorrelationId, TaskId};
 use crate::lifecycle::body_digest;
-use crate::transport::signing::Signing;
+use crate::transport::beside::Beside;
 use crate::work;
 
 /// Settings of a queue; all who open it should have the same.
@@ -186,7 +187,7 @@ pub struct Queue {
     out: Stream,
     tasks: PullConsumer,
     config: Config,
-    signing: Signing,
+    beside: Beside,
 }
 
 impl Queue {
@@ -233,15 +234,23 @@ impl Queue {
             context,
             out,
             config,
-            signing: Signing::default(),
+            beside: Beside::default(),
         })
+    }
+
+    /// Sets the place in a trace that tasks are sent from: in the headers `traceparent` and `tracestate`, with all that is said
+    /// of the task. A clone may have a place of its own.
+    #[must_use]
+    pub fn with_trace(mut self, trace: TraceContext) -> Self {
+        self.beside.trace = Some(trace);
+        self
     }
 
     /// Sets the key that signs tasks.
     #[cfg(feature = "sign")]
     #[must_use]
     pub fn with_signing_key(mut self, key: std::sync::Arc<crate::sign::SigningKey>) -> Self {
-        self.signing.key = Some(key);
+        self.beside.key = Some(key);
         self
     }
 
@@ -249,7 +258,7 @@ impl Queue {
     #[cfg(feature = "sign")]
     #[must_use]
     pub fn with_trusted_keys(mut self, keys: std::sync::Arc<crate::sign::Keys>) -> Self {
-        self.signing.keys = Some(keys);
+        self.beside.keys = Some(keys);
         self
     }
 
@@ -275,12 +284,6 @@ impl Queue {
             Some(user) => format!("{}.task.{user}", self.config.name),
             None => format!("{}.task", self.config.name),
         }
-    }
-
-    async fn store(&self, subject: String, message: Said<'_>) -> Result<(), QueueError> {
-        let headers = headers(message.ids, message.body);
-        self.store_with(subject, message.payload, headers, false)
-            .await
     }
 
     /// The last message on a subject.
@@ -342,14 +345,6 @@ async fn made(context: &Context, wanted: StreamConfig) -> Result<Stream, QueueEr
     Ok(stream)
 }
 
-/// One message and whom it is about.
-struct Said<'a> {
-    payload: Vec<u8>,
-    ids: (&'a TaskId, Option<&'a CorrelationId>),
-    /// The digest of the task, to tell two of one id apart.
-    body: &'a Digest,
-}
-
 fn headers(
     (task_id, correlation_id): (&TaskId, Option<&CorrelationId>),
     body: &Digest,
@@ -361,6 +356,14 @@ fn headers(
         headers.insert(CORRELATION, correlation_id.to_string());
     }
     headers
+}
+
+/// The place in a trace that headers name.
+fn trace_of(headers: &HeaderMap) -> Option<TraceContext> {
+    TraceContext::carried(|name| {
+        let values = headers.get_all(name);
+        values.map(async_nats::HeaderValue::as_str)
+    })
 }
 
 /// The digest of a body: made at once where it is short, on another thread where it is not.

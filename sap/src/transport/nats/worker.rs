@@ -11,11 +11,12 @@ use futures::channel::oneshot;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use ubos_common::canon::Digest;
+use ubos_common::trace_context::TraceContext;
 
 use super::cancel::{Cancels, Told};
 use super::{
-    CORRELATION, ELSEWHERE, MAX_IN_FLIGHT, Queue, QueueError, Said, TASK_ID, digest_apart, headers,
-    is_of,
+    CORRELATION, ELSEWHERE, MAX_IN_FLIGHT, Queue, QueueError, TASK_ID, digest_apart, headers,
+    is_of, trace_of,
 };
 use crate::error::ErrorCode;
 use crate::ident::{CorrelationId, TaskId};
@@ -25,7 +26,7 @@ use crate::result::TaskResult;
 use crate::status::Status;
 use crate::task::Task;
 use crate::trace;
-use crate::transport::signing::{self, signed};
+use crate::transport::beside::{self, signed};
 use crate::transport::{Caller, Message, Service};
 use crate::validate::{Options, issuer_of};
 use crate::work;
@@ -270,13 +271,13 @@ impl Job<'_> {
 
     /// Stores the one result, and only then acknowledges the task.
     async fn finish(&self, result: &TaskResult, elsewhere: bool) -> Result<(), QueueError> {
-        let mut headers = headers((&self.task_id, Some(&result.correlation_id)), &self.body);
+        let mut headers = self.headers(Some(&result.correlation_id));
         if elsewhere {
             headers.insert(ELSEWHERE, "true");
         }
         let message = Message::Result(Box::new(result.clone()));
         if let Some(signature) = self.service.signature(&message).await {
-            headers.insert(signing::NAME, signature);
+            headers.insert(beside::SIGNATURE, signature);
         }
         // Another worker may have been first: then its result is the result.
         let subject = self.subject("result");
@@ -367,8 +368,9 @@ impl Job<'_> {
 
     /// Who may publish where a message with these headers was published.
     fn peer(&self, headers: Option<&HeaderMap>) -> Peer {
-        let peer = Peer::on_nats(self.user());
-        let signature = headers.and_then(|headers| headers.get(signing::NAME));
+        let mut peer = Peer::on_nats(self.user());
+        peer.trace = headers.and_then(trace_of);
+        let signature = headers.and_then(|headers| headers.get(beside::SIGNATURE));
         signed(peer, signature.map(|value| value.as_str()))
     }
 
@@ -380,16 +382,18 @@ impl Job<'_> {
     }
 
     async fn say(&self, kind: &str, payload: Vec<u8>) -> Result<(), QueueError> {
+        let headers = self.headers(self.correlation_id.as_ref());
         let subject = self.subject(kind);
-        self.queue.store(subject, self.said(payload)).await
+        self.queue
+            .store_with(subject, payload, headers, false)
+            .await
     }
 
     /// Stores what is said on the way, with its signature.
     async fn progress(&self, kind: &str, message: &Message) -> Result<(), QueueError> {
-        let ids = (&self.task_id, self.correlation_id.as_ref());
-        let mut headers = headers(ids, &self.body);
+        let mut headers = self.headers(self.correlation_id.as_ref());
         if let Some(signature) = self.service.signature(message).await {
-            headers.insert(signing::NAME, signature);
+            headers.insert(beside::SIGNATURE, signature);
         }
         let subject = self.subject(kind);
         self.queue
@@ -397,12 +401,14 @@ impl Job<'_> {
             .await
     }
 
-    const fn said(&self, payload: Vec<u8>) -> Said<'_> {
-        Said {
-            payload,
-            ids: (&self.task_id, self.correlation_id.as_ref()),
-            body: &self.body,
+    /// What goes beside all that is said of the task: the place in a trace that came with it, too.
+    fn headers(&self, correlation_id: Option<&CorrelationId>) -> HeaderMap {
+        let mut headers = headers((&self.task_id, correlation_id), &self.body);
+        let trace = self.delivery.headers.as_ref().and_then(trace_of);
+        for (name, value) in trace.iter().flat_map(TraceContext::to_carry) {
+            headers.insert(name, value);
         }
+        headers
     }
 
     fn headers_agree(&self) -> bool {

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
+use ubos_common::trace_context::TraceContext;
 
 use super::suite::{self, Harness, until};
 use super::world::{Seen, ask, typed};
@@ -85,6 +86,11 @@ impl Harness for OverHttp {
             .send(task, &mut |message| told.push(message.clone()))
             .await;
         (told, answer)
+    }
+
+    fn trace(&mut self, trace: TraceContext) -> bool {
+        self.client = self.client.clone().with_trace(trace);
+        true
     }
 
     async fn status(&self, task: &Task) -> Option<Message> {

@@ -9,6 +9,7 @@ use sap::transport::{Message, SendError};
 use sap::validate::Options;
 use sap::{ErrorCode, Task};
 use serde_json::{Value, json};
+use ubos_common::trace_context::TraceContext;
 
 use super::suite::{self, Harness, until};
 use super::world::{Seen, ask, typed};
@@ -55,6 +56,11 @@ impl Harness for OverMcp {
             .send(task, &mut |message| told.push(message.clone()))
             .await;
         (told, answer)
+    }
+
+    fn trace(&mut self, trace: TraceContext) -> bool {
+        self.client = self.client.clone().with_trace(trace);
+        true
     }
 
     async fn status(&self, task: &Task) -> Option<Message> {

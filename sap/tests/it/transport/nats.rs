@@ -14,6 +14,7 @@ use sap::validate::Options;
 use sap::{ErrorCode, Producer, ProducerKind, Status, Task};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
+use ubos_common::trace_context::TraceContext;
 
 use super::suite::{self, Harness, until};
 use super::world::{Real, Seen, ask, text, typed};
@@ -164,6 +165,11 @@ impl Harness for OnNats {
             .send(task, &mut |message| told.push(message.clone()))
             .await;
         (told, answer)
+    }
+
+    fn trace(&mut self, trace: TraceContext) -> bool {
+        self.queue = self.queue.clone().with_trace(trace);
+        true
     }
 
     async fn status(&self, task: &Task) -> Option<Message> {

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use super::world::{INBOX, Seen, ask, typed};
 use crate::samples::with;
+use ubos_common::trace_context::TraceContext;
 use ubos_common::violation::Profile;
 
 /// A client and a server of one transport, around the agent that `Seen` watches.
@@ -27,6 +28,11 @@ pub(crate) trait Harness: Sized {
         &self,
         task: &Task,
     ) -> impl Future<Output = (Vec<Message>, Result<Option<Message>, SendError>)>;
+
+    /// Has the client send from a place in a trace; false where the transport has no place for that.
+    fn trace(&mut self, _trace: TraceContext) -> bool {
+        false
+    }
 
     /// How far a task is.
     fn status(&self, task: &Task) -> impl Future<Output = Option<Message>>;
@@ -46,7 +52,7 @@ pub(crate) trait Harness: Sized {
 
 pub(crate) async fn run<H: Harness>() {
     let seen = Seen::default();
-    let harness = H::start(&seen, Config::default()).await;
+    let mut harness = H::start(&seen, Config::default()).await;
     nothing_is_added_dropped_or_altered(&harness).await;
     what_cannot_be_taken_is_turned_away(&harness, &seen).await;
     what_may_not_be_sent_does_not_leave(&harness, &seen).await;
@@ -57,6 +63,30 @@ pub(crate) async fn run<H: Harness>() {
     tasks_of_one_correlation_id_do_not_mix(&harness).await;
     who_sent_a_task_may_ask_and_follow(&harness, &seen).await;
     a_task_that_runs_is_cancelled(&harness, &seen).await;
+    a_place_in_a_trace_goes_along(&mut harness, &seen).await;
+}
+
+async fn a_place_in_a_trace_goes_along<H: Harness>(harness: &mut H, seen: &Seen) {
+    seen.traces.lock().unwrap().clear();
+    let parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    let trace = TraceContext::read(parent, ["a=1,b=2"]).unwrap();
+    sent(harness, &ask(900, "test.echo")).await;
+    if !harness.trace(trace.clone()) {
+        return assert_eq!(*seen.traces.lock().unwrap(), [None]);
+    }
+    sent(harness, &ask(901, "test.echo")).await;
+    let elsewhere = with(
+        ask(902, "test.echo"),
+        "/replyTo",
+        Some(json!({"endpoint": INBOX})),
+    );
+    let sent = harness.send(&typed(&elsewhere.to_string())).await;
+    assert!(sent.1.is_ok());
+    // One without a place, two at the handler, and RUNNING and SUCCEEDED at the endpoint.
+    until(|| seen.traces.lock().unwrap().len() >= 5).await;
+    let traces = seen.traces.lock().unwrap().clone();
+    assert_eq!(traces[0], None);
+    assert_eq!(traces[1..], vec![Some(trace); 4]);
 }
 
 fn ended(answer: Result<Option<Message>, SendError>) -> TaskResult {

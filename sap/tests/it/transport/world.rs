@@ -21,6 +21,7 @@ use ubos_common::driver::Sleep;
 use ubos_common::json::{RawBuf, RawObject};
 use ubos_common::os::Clock;
 use ubos_common::time::{Mono, Now};
+use ubos_common::trace_context::TraceContext;
 
 use crate::samples::{task, with};
 
@@ -46,6 +47,8 @@ pub(crate) struct Seen {
     pub(crate) calls: Arc<AtomicUsize>,
     pub(crate) warnings: Arc<Mutex<Vec<String>>>,
     pub(crate) inbox: Arc<Mutex<Vec<TaskResult>>>,
+    /// The places in traces that came with tasks of `test.echo`, and went with results to the endpoint.
+    pub(crate) traces: Arc<Mutex<Vec<Option<TraceContext>>>>,
     /// Lets `test.gate` go on.
     pub(crate) gate: Arc<AtomicBool>,
 }
@@ -58,12 +61,14 @@ impl Replies for Seen {
         &'a self,
         endpoint: &'a str,
         result: &'a TaskResult,
+        trace: Option<&'a TraceContext>,
     ) -> BoxFuture<'a, Result<(), Unreachable>> {
         Box::pin(async move {
             if endpoint != INBOX {
                 return Err(Unreachable::NoWay);
             }
             self.inbox.lock().unwrap().push(result.clone());
+            self.traces.lock().unwrap().push(trace.cloned());
             Ok(())
         })
     }
@@ -94,6 +99,7 @@ impl Seen {
     pub(crate) fn processor(&self, config: Config) -> Processor {
         let producer = Producer::new("A-ml-001".parse().unwrap(), ProducerKind::Agent);
         let (calls, gate) = (Arc::clone(&self.calls), Arc::clone(&self.gate));
+        let traces = Arc::clone(&self.traces);
         let mut table = Table::default();
         for what in CAPABILITIES {
             table = table.allow("A-prime".parse().unwrap(), what.parse().unwrap());
@@ -104,6 +110,7 @@ impl Seen {
             .policy(Arc::new(Rules::default().forbid("strategic_pause", "burn")))
             .handle("test.echo".parse().unwrap(), move |cx: Context| {
                 calls.fetch_add(1, Ordering::SeqCst);
+                traces.lock().unwrap().push(cx.trace.clone());
                 async move { Ok(Outcome::new(whole(&cx.task)).citing(vec!["ubos://a".into()])) }
             })
             .handle("test.steps".parse().unwrap(), steps)

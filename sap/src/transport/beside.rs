@@ -1,6 +1,7 @@
-//! What clients and servers of all transports do about signatures. Without the feature `sign` it is nothing.
+//! What goes beside a message, in headers or `_meta`: its signature, with the feature `sign`, and its place in a trace.
 
 use ubos_common::canon::Digest;
+use ubos_common::trace_context::TraceContext;
 
 use super::{Message, SendError};
 use crate::lifecycle::digest_of;
@@ -9,17 +10,18 @@ use crate::task::Task;
 use crate::validate::Options;
 use crate::work;
 
-/// How a client signs its tasks, and whose results it takes.
+/// How a client signs its tasks, whose results it takes, and the place in a trace that it sends them from.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Signing {
+pub(super) struct Beside {
     #[cfg(feature = "sign")]
     pub(super) key: Option<std::sync::Arc<crate::sign::SigningKey>>,
     #[cfg(feature = "sign")]
     pub(super) keys: Option<std::sync::Arc<crate::sign::Keys>>,
+    pub(super) trace: Option<TraceContext>,
 }
 
 /// The header, or the member of `_meta`, that carries a signature.
-pub(super) const NAME: &str = "sap-signature";
+pub(super) const SIGNATURE: &str = "sap-signature";
 
 /// A message that was read.
 #[derive(Debug)]
@@ -29,7 +31,14 @@ pub(crate) struct Received {
     pub(super) digest: Option<Digest>,
 }
 
-impl Signing {
+impl Beside {
+    /// What goes beside a task.
+    pub(super) async fn of(&self, task: &Task) -> Result<Vec<(&'static str, String)>, SendError> {
+        let signature = self.sign(task).await?.map(|text| (SIGNATURE, text));
+        let trace = self.trace.iter().flat_map(TraceContext::to_carry);
+        Ok(signature.into_iter().chain(trace).collect())
+    }
+
     /// Reads what a server says, and refuses a result that its producer has not signed where this client asks for that:
     /// at once where it is short, on another thread where it is not.
     pub(super) async fn read(
@@ -37,11 +46,11 @@ impl Signing {
         bytes: impl AsRef<[u8]> + Send + 'static,
         signature: Option<&str>,
     ) -> Result<Received, SendError> {
-        let (signing, signature) = (self.clone(), signature.map(str::to_owned));
+        let (beside, signature) = (self.clone(), signature.map(str::to_owned));
         work::done(bytes.as_ref().len(), move || {
             let message = Message::decode(bytes.as_ref(), &Options::default());
             let message = message.map_err(SendError::Answer)?;
-            signing.check(&message, signature.as_deref())?;
+            beside.check(&message, signature.as_deref())?;
             let digest = match &message {
                 Message::Result(result) => Some(digest_of(result)),
                 Message::Ack(_) | Message::Nack(_) => None,
@@ -53,9 +62,9 @@ impl Signing {
 }
 
 #[cfg(feature = "sign")]
-impl Signing {
+impl Beside {
     /// The signature of a task, where this client signs; made on another thread where the task is long.
-    pub(super) async fn sign(&self, task: &Task) -> Result<Option<String>, SendError> {
+    async fn sign(&self, task: &Task) -> Result<Option<String>, SendError> {
         let Some(key) = self.key.clone() else {
             return Ok(None);
         };
@@ -91,8 +100,8 @@ impl Signing {
     clippy::unused_async,
     reason = "the feature does it"
 )]
-impl Signing {
-    pub(super) async fn sign(&self, _: &Task) -> Result<Option<String>, SendError> {
+impl Beside {
+    async fn sign(&self, _: &Task) -> Result<Option<String>, SendError> {
         Ok(None)
     }
 
@@ -134,7 +143,7 @@ mod tests {
         };
         let long = "long ".repeat(work::HEAVY / 5);
         for (text, threads) in [("short", 0), (&*long, 1)] {
-            let read = || block_on(Signing::default().read(answer(text), None));
+            let read = || block_on(Beside::default().read(answer(text), None));
             let (received, handed_over) = work::handed_over(read);
             let Received { message, digest } = received.unwrap();
             let Message::Result(result) = message else {
@@ -143,7 +152,7 @@ mod tests {
             assert_eq!(handed_over, threads);
             assert_eq!(digest, Some(digest_of(&result)));
         }
-        let refused = block_on(Signing::default().read("no message", None));
+        let refused = block_on(Beside::default().read("no message", None));
         assert!(matches!(refused, Err(SendError::Answer(_))));
     }
 }
