@@ -290,7 +290,11 @@ impl Connection {
                 Output::CheckSchemas(check) => {
                     self.checking = Some(Box::pin(schemas::check(check)));
                 }
-                Output::Close(reason) => self.closed = Some(reason),
+                Output::Close(reason) => {
+                    // Handles keep this, and nobody polls it any more: others wait behind it for their schemas.
+                    self.checking = None;
+                    self.closed = Some(reason);
+                }
             }
         }
     }

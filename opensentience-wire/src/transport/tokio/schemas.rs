@@ -15,7 +15,7 @@ use crate::role::core::{SchemaCheck, SchemaVerdicts, Verdict, verdict};
 const KNOWN: usize = 4_096;
 
 /// Who waits first is served first, with one tool: a long registration holds up no other.
-static TURN: Semaphore = Semaphore::const_new(1);
+static TURN: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore::new(1)));
 
 static VERDICTS: LazyLock<Mutex<HashMap<Digest, Verdict>>> = LazyLock::new(Mutex::default);
 
@@ -35,12 +35,17 @@ async fn verdict_of(tool: &Arc<ToolSpec>) -> Verdict {
         return verdict;
     }
     // Nobody closes it.
-    let _turn = TURN.acquire().await;
+    let turn = Arc::clone(&TURN).acquire_owned().await;
     if let Some(verdict) = known(&digest) {
         return verdict;
     }
     let tool = Arc::clone(tool);
-    let Ok(verdict) = spawn_blocking(move || verdict(&tool)).await else {
+    // Whoever waits may go away: the turn ends when the work does.
+    let compiled = spawn_blocking(move || {
+        let _turn = turn;
+        verdict(&tool)
+    });
+    let Ok(verdict) = compiled.await else {
         return Some("the schemas could not be checked".to_owned());
     };
     self::known(|verdicts| {
