@@ -67,6 +67,7 @@ impl SubagentTool {
         build_prompt: impl Fn(&RawObject) -> Result<String, ToolError> + Send + Sync + 'static,
     ) -> Self {
         let name = name.into();
+        agent.serves(&name);
         Self {
             agent,
             subagent_type: name.as_ref().into(),
@@ -136,6 +137,7 @@ impl SubagentTool {
     #[must_use]
     pub fn with_subagent_type(mut self, subagent_type: impl Into<Arc<str>>) -> Self {
         self.subagent_type = subagent_type.into();
+        self.agent.serves(&self.subagent_type);
         self
     }
 

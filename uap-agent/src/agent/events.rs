@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use upp::CancelToken;
 
+use crate::checkpoint::CheckpointError;
 use crate::event::AgentStreamEvent;
 use crate::result::RunResult;
 
@@ -33,6 +34,8 @@ struct Inner {
     /// Whether the run has ended or its reader is gone: events are dropped, and nothing waits for capacity.
     has_ended: bool,
     result: Option<RunResult>,
+    /// Why the last save has failed.
+    unsaved: Option<CheckpointError>,
 }
 
 impl Inner {
@@ -44,6 +47,15 @@ impl Inner {
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes how the last save has ended.
+    pub(super) fn set_saved(&self, saved: &Result<(), CheckpointError>) {
+        self.lock().unsaved = saved.clone().err();
+    }
+
+    pub(super) fn take_unsaved(&self) -> Option<CheckpointError> {
+        self.lock().unsaved.take()
     }
 
     /// Adds an event of the engine, whatever the capacity: the engine must not be interrupted between two outputs.

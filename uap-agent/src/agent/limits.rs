@@ -9,9 +9,6 @@ use futures_core::future::BoxFuture;
 use ubos_common::time::Mono;
 use upp::{CancelToken, ErrorCode, ModelStream, UppError};
 
-/// The error hook of a run that is aborted has this long.
-pub(super) const GRACE: Duration = Duration::from_secs(10);
-
 /// The limits of an agent; none by default.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct TimeLimits {

@@ -17,6 +17,8 @@ mod timer;
 mod world;
 
 use core::fmt;
+use core::panic::AssertUnwindSafe;
+use std::panic::catch_unwind;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ubos_common::driver::Sleep;
@@ -244,6 +246,18 @@ impl Agent {
 
     pub(crate) fn fresh_id(&self) -> Arc<str> {
         self.ids().uuid().to_string().into()
+    }
+
+    /// Tells the middleware that this agent is a sub-agent of a type.
+    pub(crate) fn serves(&self, subagent_type: &str) {
+        self.tell_layers(|layer| layer.serves(subagent_type));
+    }
+
+    /// Tells the middleware something. A panic of a layer changes nothing.
+    fn tell_layers(&self, tell: impl Fn(&dyn Middleware)) {
+        for layer in self.middleware.iter() {
+            let _ = catch_unwind(AssertUnwindSafe(|| tell(layer.as_ref())));
+        }
     }
 
     pub(crate) fn now(&self) -> Now {

@@ -2,14 +2,13 @@
 
 use core::panic::AssertUnwindSafe;
 use core::task::{Context, Poll};
-use std::panic::catch_unwind;
 use std::sync::Arc;
 
 use futures::future::FutureExt;
 use ubos_common::driver::{self, Step, drive};
 use ubos_common::json::RawObject;
-use ubos_common::time::Now;
 
+use super::parts::AgentParts;
 use super::stream::AgentStreamResult;
 use super::world::{Completed, RunWorld};
 use super::{Agent, AgentInput};
@@ -35,9 +34,11 @@ impl Agent {
         let seed = ids.bits();
         let mut start = RunStart::new(Arc::clone(&self.id), state.clone(), input);
         start.session_id.clone_from(&self.session_id);
-        let (config, owner) = (self.engine_config(), self.ownership());
+        let (config, owner) = (self.engine_config(), self.ownership(journal.as_ref()));
         let recorder = Recorder::begin(now, &config, seed, start, &owner);
-        self.drive_recorded(recorder, Arc::clone(&self.id), seed, journal)
+        self.tell_layers(|layer| layer.recorded(now, seed));
+        let parts = self.parts(Arc::clone(&self.id), None);
+        self.drive_recorded(recorder, parts, seed, journal)
     }
 
     /// Takes the run in a journal over and continues it, under its ids. Recorded work is neither done nor reported again; a
@@ -57,11 +58,14 @@ impl Agent {
         journal: Arc<dyn Journal>,
     ) -> Result<AgentStreamResult, JournalError> {
         let recording = Recording::load(journal.as_ref()).await?;
-        let (now, owner) = (self.clock.now(), self.ownership());
+        let (now, owner) = (self.clock.now(), self.ownership(journal.as_ref()));
         let recorder = recording.resume(now, &self.engine_config(), &owner)?;
-        self.count(now, &recording);
-        let (agent_id, seed) = (recording.agent_id().into(), recording.seed());
-        Ok(self.drive_recorded(recorder, agent_id, seed, journal))
+        let mut spent = recording.spending();
+        spent.goes_on = true;
+        self.tell_layers(|layer| layer.resumed(now, &spent));
+        let mut parts = self.parts(recording.agent_id().into(), None);
+        parts.limits.run = parts.limits.run.map(|span| span.saturating_sub(spent.time));
+        Ok(self.drive_recorded(recorder, parts, spent.run, journal))
     }
 
     /// Repeats a recorded run: its events, states and result. No model, tool, hook or store is called. Budgets count what the
@@ -72,22 +76,14 @@ impl Agent {
     /// The run was recorded with another program.
     pub fn replay(&self, recording: &Recording) -> Result<Replay, JournalError> {
         let replay = recording.replay(&self.engine_config())?;
-        self.count(self.clock.now(), recording);
+        let (now, spent) = (self.clock.now(), recording.spending());
+        self.tell_layers(|layer| layer.resumed(now, &spent));
         Ok(replay)
     }
 
-    /// Tells the middleware what a recorded run has spent.
-    fn count(&self, now: Now, recording: &Recording) {
-        let spent = recording.spending();
-        for layer in self.middleware.iter() {
-            // A panic of the layer does not change the run.
-            let _ = catch_unwind(AssertUnwindSafe(|| layer.resumed(now, &spent)));
-        }
-    }
-
     /// How this agent owns runs: under its id, where no name is set.
-    fn ownership(&self) -> Ownership {
-        let mut owner = self.ownership.clone();
+    fn ownership(&self, journal: &dyn Journal) -> Ownership {
+        let mut owner = self.ownership.clone().in_journal(journal);
         owner.owner.get_or_insert_with(|| Arc::clone(&self.id));
         owner
     }
@@ -95,12 +91,12 @@ impl Agent {
     fn drive_recorded(
         &self,
         mut recorder: Recorder,
-        agent_id: Arc<str>,
+        parts: AgentParts,
         seed: u64,
         journal: Arc<dyn Journal>,
     ) -> AgentStreamResult {
         let clock = Arc::clone(&self.clock);
-        let world = RunWorld::new(self.parts(agent_id, None)).of_run(seed);
+        let world = RunWorld::new(parts).of_run(seed);
         let shared = world.shared();
         let mut world = RecordedWorld { world, journal };
         let driver = Box::pin(async move {

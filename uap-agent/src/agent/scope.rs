@@ -59,7 +59,7 @@ impl RunScope {
     }
 
     /// A key of this call for a service that does the same request once: 64 hexadecimal digits of tool, arguments, the
-    /// call's id and the state in which the model asked for it. A recorded run that is resumed calls the tool with the same
+    /// call's id and the state in which the model asked for it; calls of one response that have one id are counted. A recorded run that is resumed calls the tool with the same
     /// key; no other call has it.
     ///
     /// Needs the feature `canon`.
@@ -72,6 +72,9 @@ impl RunScope {
         object.member("callId", &*self.call.tool_call_id);
         object.member("arguments", &self.call.arguments);
         object.member("state", &self.scope.state_id);
+        if self.scope.nth > 0 {
+            object.member("nth", &self.scope.nth);
+        }
         object.end();
         ubos_common::canon::Digest::of_bytes(&bytes).to_string()
     }

@@ -73,17 +73,28 @@ impl AgentSession<'_> {
     ///
     /// # Errors
     ///
-    /// The error of the run. Where the store failed, the cause is its [`CheckpointError`].
+    /// The error of the run. Where the store failed, the cause is its [`CheckpointError`]. So it is where the last state of
+    /// the run was not saved, such as where another writer has saved meanwhile: the error holds state and turn of the run, and
+    /// the next one would start without them.
     pub async fn ask(
         &self,
         input: impl Into<AgentInput>,
     ) -> Result<GenerateResult, Box<AgentError>> {
         match self.stream(input).await {
-            Ok(run) => run.result().await,
+            Ok(run) => {
+                let (result, unsaved) = run.result_and_save().await;
+                let result = result?;
+                match unsaved {
+                    Some(error) => {
+                        let (state, turn) = (result.state, Some(result.turn));
+                        Err(AgentError::new(store_failed(error), state, turn))
+                    }
+                    None => Ok(result),
+                }
+            }
             Err(error) => {
-                let text = error.to_string();
-                let error = UppError::new(ErrorCode::ProviderError, "uap", text).with_cause(error);
-                Err(AgentError::new(error, self.agent.initial_state(), None))
+                let state = self.agent.initial_state();
+                Err(AgentError::new(store_failed(error), state, None))
             }
         }
     }
@@ -113,6 +124,11 @@ impl AgentSession<'_> {
     pub async fn close(self) -> Result<(), CheckpointError> {
         self.store.release(&self.id).await
     }
+}
+
+fn store_failed(error: CheckpointError) -> UppError {
+    let text = error.to_string();
+    UppError::new(ErrorCode::ProviderError, "uap", text).with_cause(error)
 }
 
 impl fmt::Debug for AgentSession<'_> {

@@ -13,6 +13,7 @@ use upp::CancelToken;
 
 use super::events::Shared;
 use super::world::RunWorld;
+use crate::checkpoint::CheckpointError;
 use crate::engine::Engine;
 use crate::event::AgentStreamEvent;
 use crate::result::RunResult;
@@ -88,9 +89,14 @@ impl AgentStreamResult {
     /// # Errors
     ///
     /// The error of the run, with the last state from which a run can continue.
-    pub async fn result(mut self) -> RunResult {
+    pub async fn result(self) -> RunResult {
+        self.result_and_save().await.0
+    }
+
+    /// The result of the run, and why its last save has failed.
+    pub(super) async fn result_and_save(mut self) -> (RunResult, Option<CheckpointError>) {
         while poll_fn(|cx| self.poll_event(cx)).await.is_some() {}
-        self.shared.take_result()
+        (self.shared.take_result(), self.shared.take_unsaved())
     }
 
     // impl: UAP-11-1

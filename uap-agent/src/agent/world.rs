@@ -20,11 +20,11 @@ use upp::{
 };
 
 use super::events::{Emitter, Shared};
-use super::limits::{CallToken, Cut, GRACE, Response, slow, until};
+use super::limits::{CallToken, Cut, Response, slow, until};
 use super::parts::{AgentParts, call_hook};
 use super::scope::RunScope;
 use crate::checkpoint::{CheckpointError, CheckpointMetadata};
-use crate::engine::{CallScope, EffectId, Engine, Input, Output, panicked};
+use crate::engine::{CallScope, EffectId, Engine, GRACE, Input, Output, panicked};
 use crate::hooks::{HookAnswer, HookCall};
 use crate::state::{AgentState, SubagentExecutionTrace};
 
@@ -116,9 +116,17 @@ impl RunWorld {
             }
             Completed::Stop(id) => Input::Stop(id),
             Completed::Slept(id) => Input::Slept(id),
-            Completed::Tool(id, execution, traces) => Input::Tool(id, execution, traces),
+            Completed::Tool(id, execution, traces) => {
+                if !traces.is_empty() {
+                    self.responded(id);
+                }
+                Input::Tool(id, execution, traces)
+            }
             Completed::Hook(id, answer) => Input::Hook(id, answer),
-            Completed::Saved(id, result) => Input::Saved(id, result),
+            Completed::Saved(id, result) => {
+                self.shared.set_saved(&result);
+                Input::Saved(id, result)
+            }
         }
     }
 

@@ -49,6 +49,8 @@ pub struct CallScope {
     pub step: u64,
     /// The state in which the tool is called.
     pub state_id: StateId,
+    /// How many calls with the same id the same response has had before: 0, unless the model numbers its calls badly.
+    pub nth: u64,
     /// Whether the call was requested before, by a process that ended before its result was recorded. It may have run.
     pub is_repeated: bool,
 }

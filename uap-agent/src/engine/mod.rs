@@ -29,6 +29,10 @@ use ubos_common::machine::Outbox;
 use ubos_common::time::{Mono, Now};
 use upp::{ErrorCode, Stamp, UppError};
 
+/// How long what is under way may take when a run is aborted: its error hook, and the present write of its journal.
+#[cfg(any(feature = "canon", feature = "driver"))]
+pub(crate) const GRACE: core::time::Duration = core::time::Duration::from_secs(10);
+
 pub use config::{EngineConfig, RunStart};
 pub use effects::{CallScope, Closed, EffectId, Input, Output};
 use guard::guarded;

@@ -1,5 +1,6 @@
 //! The state of a run, which every part of the engine works on.
 
+use std::collections::BTreeMap;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -139,6 +140,8 @@ pub(super) struct Attempt {
 pub(super) struct PendingRound {
     /// Messages that are added to the state together with the results, so that no call in it lacks its result.
     pub(super) messages: Vec<Message>,
+    /// How many calls with an id were started.
+    pub(super) started: BTreeMap<Arc<str>, u64>,
     pub(super) response: Box<LlmResponse>,
     /// The calls are as repaired.
     pub(super) round: ToolRound,

@@ -59,6 +59,7 @@ impl Engine {
             messages,
             response,
             round,
+            started: BTreeMap::new(),
         }));
         self.plan_ops([
             AgendaItem::Hook(hook),
@@ -82,7 +83,7 @@ impl Engine {
             return;
         };
         let outputs = pending.round.start(now, &mut self.effects);
-        self.perform(outputs);
+        self.perform(outputs, &mut pending.started);
         self.go_on_with(now, pending);
     }
 
@@ -139,19 +140,24 @@ impl Engine {
         }
         let round = &mut pending.round;
         let outputs = round.handle_execution(now, id, execution, &mut self.effects);
-        self.perform(outputs);
+        self.perform(outputs, &mut pending.started);
         self.go_on_with(now, pending);
     }
 
-    fn perform(&mut self, outputs: Vec<RoundOutput>) {
-        let scope = CallScope {
-            step: self.step,
-            state_id: self.state.id(),
-            is_repeated: false,
-        };
+    fn perform(&mut self, outputs: Vec<RoundOutput>, started: &mut BTreeMap<Arc<str>, u64>) {
         for output in outputs {
             match output {
-                RoundOutput::Tool(id, call) => self.out.push(Output::Tool(id, call, scope)),
+                RoundOutput::Tool(id, call) => {
+                    let of_id = started.entry(Arc::clone(&call.tool_call_id)).or_default();
+                    let scope = CallScope {
+                        step: self.step,
+                        state_id: self.state.id(),
+                        nth: *of_id,
+                        is_repeated: false,
+                    };
+                    *of_id += 1;
+                    self.out.push(Output::Tool(id, call, scope));
+                }
                 RoundOutput::Event(event) => {
                     self.out.push(Output::Event(AgentStreamEvent::Upp(event)));
                 }

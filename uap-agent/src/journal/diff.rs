@@ -4,7 +4,7 @@ use super::entry::{BeginEntry, Entry};
 use super::recording::Recording;
 use crate::engine::EffectId;
 
-/// The comparison of two runs. Ids and times are ignored.
+/// The comparison of two runs. Ids and times are ignored, and entries of leases are not counted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Diff {
@@ -56,10 +56,12 @@ impl Recording {
 }
 
 fn diff(left: &Recording, right: &Recording) -> Diff {
+    // Who wrote a run is nothing of the run itself.
+    let (left_entries, right_entries) = (of_run(left), of_run(right));
     let mut diff = Diff {
         same: 0,
-        left: left.entries.len() + 1,
-        right: right.entries.len() + 1,
+        left: left_entries.len() + 1,
+        right: right_entries.len() + 1,
         first: beginning(&left.begin, &right.begin).map(|what| Difference::Beginning {
             what: what.to_owned(),
         }),
@@ -68,7 +70,7 @@ fn diff(left: &Recording, right: &Recording) -> Diff {
         return diff;
     }
     diff.same = 1;
-    let mut rest = left.entries.iter().zip(&right.entries);
+    let mut rest = left_entries.iter().zip(&right_entries);
     diff.first = rest.find_map(|(left, right)| {
         let differs = entries(left, right);
         diff.same += usize::from(differs.is_none());
@@ -78,6 +80,11 @@ fn diff(left: &Recording, right: &Recording) -> Diff {
         diff.first = Some(Difference::Length);
     }
     diff
+}
+
+fn of_run(recording: &Recording) -> Vec<&Entry> {
+    let is_of_run = |entry: &&Entry| !matches!(entry, Entry::Lease(_));
+    recording.entries.iter().filter(is_of_run).collect()
 }
 
 fn beginning<'a>(left: &'a BeginEntry, right: &'a BeginEntry) -> Option<&'a str> {

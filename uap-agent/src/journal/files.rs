@@ -1,6 +1,7 @@
 //! Journals in files.
 
 use core::fmt;
+use core::time::Duration;
 use std::path::PathBuf;
 
 use ubos_common::ConfigError;
@@ -184,6 +185,11 @@ impl FileJournal {
 }
 
 impl Journal for FileJournal {
+    /// None: the lock of the folder says whether its owner is alive.
+    fn default_term(&self) -> Option<Duration> {
+        None
+    }
+
     fn append(&self, first: u64, entries: Vec<RawObject>) -> JournalFuture<'_, ()> {
         let limit = self.max_bytes;
         self.thread

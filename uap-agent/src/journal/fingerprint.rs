@@ -12,35 +12,66 @@ use super::entry::{EffectEntry, Fingerprint, Kind};
 use crate::engine::Output;
 use crate::hooks::HookCall;
 use crate::result::{AgentError, GenerateResult};
-use crate::state::AgentState;
+use crate::state::{AgentState, PlanSteps};
 
 /// Takes the fingerprints of a run's requests, in order.
 ///
-/// A fingerprint covers the messages from the first on in which a request differs from the one before; earlier
-/// fingerprints cover the rest. Where the history only grows, the cost is linear in the length of the run, because lists of
-/// messages share what they have in common.
+/// A fingerprint covers the messages from the first on that no earlier request or state has in its place, and the steps of a
+/// plan that have changed; earlier fingerprints cover the rest. Where the history only grows, the cost is linear in the length
+/// of the run, because lists of messages and plans share what they have in common.
 #[derive(Clone, Debug)]
 pub(super) struct Fingerprinter {
-    /// The version of the journal. Version 1 covered what stands behind the last message that was known.
+    known: Known,
+}
+
+/// What earlier fingerprints cover.
+#[derive(Clone, Debug)]
+struct Known {
+    /// The version of the journal. Version 1 covered what stands behind the last message that was known; up to version 2,
+    /// states had the number of their messages, and their whole plan.
     version: u64,
     /// The messages of the last request to the model.
-    known: List<Message>,
+    request: List<Message>,
+    /// Those of the last state.
+    state: List<Message>,
+    plan: Option<PlanSteps>,
+}
+
+impl Known {
+    fn of_version(version: u64) -> Self {
+        Self {
+            version,
+            request: List::default(),
+            state: List::default(),
+            plan: None,
+        }
+    }
+
+    /// The first message that is not covered.
+    fn first_new(&self, messages: &List<Message>) -> usize {
+        let of_request = self.request.common_prefix(messages);
+        match self.version {
+            // The last message that was known may have been a prompt that did not stay.
+            1 => self.request.len().min(messages.len()).saturating_sub(1),
+            2 => of_request,
+            _ => of_request.max(self.state.common_prefix(messages)),
+        }
+    }
 }
 
 impl Fingerprinter {
     pub(super) fn of_version(version: u64) -> Self {
         Self {
-            version,
-            known: List::default(),
+            known: Known::of_version(version),
         }
     }
 
     /// The entry of an output that has a result; `None` for others.
     pub(super) fn request(&mut self, effect: &Output) -> Option<EffectEntry> {
-        let mut sum = FingerprintBuilder::default();
+        let mut sum = FingerprintBuilder::new(&mut self.known);
         let (id, kind) = match effect {
             Output::Infer(id, request) => {
-                self.inference(request, &mut sum);
+                inference(request, &mut sum);
                 (*id, Kind::Infer)
             }
             Output::Tool(id, call, scope) => {
@@ -71,36 +102,32 @@ impl Fingerprinter {
             fingerprint,
         })
     }
-
-    fn inference(&mut self, request: &LlmRequest, sum: &mut FingerprintBuilder) {
-        let count = request.messages.len();
-        let from = match self.version {
-            // The last message that was known may have been a prompt that did not stay.
-            1 => self.known.len().min(count).saturating_sub(1),
-            _ => self.known.common_prefix(&request.messages),
-        };
-        if self.version > 1 {
-            sum.value(&from).value(&request.offers_tools());
-        }
-        self.known = request.messages.clone();
-        for message in request.messages.iter_from(from) {
-            sum.message(message);
-        }
-        sum.part("messages", &count);
-        sum.part("system", &request.system);
-        sum.part("params", &request.params);
-        sum.part("structure", &request.structure);
-        let tools = request
-            .tools
-            .iter()
-            .map(|tool| said(|| tool.name().to_owned()));
-        sum.part("tools", &tools.collect::<Vec<_>>());
-        let stamp = (&*request.stamp.id, request.stamp.timestamp.as_str());
-        sum.rest(stamp.0).rest(stamp.1);
-    }
 }
 
-fn hook(call: &HookCall, sum: &mut FingerprintBuilder) {
+fn inference(request: &LlmRequest, sum: &mut FingerprintBuilder<'_>) {
+    let count = request.messages.len();
+    let from = sum.known.first_new(&request.messages);
+    if sum.known.version > 1 {
+        sum.value(&from).value(&request.offers_tools());
+    }
+    sum.known.request = request.messages.clone();
+    for message in request.messages.iter_from(from) {
+        sum.message(message);
+    }
+    sum.part("messages", &count);
+    sum.part("system", &request.system);
+    sum.part("params", &request.params);
+    sum.part("structure", &request.structure);
+    let tools = request
+        .tools
+        .iter()
+        .map(|tool| said(|| tool.name().to_owned()));
+    sum.part("tools", &tools.collect::<Vec<_>>());
+    let stamp = (&*request.stamp.id, request.stamp.timestamp.as_str());
+    sum.rest(stamp.0).rest(stamp.1);
+}
+
+fn hook(call: &HookCall, sum: &mut FingerprintBuilder<'_>) {
     match call {
         HookCall::StopCondition(state) => sum.named("stopCondition").state(state),
         HookCall::StepStart(state) => sum.named("stepStart").state(state),
@@ -143,14 +170,22 @@ fn hook(call: &HookCall, sum: &mut FingerprintBuilder) {
 }
 
 /// Collects the parts of a fingerprint, each a JSON text with a line feed behind it.
-#[derive(Default)]
-struct FingerprintBuilder {
+struct FingerprintBuilder<'a> {
     content: Vec<u8>,
     /// Ids and times.
     rest: Vec<u8>,
+    known: &'a mut Known,
 }
 
-impl FingerprintBuilder {
+impl<'a> FingerprintBuilder<'a> {
+    const fn new(known: &'a mut Known) -> Self {
+        Self {
+            content: Vec::new(),
+            rest: Vec::new(),
+            known,
+        }
+    }
+
     /// A name has no length of its own that a value could reach into: values are whole JSON texts.
     fn part<T: Write + ?Sized>(&mut self, name: &str, value: &T) -> &mut Self {
         self.content.extend_from_slice(name.as_bytes());
@@ -192,12 +227,36 @@ impl FingerprintBuilder {
         self.rest(message.id())
     }
 
-    /// Adds a state. The messages themselves are covered by the fingerprints of inferences.
+    /// Adds a state.
     fn state(&mut self, state: &AgentState) -> &mut Self {
         self.rest(&state.id());
         self.value(&state.messages().len()).value(&state.step());
-        self.part("plan", &state.plan());
-        self
+        if self.known.version < 3 {
+            return self.part("plan", &state.plan());
+        }
+        let from = self.known.first_new(state.messages());
+        self.known.state = state.messages().clone();
+        self.part("from", &from);
+        for message in state.messages().iter_from(from) {
+            self.message(message);
+        }
+        self.plan(state.plan())
+    }
+
+    /// Adds the steps that a plan of the same length did not have, or all.
+    fn plan(&mut self, plan: Option<&PlanSteps>) -> &mut Self {
+        let before = core::mem::replace(&mut self.known.plan, plan.cloned());
+        match (before, plan) {
+            (Some(before), Some(plan)) if before.len() == plan.len() => {
+                let changed = before.changed_places(plan);
+                self.part("changed", &changed.len());
+                for place in changed {
+                    self.value(&place).part("step", &plan.get(place));
+                }
+                self
+            }
+            _ => self.part("plan", &plan),
+        }
     }
 
     fn turn(&mut self, turn: &Turn) -> &mut Self {
@@ -229,7 +288,9 @@ impl FingerprintBuilder {
 
 /// The fingerprint of a run's result.
 pub(super) fn end(result: &Result<GenerateResult, Box<AgentError>>) -> Fingerprint {
-    let mut sum = FingerprintBuilder::default();
+    // It stands for itself: of the state, the content has what version 2 has, and the whole has everything.
+    let mut known = Known::of_version(2);
+    let mut sum = FingerprintBuilder::new(&mut known);
     let (state, turn) = match result {
         Ok(result) => (&result.state, Some(&result.turn)),
         Err(error) => {
@@ -300,6 +361,7 @@ mod tests {
     use upp::Stamp;
 
     use super::*;
+    use crate::state::{PlanStep, PlanStepStatus};
 
     fn message(ids: &mut IdSource, text: &str) -> Message {
         Message::user(Stamp::new(ids, Timestamp::EPOCH), text)
@@ -348,5 +410,83 @@ mod tests {
             prints(2, &[first.clone(), grown]),
             prints(2, &[first, copied])
         );
+    }
+
+    /// The contents of the fingerprints of hooks that see these states.
+    fn of_states(version: u64, states: &[&AgentState]) -> Vec<Digest> {
+        let mut fingerprinter = Fingerprinter::of_version(version);
+        let print = |state: &&AgentState| {
+            let output = Output::Hook(1, HookCall::StepStart((*state).clone()));
+            fingerprinter
+                .request(&output)
+                .map(|it| it.fingerprint.content)
+        };
+        states.iter().filter_map(print).collect()
+    }
+
+    // spec: UAP-12-5
+    #[test]
+    fn a_state_that_is_rewritten_shows_in_the_next_hook() {
+        let ids = &mut IdSource::seeded(2);
+        let with = |ids: &mut IdSource, texts: &[&str]| {
+            let messages: Vec<_> = texts
+                .iter()
+                .map(|text| message(&mut IdSource::seeded(5), text))
+                .collect();
+            AgentState::initial(ids).with_context(ids, messages)
+        };
+        let (before, after) = (
+            with(ids, &["a", "b", "c"]),
+            with(ids, &["a", "b", "c", "d"]),
+        );
+        let rewritten = with(ids, &["a", "x", "c", "d"]);
+        let wanted = of_states(3, &[&before, &after]);
+        assert_ne!(of_states(3, &[&before, &rewritten])[1], wanted[1]);
+        assert_eq!(
+            of_states(3, &[&before, &with(ids, &["a", "b", "c", "d"])]),
+            wanted
+        );
+        assert_ne!(of_states(3, &[&before, &before])[1], wanted[1]);
+        // Up to version 2 nobody saw it.
+        let [old, unseen] = [&after, &rewritten].map(|last| of_states(2, &[&before, last]));
+        assert_eq!(old, unseen);
+    }
+
+    // spec: UAP-12-5
+    #[test]
+    fn a_plan_is_covered_step_by_step() {
+        let ids = &mut IdSource::seeded(2);
+        let step = |n: usize| {
+            let id = n.to_string().into();
+            PlanStep::new(id, "do it".into(), vec![], PlanStepStatus::Pending)
+        };
+        let plan: PlanSteps = (0..1000).map(step).collect();
+        let with = |ids: &mut IdSource, plan: &PlanSteps| {
+            AgentState::initial(ids).with_plan(ids, plan.clone())
+        };
+        let done = |place: usize| {
+            let mut done = step(place);
+            done.status = PlanStepStatus::Completed;
+            plan.with(place, done)
+        };
+        let states: Vec<_> = [Some(plan.clone()), done(7), done(8)]
+            .iter()
+            .flatten()
+            .map(|plan| with(ids, plan))
+            .collect();
+        let [first, seventh, eighth] = [0, 1, 2].map(|n| &states[n]);
+        let prints = |last| of_states(3, &[first, last])[1];
+        assert_ne!(prints(seventh), prints(eighth));
+        assert_ne!(prints(first), prints(eighth));
+        // What is written for a hook behind the first does not grow with the plan.
+        let mut known = Known::of_version(3);
+        let bytes = |known: &mut Known, state| {
+            let mut sum = FingerprintBuilder::new(known);
+            sum.state(state);
+            sum.content.len()
+        };
+        assert!(bytes(&mut known, first) > 10_000);
+        assert!(bytes(&mut known, seventh) < 300);
+        assert!(bytes(&mut known, eighth) < 400);
     }
 }

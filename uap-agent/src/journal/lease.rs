@@ -41,12 +41,12 @@ pub enum UnknownOutcome {
 /// | setting | default |
 /// |---|---|
 /// | name | the agent's id |
-/// | term | none: another process takes the run over at any time |
+/// | term | that of the journal ([`Journal::default_term`](super::Journal::default_term)): 60 seconds in databases, none in files and in memory |
 /// | tools whose outcome is unknown | [`UnknownOutcome::AskAgain`] |
 ///
-/// Set a term where several processes reach a journal and none holds it open alone. The run then renews its lease while it
-/// waits, and a resumption is refused until the lease has ended. Clocks that differ make a takeover early or late, but
-/// never let two processes write.
+/// A lease has a term where several processes reach a journal and none holds it open alone. The run then renews its lease
+/// while it waits, and a resumption is refused until the lease has ended. Without one, another process takes the run over at
+/// any time. Clocks that differ make a takeover early or late, but never let two processes write.
 ///
 /// ```
 /// use std::time::Duration;
@@ -61,7 +61,8 @@ pub enum UnknownOutcome {
 #[derive(Clone, Debug, Default)]
 pub struct Ownership {
     pub(crate) owner: Option<Arc<str>>,
-    term: Option<Duration>,
+    /// `None` where it is that of the journal.
+    term: Option<Option<Duration>>,
     unknown: UnknownOutcome,
     of_tools: BTreeMap<Box<str>, UnknownOutcome>,
     takes_living: bool,
@@ -81,13 +82,27 @@ impl Ownership {
     /// a millisecond. The run writes an entry after each third of it in which it has written nothing else.
     #[must_use]
     pub const fn with_term(mut self, term: Duration) -> Self {
-        self.term = Some(term);
+        self.term = Some(Some(term));
+        self
+    }
+
+    /// Lets everybody take the run over at any time, whatever the journal.
+    #[must_use]
+    pub const fn without_term(mut self) -> Self {
+        self.term = Some(None);
+        self
+    }
+
+    /// Takes the term of a journal, where none is set.
+    #[must_use]
+    pub fn in_journal(mut self, journal: &dyn super::Journal) -> Self {
+        self.term.get_or_insert_with(|| journal.default_term());
         self
     }
 
     #[cfg(feature = "driver")]
     pub(crate) fn check(&self) -> Result<(), ubos_common::ConfigError> {
-        match self.term {
+        match self.term.flatten() {
             Some(term) => {
                 ubos_common::ConfigError::at_least("term", term, Duration::from_millis(1))
             }
@@ -131,7 +146,7 @@ impl Ownership {
         Tenure {
             epoch,
             owner: self.owner.clone().unwrap_or_default(),
-            term: self.term,
+            term: self.term.flatten(),
             renew_at: None,
         }
     }

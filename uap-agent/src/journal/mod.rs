@@ -72,6 +72,7 @@ mod recording;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 mod sql;
 
+use core::time::Duration;
 use std::sync::{Mutex, PoisonError};
 
 use futures_core::future::BoxFuture;
@@ -172,6 +173,9 @@ pub enum JournalError {
         /// The lease of the new owner.
         by: Lease,
     },
+    /// A run that was aborted has ended before its journal has answered. The last entries may be written or not.
+    #[error("the journal has not answered, and the run was ended without it")]
+    NoAnswer,
     /// The run waits for decisions, and can do nothing else.
     #[error(transparent)]
     Paused(Paused),
@@ -213,6 +217,12 @@ pub trait Journal: Send + Sync {
 
     /// All entries, in order.
     fn read(&self) -> JournalFuture<'_, Vec<RawObject>>;
+
+    /// The term of leases for which an agent sets none ([`Ownership`]): by default 60 seconds. `None` for a journal that
+    /// nobody reaches beside a living owner, such as one that its process has locked.
+    fn default_term(&self) -> Option<Duration> {
+        Some(Duration::from_secs(60))
+    }
 }
 
 /// The size of a journal with one more entry, which takes some memory besides its text.
@@ -226,7 +236,8 @@ const fn size_with(bytes: usize, text: usize, limit: usize) -> Result<usize, Jou
     Ok(bytes)
 }
 
-/// A journal in memory.
+/// A journal in memory. A resumption takes a living run over, unless its lease has a term: the process has to know whether the
+/// run is under way.
 #[derive(Debug)]
 pub struct MemoryJournal {
     max_bytes: usize,
@@ -285,5 +296,10 @@ impl Journal for MemoryJournal {
     fn read(&self) -> JournalFuture<'_, Vec<RawObject>> {
         let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         Box::pin(core::future::ready(Ok(inner.0.clone())))
+    }
+
+    /// None: its process knows which of its runs are under way.
+    fn default_term(&self) -> Option<Duration> {
+        None
     }
 }

@@ -28,6 +28,16 @@ impl EntryOrder {
         self.lease
     }
 
+    /// The epoch of the lease; 0 before the beginning.
+    pub(super) fn epoch(&self) -> u64 {
+        self.lease.as_ref().map_or(0, |lease| lease.last.epoch)
+    }
+
+    /// The reading of the owner's clock at the last entry that has one.
+    pub(super) const fn counted(&self) -> Mono {
+        self.counted
+    }
+
     /// Takes the entry at a place. A lease without an epoch gets the next.
     pub(super) fn check(&mut self, n: u64, entry: &mut Entry) -> Result<(), &'static str> {
         if self.ended && !matches!(entry, Entry::Lease(_)) {
@@ -90,7 +100,7 @@ impl EntryOrder {
     }
 
     fn at(&mut self, at: Now, entry: &Entry) {
-        let epoch = self.lease.as_ref().map_or(0, |lease| lease.last.epoch);
+        let epoch = self.epoch();
         let begins = match entry {
             Entry::Begin(_) => true,
             Entry::Lease(lease) => lease.epoch != epoch,
@@ -109,7 +119,7 @@ impl EntryOrder {
     }
 
     fn lease(&mut self, lease: &mut LeaseEntry) -> Result<(), &'static str> {
-        let known = self.lease.as_ref().map_or(0, |known| known.last.epoch);
+        let known = self.epoch();
         if lease.epoch == 0 {
             lease.epoch = known + 1;
         }

@@ -2,6 +2,7 @@
 
 use core::time::Duration;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use ubos_common::json::{Limits, RawObject};
 use ubos_common::time::Now;
@@ -9,7 +10,7 @@ use ubos_common::time::Now;
 use super::answer::EffectResult;
 use super::entry::{AnswerEntry, BeginEntry, Entry, Kind};
 use super::held::Questions;
-use super::lease::{Lease, LeaseState, Ownership};
+use super::lease::{Lease, LeaseEntry, LeaseState, Ownership};
 use super::order::EntryOrder;
 use super::playback::Playback;
 use super::question::{Decision, DecisionError, Question};
@@ -27,8 +28,10 @@ use crate::state::AgentState;
 #[derive(Clone, Debug)]
 pub struct Recording {
     pub(super) begin: Box<BeginEntry>,
-    /// The entries after the start, without those of leases, as far as they say nothing else.
+    /// The entries after the start, without those that renew or release a lease. Each has the time for which the run was
+    /// under way up to it.
     pub(super) entries: Vec<Entry>,
+    times: Vec<Duration>,
     lease: LeaseState,
     /// How long the run was under way.
     time: Duration,
@@ -77,23 +80,33 @@ impl Recording {
         let limits = limits();
         let mut order = EntryOrder::default();
         let mut questions = Questions::default();
-        let mut read = Vec::with_capacity(entries.len());
+        let (mut begin, mut read, mut times) = (None, Vec::new(), Vec::new());
         for (n, raw) in (0..).zip(entries) {
             let entry = Entry::read_at(n, raw, &limits);
             let mut entry = entry.map_err(|error| JournalError::Entry { entry: n, error })?;
-            let order = order.check(n, &mut entry);
-            order.map_err(|what| JournalError::Order { entry: n, what })?;
-            // A lease behind an approval says that the call may have started.
-            if !matches!(entry, Entry::Lease(_)) || questions.has_approved() {
-                questions.take(&entry);
-                read.push(entry);
+            let (epoch, counted) = (order.epoch(), order.counted());
+            let checked = order.check(n, &mut entry);
+            checked.map_err(|what| JournalError::Order { entry: n, what })?;
+            // A lease that begins a life with another clock divides the time; one behind an approval says that the call may
+            // have started.
+            let is_other_clock = epoch != order.epoch() && counted != order.counted();
+            let says_more = is_other_clock || questions.has_approved();
+            match entry {
+                Entry::Begin(entry) => begin = Some(entry),
+                Entry::Lease(_) if !says_more => {}
+                entry => {
+                    questions.take(&entry);
+                    read.push(entry);
+                    times.push(order.time());
+                }
             }
         }
-        let (mut read, time) = (read.into_iter(), order.time());
-        match (read.next(), order.into_lease()) {
-            (Some(Entry::Begin(begin)), Some(lease)) => Ok(Self {
+        let time = order.time();
+        match (begin, order.into_lease()) {
+            (Some(begin), Some(lease)) => Ok(Self {
                 begin,
-                entries: read.collect(),
+                entries: read,
+                times,
                 lease,
                 time,
                 written: entries.len() as u64,
@@ -142,14 +155,21 @@ impl Recording {
         Err(DecisionError::Journal(conflict))
     }
 
-    /// The entries, without those of leases. [`Journal::append`] at place 0 copies them to another journal, in which nobody
-    /// has a lease with a term.
+    /// The entries, without those that renew or release a lease. [`Journal::append`] at place 0 copies them to another
+    /// journal, in which nobody has a lease with a term.
     #[must_use]
     pub fn to_entries(&self) -> Vec<RawObject> {
         let mut begin = self.begin.clone();
         begin.term = None;
-        let begin = Entry::Begin(begin);
-        let all = core::iter::once(&begin).chain(&self.entries);
+        let without_term = |entry: &Entry| match entry {
+            Entry::Lease(lease) => Entry::Lease(LeaseEntry {
+                term: None,
+                ..lease.clone()
+            }),
+            entry => entry.clone(),
+        };
+        let all =
+            core::iter::once(Entry::Begin(begin)).chain(self.entries.iter().map(without_term));
         (0..).zip(all).map(|(n, entry)| entry.write_at(n)).collect()
     }
 
@@ -165,12 +185,6 @@ impl Recording {
         matches!(self.entries.last(), Some(Entry::End(_)))
     }
 
-    /// The seed of the run's ids, which identifies it.
-    #[cfg(feature = "driver")]
-    pub(crate) fn seed(&self) -> u64 {
-        self.begin.seed
-    }
-
     /// What the run has spent.
     #[must_use]
     pub fn spending(&self) -> RecordedSpending {
@@ -182,10 +196,25 @@ impl Recording {
             }) => Some((*id, response.usage.clone())),
             _ => None,
         };
+        let traced = |entry: &Entry| match entry {
+            Entry::Answer(AnswerEntry {
+                id: Some(id),
+                result: EffectResult::Tool(_, traces),
+                ..
+            }) => traces
+                .iter()
+                .filter_map(|trace| {
+                    Some((*id, Arc::clone(&trace.subagent_type), trace.usage.clone()?))
+                })
+                .collect(),
+            _ => Vec::new(),
+        };
         RecordedSpending {
             run: self.begin.seed,
+            subagents: self.entries.iter().flat_map(traced).collect(),
             responses: self.entries.iter().filter_map(usage).collect(),
             time: self.time,
+            goes_on: false,
         }
     }
 
@@ -287,6 +316,7 @@ impl Recording {
             return refuse(self.entries.len(), "no answer to this effect is recorded");
         };
         let mut entries: Vec<Entry> = self.entries.iter().take(place).cloned().collect();
+        let times: Vec<_> = self.times.iter().take(place + 1).copied().collect();
         if let Some(Entry::Answer(old)) = self.entries.get(place) {
             if old.result.kind() != result.kind() {
                 return refuse(place + 1, "an answer to an effect of this kind wanted");
@@ -301,7 +331,8 @@ impl Recording {
         Ok(Self {
             begin,
             lease,
-            time: self.time,
+            time: times.last().copied().unwrap_or_default(),
+            times,
             written: entries.len() as u64 + 1,
             entries,
         })

@@ -169,7 +169,9 @@ impl RunRow {
         let millis = |term: Option<Duration>| {
             term.map(|term| i64::try_from(term.as_millis()).unwrap_or(i64::MAX / 2))
         };
-        if let Some(at) = entry.at() {
+        // The clock of a person who decides says nothing of the owner's life.
+        let of_owner = entry.at().filter(|_| !matches!(entry, Entry::Decision(..)));
+        if let Some(at) = of_owner {
             self.at_ms = at.wall.unix_millis();
         }
         match entry {

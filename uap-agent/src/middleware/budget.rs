@@ -4,7 +4,7 @@ use core::fmt;
 use core::pin::Pin;
 use core::task::{Context, Poll};
 use core::time::Duration;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_core::Stream;
@@ -55,8 +55,10 @@ impl Price {
 /// their counts: give a sub-agent a clone of its parent's budget, or a budget of its own.
 ///
 /// A recorded run that is resumed or replayed counts what is recorded: tokens and money of each response, and the time for
-/// which the run was under way. A budget counts a response once, although its run is resumed in the process that recorded
-/// it. A response that was not recorded is counted by the process that received it alone.
+/// which the run was under way. The time between two lives of a run does not count, in whichever process it goes on. A
+/// budget counts a response once, although its run is resumed in the process that recorded it. A response that was not
+/// recorded is counted by the process that received it alone. What a sub-agent has used counts again where it has a clone of
+/// this budget; what its own sub-agents have used does not.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -93,25 +95,96 @@ struct Limits {
 struct Spent {
     tokens: u64,
     pico_cost: u128,
+    /// The time of recorded runs that has passed elsewhere.
+    carried: Duration,
+    /// When time has begun to count here, moved on by the time that runs have waited for their resumption.
     began: Option<Mono>,
-    /// Recorded runs, the last to respond at the end, and the last effect of each that is counted.
-    runs: VecDeque<(u64, u64)>,
+    /// When a run has last asked whether it may go on.
+    asked: Option<Mono>,
+    /// Types of the sub-agents that have a clone.
+    subagents: BTreeSet<Box<str>>,
+    /// Recorded runs, the last that was heard of at the end.
+    runs: VecDeque<RunCount>,
+}
+
+/// What is counted of a recorded run.
+#[derive(Default)]
+struct RunCount {
+    run: u64,
+    /// The last effect.
+    effect: u64,
+    /// How long it had been under way when this budget last heard of it, and when that was.
+    time: Option<(Duration, Mono)>,
 }
 
 /// Recorded runs that a budget remembers. One that is forgotten and resumed in the same process is counted twice.
 const MAX_RUNS: usize = 1024;
 
 impl Spent {
-    /// Notes that a run is counted up to an effect; returns up to which it was before.
-    fn note(&mut self, run: u64, effect: u64) -> u64 {
-        let place = self.runs.iter().position(|(known, _)| *known == run);
-        let former = place.and_then(|place| self.runs.remove(place));
-        let before = former.map_or(0, |(_, effect)| effect);
+    /// Changes what is counted of a run.
+    fn with_run<T>(&mut self, run: u64, change: impl FnOnce(&mut RunCount) -> T) -> T {
+        let place = self.runs.iter().position(|known| known.run == run);
+        let known = place.and_then(|place| self.runs.remove(place));
+        let mut count = known.unwrap_or_default();
+        count.run = run;
+        let done = change(&mut count);
         if self.runs.len() >= MAX_RUNS {
             self.runs.pop_front();
         }
-        self.runs.push_back((run, before.max(effect)));
-        before
+        self.runs.push_back(count);
+        done
+    }
+
+    /// Notes that a run is counted up to an effect; returns up to which it was before.
+    fn note(&mut self, run: u64, effect: u64) -> u64 {
+        self.with_run(run, |count| {
+            let before = count.effect;
+            count.effect = before.max(effect);
+            before
+        })
+    }
+
+    /// How much time is spent.
+    fn time(&self, now: Now) -> Duration {
+        let here = self.began.map(|began| now.mono.saturating_since(began));
+        self.carried.saturating_add(here.unwrap_or_default())
+    }
+
+    /// A run may go on: time counts from the first of these questions.
+    fn asked(&mut self, now: Now) -> Mono {
+        self.asked = Some(now.mono);
+        *self.began.get_or_insert(now.mono)
+    }
+
+    /// Counts the time of a recorded run.
+    fn resumed(&mut self, now: Now, spent: &RecordedSpending) {
+        let (elsewhere, idle) = self.with_run(spent.run, |count| count.resumed(now, spent));
+        self.carried = self.carried.saturating_add(elsewhere);
+        if spent.goes_on {
+            // Other runs of this budget may have been under way meanwhile.
+            let asked = self.asked.or(self.began).unwrap_or(now.mono);
+            let idle = idle.min(now.mono.saturating_since(asked));
+            let began = self.asked(now);
+            self.began = Some(began.saturating_add(idle));
+        }
+    }
+}
+
+impl RunCount {
+    /// How long the run was under way elsewhere, and how long it has waited here, since this budget last heard of it.
+    fn resumed(&mut self, now: Now, spent: &RecordedSpending) -> (Duration, Duration) {
+        let (elsewhere, idle) = match self.time {
+            None => (spent.time, Duration::ZERO),
+            Some((time, since)) => {
+                let here = now.mono.saturating_since(since);
+                let active = spent.time.saturating_sub(time);
+                (active.saturating_sub(here), here.saturating_sub(active))
+            }
+        };
+        if spent.goes_on || !elsewhere.is_zero() {
+            self.time = Some((spent.time, now.mono));
+        }
+        (elsewhere, idle)
     }
 }
 
@@ -190,18 +263,29 @@ impl Middleware for Budget {
     fn goes_on(&self, now: Now) -> bool {
         let limits = self.limits;
         let mut spent = self.spent();
-        let began = *spent.began.get_or_insert(now.mono);
-        let time = now.mono.saturating_since(began);
+        spent.asked(now);
         let cost = |max: u64| spent.pico_cost < u128::from(max) * MICRO;
         limits.tokens.is_none_or(|max| spent.tokens < max)
-            && limits.time.is_none_or(|max| time < max)
+            && limits.time.is_none_or(|max| spent.time(now) < max)
             && limits.cost.is_none_or(cost)
     }
 
     fn ends_at(&self, now: Now) -> Option<Mono> {
         let max = self.limits.time?;
-        let began = *self.spent().began.get_or_insert(now.mono);
-        Some(began.saturating_add(max))
+        let mut spent = self.spent();
+        let began = spent.asked(now);
+        Some(began.saturating_add(max.saturating_sub(spent.carried)))
+    }
+
+    fn recorded(&self, now: Now, run: u64) {
+        let mut spent = self.spent();
+        spent.with_run(run, |count| {
+            count.time.get_or_insert((Duration::ZERO, now.mono));
+        });
+    }
+
+    fn serves(&self, subagent_type: &str) {
+        self.spent().subagents.insert(subagent_type.into());
     }
 
     fn responded(&self, run: u64, effect: u64) {
@@ -210,8 +294,9 @@ impl Middleware for Budget {
     }
 
     fn resumed(&self, now: Now, spent: &RecordedSpending) {
-        let last = spent.responses.last().map_or(0, |(effect, _)| *effect);
-        let before = self.spent().note(spent.run, last);
+        let effects = spent.responses.iter().map(|(effect, _)| *effect);
+        let effects = effects.chain(spent.subagents.iter().map(|(effect, ..)| *effect));
+        let before = self.spent().note(spent.run, effects.max().unwrap_or(0));
         for (_, usage) in spent
             .responses
             .iter()
@@ -219,10 +304,17 @@ impl Middleware for Budget {
         {
             self.charge(usage);
         }
-        let time = u64::try_from(spent.time.as_nanos()).unwrap_or(u64::MAX);
-        let began = Mono::from_nanos(now.mono.as_nanos().saturating_sub(time));
-        let mut total = self.spent();
-        total.began = Some(total.began.map_or(began, |known| known.min(began)));
+        for (effect, name, usage) in &spent.subagents {
+            if *effect > before && self.spent().subagents.contains(&**name) {
+                self.charge(&CycleUsage::new(
+                    usage.input_tokens,
+                    usage.output_tokens,
+                    usage.cache_read_tokens,
+                    usage.cache_write_tokens,
+                ));
+            }
+        }
+        self.spent().resumed(now, spent);
     }
 }
 

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use ubos_common::id::IdSource;
 use ubos_common::json::RawBuf;
 use ubos_common::time::{Mono, Now};
-use upp::{CycleUsage, Message, ModelReference, RetryStrategy};
+use upp::{CycleUsage, Message, ModelReference, RetryStrategy, TokenUsage};
 
 pub use budget::{Budget, Price};
 pub use logging::{LogLevel, LoggingOptions, logging};
@@ -112,7 +112,14 @@ pub trait Middleware: Send + Sync {
         None
     }
 
-    /// A recorded run has received a response from the model. Called before its result is recorded.
+    /// A run is going to be recorded. `run` is its [`RecordedSpending::run`].
+    fn recorded(&self, _now: Now, _run: u64) {}
+
+    /// The agent of this layer is a sub-agent of this type now: a tool of other agents. Called when the tool is made.
+    fn serves(&self, _subagent_type: &str) {}
+
+    /// A recorded run has received a response from the model, or the result of a tool that has run sub-agents. Called before
+    /// its result is recorded.
     fn responded(&self, _run: u64, _effect: u64) {}
 
     /// A recorded run is resumed or replayed: this is what it has spent. It may have been counted before, by
@@ -128,8 +135,12 @@ pub struct RecordedSpending {
     pub run: u64,
     /// The responses of the model, in order, with their effects. The ids of effects grow.
     pub responses: Vec<(u64, CycleUsage)>,
+    /// What sub-agents have used, with the effects of their calls and their types. Their own sub-agents are not among them.
+    pub subagents: Vec<(u64, Arc<str>, TokenUsage)>,
     /// How long the run was under way, without the time between two processes.
     pub time: Duration,
+    /// Whether the run goes on from here: it is resumed, not replayed.
+    pub goes_on: bool,
 }
 
 /// What middleware sees of a run, and may change. The metadata exist until the run ends.

@@ -21,8 +21,9 @@ use crate::journal::{JournalError, SqlJournal};
 
 /// The journals and the checkpoints of many agents, in one database that any number of processes have open.
 ///
-/// Give runs a lease with a term ([`AgentOptions::with_ownership`](crate::AgentOptions::with_ownership)): unlike a folder, a
-/// database does not say whether the process that wrote last is alive.
+/// Runs have a lease with a term, of 60 seconds unless [`AgentOptions::with_ownership`](crate::AgentOptions::with_ownership)
+/// says otherwise: unlike a folder, a database does not say whether the process that wrote last is alive. A run whose process
+/// was killed can be resumed once the term is over, or by force.
 ///
 /// Threads do all work, so that no runtime waits for the database; dropping the last clone waits for them. While a server is
 /// away, work waits for it and is tried again, for about half a minute; a transaction whose commit got no answer is looked

@@ -74,8 +74,8 @@ impl PlanSteps {
     }
 
     /// The places in which a plan of the same length has other steps. What both share is not looked at.
-    #[cfg(all(feature = "driver", feature = "os", feature = "log"))]
-    pub(super) fn changed_places(&self, other: &Self) -> Vec<usize> {
+    #[cfg(feature = "canon")]
+    pub(crate) fn changed_places(&self, other: &Self) -> Vec<usize> {
         let mut places = Vec::new();
         self.root
             .compare(&other.root, self.height, 0, &mut |place| {

@@ -91,6 +91,27 @@ fn a_session_continues_where_it_was() {
     );
 }
 
+// spec: UAP-12-2
+#[test]
+fn a_session_that_was_not_saved_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let open = || Arc::new(FileCheckpoints::open(folder.path()).unwrap());
+    let agent = agent(options(&counting())).unwrap();
+    let ann = agent.session(open(), "ann");
+    block_on(ann.ask("1")).unwrap();
+    // Another store, which the first has locked out.
+    let locked_out = agent.session(open(), "ann");
+    let error = block_on(locked_out.ask("2")).unwrap_err();
+    let cause = error.error.cause.as_ref().unwrap().downcast_ref();
+    assert_eq!(cause, Some(&CheckpointError::InUse));
+    // Nothing of the run is lost.
+    assert_eq!(error.turn.unwrap().response.text(), "3 messages");
+    assert_eq!(error.state.messages().len(), 4);
+    assert_eq!(block_on(ann.state()).unwrap().messages().len(), 2);
+    block_on(ann.close()).unwrap();
+    block_on(locked_out.ask("2")).unwrap();
+}
+
 /// A model that cannot stream.
 struct Whole;
 

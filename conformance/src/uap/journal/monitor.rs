@@ -44,6 +44,11 @@ impl Journal for InterruptedJournal {
         })
     }
 
+    /// None: whoever interrupts a run knows that its owner is gone.
+    fn default_term(&self) -> Option<core::time::Duration> {
+        None
+    }
+
     fn read(&self) -> JournalFuture<'_, Vec<RawObject>> {
         self.kept.read()
     }

@@ -15,7 +15,7 @@ use crate::engine::EffectId;
 use crate::state::AgentState;
 
 /// The version of the format.
-pub(in crate::journal) const VERSION: u64 = 2;
+pub(in crate::journal) const VERSION: u64 = 3;
 
 /// One entry.
 #[derive(Clone, Debug)]

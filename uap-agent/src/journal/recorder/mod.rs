@@ -18,7 +18,7 @@ use super::fingerprint::{self, Fingerprinter};
 use super::lease::{Ownership, Tenure};
 use super::question::Question;
 use crate::approval::ApprovalPolicy;
-use crate::engine::{self, Closed, EffectId, Engine, EngineConfig, RunStart};
+use crate::engine::{self, Closed, EffectId, Engine, EngineConfig, GRACE, RunStart};
 use crate::trace_event::{debug, trace};
 pub(super) use takeover::Takeover;
 
@@ -48,6 +48,12 @@ pub struct Recorder {
     /// The place of the next entry.
     next: u64,
     tenure: Tenure,
+    /// The last reading of the clock.
+    seen: Mono,
+    /// How the run ends, once it was aborted or its time is over.
+    ends: Option<ErrorCode>,
+    /// When the present write is not waited for any more.
+    gives_up_at: Option<Mono>,
     approvals: Option<Arc<dyn ApprovalPolicy>>,
     /// Calls that wait for a decision.
     held: BTreeMap<EffectId, (Question, engine::Output)>,
@@ -127,6 +133,9 @@ impl Recorder {
             unwritten: Vec::new(),
             next,
             tenure,
+            seen: Mono::ZERO,
+            ends: None,
+            gives_up_at: None,
             approvals: None,
             held: BTreeMap::new(),
             approved: Vec::new(),
@@ -143,8 +152,12 @@ impl Recorder {
         if self.has_ended() {
             return Err(Closed);
         }
+        self.seen = now.mono;
         match input {
-            Input::Engine(input) => self.queue.push_back((now, input)),
+            Input::Engine(input) => {
+                self.note_end(&input);
+                self.queue.push_back((now, input));
+            }
             Input::Written(written) => self.on_written(written),
             Input::Behind(entries) => self.on_behind(now, &entries),
         }
@@ -152,13 +165,32 @@ impl Recorder {
         Ok(())
     }
 
-    /// Renews the lease where it is time.
+    /// Renews the lease where it is time. Ends a run that was aborted and whose journal has not answered for 10 seconds:
+    /// nobody knows whether the last entries were written.
     pub fn handle_timeout(&mut self, now: Now) {
-        let is_due = self.poll_timeout().is_some_and(|at| at <= now.mono);
-        if is_due {
-            let lease = Entry::Lease(self.tenure.entry(now));
-            self.write(now, vec![lease]);
-            self.writing = Writing::Requests(Vec::new());
+        self.seen = now.mono;
+        if self.poll_timeout().is_none_or(|at| at > now.mono) {
+            return;
+        }
+        if !matches!(self.writing, Writing::Nothing) {
+            self.fail(&JournalError::NoAnswer);
+            return;
+        }
+        let lease = Entry::Lease(self.tenure.entry(now));
+        self.write(now, vec![lease]);
+        self.writing = Writing::Requests(Vec::new());
+    }
+
+    /// From an abort on, no write is waited for without end.
+    fn note_end(&mut self, input: &engine::Input) {
+        let code = match input {
+            engine::Input::Abort => ErrorCode::Cancelled,
+            engine::Input::Expire => ErrorCode::Timeout,
+            _ => return,
+        };
+        self.ends.get_or_insert(code);
+        if !matches!(self.writing, Writing::Nothing) {
+            self.gives_up_at = Some(self.seen.saturating_add(GRACE));
         }
     }
 
@@ -173,12 +205,13 @@ impl Recorder {
         self.out.pop_front()
     }
 
-    /// When the lease is to be renewed; `None` where it has no term, and while something is written.
+    /// When the lease is to be renewed, or a write of a run that was aborted is given up.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Mono> {
         match self.writing {
             Writing::Nothing if !self.has_ended() => self.tenure.renew_at,
-            _ => None,
+            Writing::Nothing | Writing::Ended => None,
+            Writing::Answer(..) | Writing::Requests(_) | Writing::Pause => self.gives_up_at,
         }
     }
 
@@ -208,6 +241,7 @@ impl Recorder {
             debug!(next = self.next, "journal failed");
         }
         self.unwritten.clear();
+        self.gives_up_at = None;
         match core::mem::replace(&mut self.writing, Writing::Nothing) {
             Writing::Ended => self.writing = Writing::Ended,
             Writing::Nothing => {}
@@ -238,6 +272,10 @@ impl Recorder {
 
     /// Gives queued results to the engine, up to the first that has to be written.
     fn write_answers(&mut self, now: Now) {
+        if self.engine.is_closed() {
+            // Nothing stands behind the end, also not an abort that came while it was written.
+            self.queue.clear();
+        }
         while matches!(self.writing, Writing::Nothing) {
             let Some((at, answer)) = self.queue.pop_front() else {
                 return;
@@ -306,6 +344,7 @@ impl Recorder {
     fn write(&mut self, now: Now, entries: Vec<Entry>) {
         trace!(first = self.next, entries = entries.len(), "journal write");
         self.tenure.written(now);
+        self.gives_up_at = self.ends.as_ref().map(|_| self.seen.saturating_add(GRACE));
         let first = self.next;
         let written = (first..).zip(&entries).map(|(n, entry)| entry.write_at(n));
         self.next += entries.len() as u64;
@@ -321,8 +360,12 @@ impl Recorder {
         }
         self.queue.clear();
         let text = error.to_string();
-        let error = UppError::new(ErrorCode::ProviderError, Arc::from("uap"), text)
-            .with_cause(error.clone());
+        let code = match error {
+            JournalError::NoAnswer => self.ends.clone(),
+            _ => None,
+        };
+        let code = code.unwrap_or(ErrorCode::ProviderError);
+        let error = UppError::new(code, Arc::from("uap"), text).with_cause(error.clone());
         self.end(error);
     }
 

@@ -24,20 +24,25 @@ impl Recorder {
         output: engine::Output,
         entries: &mut Vec<Entry>,
     ) -> Option<engine::Output> {
-        let (Some(policy), engine::Output::Tool(_, call, _)) = (&self.approvals, &output) else {
+        let engine::Output::Tool(_, call, _) = &output else {
             return Some(output);
         };
-        let requested =
-            std::panic::catch_unwind(core::panic::AssertUnwindSafe(|| policy.request(call)));
-        // A policy that panics has not said that the call needs no approval.
-        let request = requested.unwrap_or_else(|_| Some(ApprovalRequest::default()));
-        match request {
+        match self.needs_approval(call) {
             Some(request) => {
                 self.hold(now, QuestionKind::Approval, output, request, entries);
                 None
             }
             None => Some(output),
         }
+    }
+
+    /// The approval that a call needs; `None` where it needs none.
+    pub(super) fn needs_approval(&self, call: &ToolCall) -> Option<ApprovalRequest> {
+        let policy = self.approvals.as_ref()?;
+        let requested =
+            std::panic::catch_unwind(core::panic::AssertUnwindSafe(|| policy.request(call)));
+        // A policy that panics has not said that the call needs no approval.
+        requested.unwrap_or_else(|_| Some(ApprovalRequest::default()))
     }
 
     /// Writes a question about a call, which waits for the decision.
@@ -61,6 +66,7 @@ impl Recorder {
     pub(super) fn on_behind(&mut self, now: Now, entries: &[RawObject]) {
         let entries_of_own = core::mem::take(&mut self.unwritten);
         let first = self.next - entries_of_own.len() as u64;
+        self.gives_up_at = None;
         match self.decisions(first, entries) {
             Ok(decisions) => {
                 self.next = first + entries.len() as u64;
@@ -89,7 +95,8 @@ impl Recorder {
             let read = Entry::read_at(n, raw, &limits());
             match read.map_err(|error| JournalError::Entry { entry: n, error })? {
                 Entry::Decision(_, decision) => decisions.push(*decision),
-                Entry::Lease(last) if last.epoch > self.tenure.epoch => {
+                // One of this epoch is that of another who took the run over at the same time, and was first.
+                Entry::Lease(last) if last.epoch >= self.tenure.epoch => {
                     let (epoch, by) = (self.tenure.epoch, LeaseState { last }.lease());
                     return Err(JournalError::Superseded { epoch, by });
                 }

@@ -13,7 +13,7 @@ use super::super::lease::{Ownership, UnknownOutcome};
 use super::super::playback::Playback;
 use super::super::question::{Paused, QuestionKind};
 use super::Recorder;
-use crate::approval::{ApprovalPolicy, ApprovalRequest};
+use crate::approval::ApprovalPolicy;
 use crate::engine::{self, EffectId};
 use crate::trace_event::debug;
 
@@ -98,6 +98,7 @@ impl Recorder {
             scope.is_repeated |= is_repeated;
             engine::Output::Tool(id, call.clone(), scope)
         };
+        let was_decided = asked.is_some();
         match asked {
             Some(Asked {
                 question,
@@ -124,16 +125,33 @@ impl Recorder {
             }
             _ => {}
         }
+        self.unknown(now, output(true), was_decided, owner, entries)
+    }
+
+    /// What becomes of a call that may have run.
+    fn unknown(
+        &mut self,
+        now: Now,
+        output: engine::Output,
+        was_decided: bool,
+        owner: &Ownership,
+        entries: &mut Vec<Entry>,
+    ) -> Option<engine::Output> {
+        let engine::Output::Tool(id, call, _) = &output else {
+            return Some(output);
+        };
+        let approval = self.needs_approval(call);
         match owner.unknown_of(&call.tool_name) {
-            UnknownOutcome::AskAgain => return Some(output(true)),
+            // No call is repeated without the approval that it needs by now.
+            UnknownOutcome::AskAgain if was_decided || approval.is_none() => return Some(output),
             UnknownOutcome::Fail => {
                 let text =
                     "the outcome of this call is unknown: the process ended while the tool ran";
-                self.answer(now, id, &call, json_text(text), true);
+                self.answer(now, *id, call, json_text(text), true);
             }
-            UnknownOutcome::Wait => {
-                let request = ApprovalRequest::default();
-                self.hold(now, QuestionKind::Outcome, output(true), request, entries);
+            UnknownOutcome::AskAgain | UnknownOutcome::Wait => {
+                let request = approval.unwrap_or_default();
+                self.hold(now, QuestionKind::Outcome, output, request, entries);
             }
         }
         None

@@ -16,7 +16,8 @@ use futures::channel::oneshot;
 use futures::executor::block_on;
 use futures::future::{FutureExt as _, join_all};
 use uap_agent::journal::{
-    Journal, JournalError, MemoryJournal, Ownership, Recording, UnknownOutcome,
+    Decision, Journal, JournalError, MemoryJournal, Ownership, Paused, Recording, UnknownOutcome,
+    Verdict,
 };
 use uap_agent::sql::Database;
 use uap_agent::{
@@ -26,10 +27,12 @@ use uap_agent::{
 use ubos_common::driver::Sleep as _;
 use ubos_common::id::IdSource;
 use ubos_common::json::{RawBuf, RawObject};
+use ubos_common::time::Now;
 use ubos_conformance::uap::{check_history, check_journal, check_store, check_writers};
 use upp::{Message, Reply, ScriptedModel};
 
 use crate::journal::lease::{Hand, Seen, pay, paying};
+use crate::journal::people::{HOUR, careful};
 use crate::journal::{asking, strategies};
 use crate::log_store::Steps;
 use crate::seals::Toy;
@@ -88,6 +91,7 @@ fn it_keeps_what_journals_must(open: Open<'_>) {
 }
 
 fn runs_whose_owner_is_gone_are_found(open: Open<'_>) {
+    a_decision_does_not_prolong_a_lease(open);
     let database = open();
     let (clock, seen) = (Hand::default(), Seen::default());
     let term = Duration::from_secs(30);
@@ -118,6 +122,31 @@ fn runs_whose_owner_is_gone_are_found(open: Open<'_>) {
     assert_eq!(sweep(), ["two"]);
     let lease = block_on(Recording::load(run.as_ref())).unwrap().lease();
     assert_eq!((lease.epoch, &*lease.owner), (2, "second"));
+}
+
+/// A person's clock may be fast: only what the owner writes prolongs the lease.
+fn a_decision_does_not_prolong_a_lease(open: Open<'_>) {
+    let (database, clock, seen) = (open(), Hand::default(), Seen::default());
+    let owner = Ownership::new("first").with_term(Duration::from_secs(30));
+    let first = agent(careful(&clock, &seen).with_ownership(owner)).unwrap();
+    let kept = Arc::new(MemoryJournal::default());
+    let run = first.record(kept.clone(), "go", &first.initial_state());
+    let error = block_on(run.result()).unwrap_err();
+    let question = Paused::of(&error.error).unwrap().questions[0].clone();
+    // Its process is gone before it has released the lease.
+    let mut entries = block_on(kept.read()).unwrap();
+    entries.pop();
+    let journal = database.journal("run");
+    block_on(journal.append(0, entries)).unwrap();
+    let fast = clock.now();
+    let fast = Now::new(fast.mono, fast.wall.saturating_add(HOUR / 2));
+    let decision = Decision::new(&question, "ann", Verdict::Approve);
+    block_on(Recording::decide(&journal, fast, &decision)).unwrap();
+    let sweep = || block_on(database.abandoned(clock.now().wall)).unwrap();
+    assert!(sweep().is_empty());
+    clock.advance(Duration::from_secs(30));
+    assert_eq!(sweep(), ["run"]);
+    block_on(database.delete_journal("run")).unwrap();
 }
 
 fn checkpoints_do_what_stores_do(open: Open<'_>) {

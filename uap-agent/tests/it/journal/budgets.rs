@@ -6,9 +6,9 @@ use std::time::Duration;
 use futures::StreamExt;
 use futures::executor::block_on;
 use futures::future::FutureExt;
-use uap_agent::journal::{Journal, MemoryJournal, Recording};
+use uap_agent::journal::{Journal, MemoryJournal, Ownership, Recording};
 use uap_agent::middleware::{Budget, Price};
-use uap_agent::{AgentOptions, Middleware, Runtime, agent};
+use uap_agent::{AgentOptions, Middleware, Runtime, SubagentTool, agent};
 use ubos_common::driver::Sleep;
 use ubos_common::id::IdSource;
 use ubos_common::json::RawObject;
@@ -39,10 +39,23 @@ fn endless(request: &LlmRequest) -> Option<Reply> {
 
 /// A tool that takes a second.
 fn working(clock: &Hand, budget: &Budget) -> AgentOptions {
+    working_until(clock, budget, Duration::MAX)
+}
+
+/// A tool that takes a second, and from some time on does not end.
+fn working_until(clock: &Hand, budget: &Budget, hangs: Duration) -> AgentOptions {
     let time = clock.clone();
     let run = move |_: RawObject, _| {
-        time.advance(Duration::from_secs(1));
-        std::future::ready(Ok(json_text("done")))
+        let is_over = time.passed() >= hangs;
+        if !is_over {
+            time.advance(Duration::from_secs(1));
+        }
+        async move {
+            match is_over {
+                true => core::future::pending().await,
+                false => Ok(json_text("done")),
+            }
+        }
     };
     let tool: Arc<dyn Tool> = Arc::new(FnTool::new("work", "", object("{}").unwrap(), run));
     AgentOptions::new(Arc::new(ScriptedModel::with(endless)))
@@ -66,6 +79,20 @@ fn whole(clock: &Hand, budget: &Budget) -> Vec<RawObject> {
     )
     .unwrap();
     block_on(journal.read()).unwrap()
+}
+
+/// A life of a run that makes some calls, each of which takes a second, and whose process is gone then.
+fn works(journal: &Arc<MemoryJournal>, clock: &Hand, budget: &Budget, calls: u64) {
+    let until = clock.passed() + Duration::from_secs(calls);
+    let agent = agent(working_until(clock, budget, until)).unwrap();
+    let mut run = match block_on(journal.read()).unwrap().len() {
+        0 => agent.record(journal.clone(), "go", &agent.initial_state()),
+        _ => block_on(agent.resume(journal.clone())).unwrap(),
+    };
+    while let Some(event) = run.next().now_or_never() {
+        assert!(event.is_some(), "it has ended too early");
+    }
+    assert_eq!(clock.passed(), until);
 }
 
 fn kept(entries: &[RawObject]) -> Arc<MemoryJournal> {
@@ -138,14 +165,144 @@ fn the_time_of_a_run_goes_on_without_the_time_between() {
         .iter()
         .position(|entry| entry.as_str().contains(r#""toolCallId":"c2""#))
         .unwrap();
-    // Its clock has begun anew, and a day has passed.
-    for later in [Duration::from_secs(86_400), Duration::from_secs(10)] {
+    // Its clock has begun anew: at nothing, as that of a new process does, or after a while.
+    for later in [0, 86_400, 10].map(Duration::from_secs) {
         let clock = Hand::default();
         clock.advance(later);
         assert_eq!(cycles(budget(), &clock, third + 1), 5);
         assert_eq!(cycles(budget(), &clock, entries.len()), 5);
     }
     assert_eq!(clock.now().mono.as_nanos(), 5_000_000_000);
+}
+
+// spec: UAP-16-1
+#[test]
+fn the_time_for_which_a_run_waits_in_its_own_process_does_not_count() {
+    let (clock, hours) = (Hand::default(), Duration::from_secs(7200));
+    let budget = Budget::default().with_max_time(Duration::from_secs(5));
+    let journal = Arc::new(MemoryJournal::default());
+    works(&journal, &clock, &budget, 2);
+    let agent = agent(working(&clock, &budget)).unwrap();
+    for _ in 0..2 {
+        clock.advance(hours);
+        // A replay is no life of the run.
+        let recording = block_on(Recording::load(journal.as_ref())).unwrap();
+        agent.replay(&recording).unwrap();
+        clock.advance(hours);
+        works(&journal, &clock, &budget, 1);
+    }
+    let run = block_on(agent.resume(journal.clone())).unwrap();
+    assert_eq!(block_on(run.result()).unwrap().turn.cycles, 5);
+    assert_eq!(clock.passed(), 4 * hours + Duration::from_secs(5));
+}
+
+// spec: UAP-16-1
+#[test]
+fn a_run_that_goes_on_elsewhere_brings_its_time_back() {
+    let five = || Budget::default().with_max_time(Duration::from_secs(5));
+    let (here, elsewhere) = ((Hand::default(), five()), (Hand::default(), five()));
+    let journal = Arc::new(MemoryJournal::default());
+    works(&journal, &here.0, &here.1, 1);
+    works(&journal, &elsewhere.0, &elsewhere.1, 3);
+    let agent = agent(working(&here.0, &here.1)).unwrap();
+    let run = block_on(agent.resume(journal.clone())).unwrap();
+    assert_eq!(block_on(run.result()).unwrap().turn.cycles, 5);
+    assert_eq!(here.0.passed(), Duration::from_secs(2));
+}
+
+// spec: UAP-12-5
+#[test]
+fn the_deadline_of_a_run_counts_what_it_has_taken_before() {
+    let minute = Duration::from_secs(60);
+    let hangs = |clock: &Hand| {
+        let hang = |_: &LlmRequest| Some(Reply::default().after(core::future::pending));
+        let options = working(clock, &Budget::default()).with_max_time(minute);
+        options
+            .with_ownership(Ownership::default().with_term(Duration::from_secs(3)))
+            .map_llm(|llm| llm.with_model(Arc::new(ScriptedModel::with(hang))))
+    };
+    let clock = Hand::default();
+    let journal = Arc::new(MemoryJournal::default());
+    let first = agent(hangs(&clock)).unwrap();
+    let mut run = first.record(journal.clone(), "go", &first.initial_state());
+    // The lease that is renewed says that the run is under way.
+    for _ in 0..50 {
+        while run.next().now_or_never().flatten().is_some() {}
+        clock.advance(Duration::from_secs(1));
+    }
+    while run.next().now_or_never().flatten().is_some() {}
+    drop(run);
+
+    let clock = Hand::default();
+    clock.advance(Duration::from_secs(55));
+    let second = agent(hangs(&clock)).unwrap();
+    let mut run = block_on(second.resume(journal.clone())).unwrap();
+    while run.next().now_or_never().flatten().is_some() {}
+    clock.advance(Duration::from_secs(9));
+    assert!(
+        run.next().now_or_never().is_none(),
+        "9 of 10 seconds are over"
+    );
+    clock.advance(Duration::from_secs(1));
+    let error = run
+        .result()
+        .now_or_never()
+        .expect("its time is over")
+        .unwrap_err();
+    assert_eq!(error.error.code, ErrorCode::Timeout);
+}
+
+/// An agent with a sub-agent, which has this budget.
+fn delegating(budget: &Budget, inner: &Budget) -> AgentOptions {
+    let layers = |budget: &Budget| [Arc::new(budget.clone()) as Arc<dyn Middleware>];
+    let model = ScriptedModel::with(|_| Some(Reply::text("looked").costing(1000, 0)));
+    let helper = AgentOptions::new(Arc::new(model))
+        .with_middleware(layers(inner))
+        .with_runtime(Runtime::new(Arc::new(Hand::default()), IdSource::seeded(6)));
+    let empty = object("{}").unwrap();
+    let tool = SubagentTool::new(agent(helper).unwrap(), "work", "", empty, |_| {
+        Ok("look".into())
+    });
+    AgentOptions::new(Arc::new(ScriptedModel::with(endless)))
+        .with_tools([Arc::new(tool) as Arc<dyn Tool>])
+        .with_middleware(layers(budget))
+        .with_runtime(Runtime::new(Arc::new(Hand::default()), IdSource::seeded(5)))
+}
+
+// spec: UAP-16-1
+#[test]
+fn what_a_sub_agent_has_spent_counts_again_where_it_shares_the_budget() {
+    for shares in [true, false] {
+        let inner = |budget: &Budget| match shares {
+            true => budget.clone(),
+            false => Budget::default(),
+        };
+        let budget = tokens(2500);
+        let recorded = agent(delegating(&budget, &inner(&budget))).unwrap();
+        let journal = Arc::new(MemoryJournal::default());
+        let state = recorded.initial_state();
+        let run = recorded.record(journal.clone(), "go", &state);
+        let wanted = block_on(run.result()).unwrap().turn.cycles;
+        assert_eq!(wanted, if shares { 3 } else { 23 });
+        let entries = block_on(journal.read()).unwrap();
+        for count in 1..=entries.len().min(40) {
+            let fresh = tokens(2500);
+            let agent = agent(delegating(&fresh, &inner(&fresh))).unwrap();
+            let journal = kept(&entries[..count]);
+            let run = block_on(agent.resume(journal)).unwrap();
+            assert_eq!(
+                block_on(run.result()).unwrap().turn.cycles,
+                wanted,
+                "cut at {count}"
+            );
+            assert_eq!(fresh.tokens(), budget.tokens(), "cut at {count}");
+        }
+        // In the process that recorded it, nothing counts twice.
+        let before = budget.tokens();
+        let recording = Recording::from_entries(&entries).unwrap();
+        recorded.replay(&recording).unwrap();
+        assert_eq!(budget.tokens(), before);
+    }
 }
 
 // spec: UAP-12-5
@@ -191,4 +348,42 @@ fn a_run_whose_time_was_over_ends_so_from_its_journal() {
             .unwrap_err();
         assert_eq!(replayed.error.code, ErrorCode::Timeout);
     }
+}
+
+// spec: UAP-16-1
+#[test]
+fn a_fork_has_taken_the_time_up_to_its_place() {
+    let five = || Budget::default().with_max_time(Duration::from_secs(5));
+    let journal = Arc::new(MemoryJournal::default());
+    works(&journal, &Hand::default(), &five(), 2);
+    // Another process, whose clock is far ahead, ends it.
+    let other = Hand::default();
+    other.advance(Duration::from_secs(3600));
+    let second = agent(working(&other, &five())).unwrap();
+    let run = block_on(second.resume(journal.clone())).unwrap();
+    block_on(run.result()).unwrap();
+    let recording = block_on(Recording::load(journal.as_ref())).unwrap();
+    let whole = recording.spending().time;
+    assert_eq!(whole, Duration::from_secs(5));
+    assert_eq!(
+        Recording::from_entries(&recording.to_entries())
+            .unwrap()
+            .spending()
+            .time,
+        whole
+    );
+
+    let calls = recording.effects().filter(|effect| effect.kind == "tool");
+    let mut before = Duration::ZERO;
+    for call in calls {
+        let fork = recording
+            .fork(&recording.answer(call.effect).unwrap())
+            .unwrap();
+        let time = fork.spending().time;
+        assert!(before < time && time <= whole, "{before:?} {time:?}");
+        let copied = Recording::from_entries(&fork.to_entries()).unwrap();
+        assert_eq!(copied.spending(), fork.spending());
+        before = time;
+    }
+    assert_eq!(before, whole);
 }

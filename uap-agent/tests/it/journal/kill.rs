@@ -79,6 +79,9 @@ impl Journal for Stopping {
     fn read(&self) -> JournalFuture<'_, Vec<RawObject>> {
         self.0.read()
     }
+    fn default_term(&self) -> Option<Duration> {
+        self.0.default_term()
+    }
 }
 
 /// The child: an agent at work until it is killed.

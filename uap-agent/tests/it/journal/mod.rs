@@ -35,7 +35,7 @@ mod golden;
 #[cfg(feature = "log")]
 mod kill;
 pub(crate) mod lease;
-mod people;
+pub(crate) mod people;
 mod refused;
 
 /// Answers by what it is asked: a plan to who asks for one, calls of two tools to what has no results yet, words to the

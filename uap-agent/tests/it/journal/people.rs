@@ -18,7 +18,7 @@ use upp::{ToolCall, json_text, object};
 
 use super::lease::{Hand, Seen, pay, paying, resumed};
 
-const HOUR: Duration = Duration::from_secs(3600);
+pub(crate) const HOUR: Duration = Duration::from_secs(3600);
 
 /// Payments are approved by Ann or Bob within an hour.
 struct Payments;
@@ -32,7 +32,7 @@ impl ApprovalPolicy for Payments {
     }
 }
 
-fn careful(clock: &Hand, seen: &Seen) -> AgentOptions {
+pub(crate) fn careful(clock: &Hand, seen: &Seen) -> AgentOptions {
     paying(clock, pay(seen, None)).with_approvals(Arc::new(Payments))
 }
 
@@ -106,6 +106,49 @@ fn a_call_waits_for_its_approval_in_the_journal() {
         decide(&journal, &clock, &approve).unwrap_err(),
         DecisionError::Over { effect } if effect == question.effect
     ));
+}
+
+// spec: UAP-12-5
+#[test]
+fn nobody_has_a_lease_with_a_term_in_a_copy() {
+    let (clock, seen) = (Hand::default(), Seen::default());
+    let term = Ownership::new("first").with_term(HOUR);
+    let first = agent(careful(&clock, &seen).with_ownership(term)).unwrap();
+    let journal = Arc::new(MemoryJournal::default());
+    let run = first.record(journal.clone(), "go", &first.initial_state());
+    let question = Paused::of(&block_on(run.result()).unwrap_err().error)
+        .unwrap()
+        .questions[0]
+        .clone();
+    decide(
+        &journal,
+        &clock,
+        &Decision::new(&question, "ann", Verdict::Approve),
+    )
+    .unwrap();
+    pauses(&first, &journal);
+    let entries = block_on(journal.read()).unwrap();
+    let leases = entries
+        .iter()
+        .enumerate()
+        .filter(|(_, entry)| entry.as_str().contains(r#""lease""#));
+    let places: Vec<_> = leases.map(|(place, _)| place).collect();
+    // The release, that of who took it over, and that behind the approval, which says that the call may have started.
+    assert!(places.len() >= 3);
+    for place in places {
+        let recording = Recording::from_entries(&entries[..=place]).unwrap();
+        let copied = recording.to_entries();
+        assert!(
+            copied
+                .iter()
+                .all(|entry| !entry.as_str().contains("termMs")),
+            "{copied:?}"
+        );
+        assert_eq!(
+            Recording::from_entries(&copied).unwrap().lease().until,
+            None
+        );
+    }
 }
 
 // spec: UAP-12-5
@@ -424,4 +467,40 @@ fn a_decision_behind_the_answer_is_out_of_order() {
         matches!(refused, JournalError::Order { what, .. } if what.contains("question that is open")),
         "{refused}"
     );
+}
+
+// spec: UAP-12-5
+#[test]
+fn a_call_that_needs_an_approval_by_now_is_not_repeated_without_it() {
+    struct Nothing;
+    impl ApprovalPolicy for Nothing {
+        fn request(&self, _: &ToolCall) -> Option<ApprovalRequest> {
+            None
+        }
+    }
+    for unknown in [UnknownOutcome::AskAgain, UnknownOutcome::Wait] {
+        let (clock, seen) = (Hand::default(), Seen::default());
+        let (_open, gate) = oneshot::channel();
+        let journal = Arc::new(MemoryJournal::default());
+        let options = paying(&clock, pay(&seen, Some(gate))).with_approvals(Arc::new(Nothing));
+        let first = agent(options).unwrap();
+        let mut run = first.record(journal.clone(), "go", &first.initial_state());
+        while run.next().now_or_never().flatten().is_some() {}
+        drop(run);
+        assert_eq!(seen.lock().unwrap().len(), 1);
+        let ownership = Ownership::default().with_unknown(unknown);
+        let second = agent(careful(&clock, &seen).with_ownership(ownership)).unwrap();
+        let question = pauses(&second, &journal);
+        assert_eq!(seen.lock().unwrap().len(), 1, "nobody has approved it");
+        assert_eq!(question.kind, QuestionKind::Outcome);
+        assert_eq!(question.may_answer, ["ann", "bob"]);
+        decide(
+            &journal,
+            &clock,
+            &Decision::new(&question, "ann", Verdict::Approve),
+        )
+        .unwrap();
+        assert_eq!(&*pauses(&second, &journal).call_id, "c1");
+        assert!(seen.lock().unwrap()[1].1, "it is repeated");
+    }
 }

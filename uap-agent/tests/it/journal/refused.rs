@@ -130,7 +130,7 @@ fn entries_of_another_kind_are_refused_where_they_are_wrong() {
         Recording::from_entries(&changed).unwrap_err().to_string()
     };
     for (n, from, to, told) in [
-        (0, r#""version":2"#, r#""version":3"#, "/begin/version"),
+        (0, r#""version":3"#, r#""version":4"#, "/begin/version"),
         (0, r#""seed":""#, r#""seed":"x"#, "/begin/seed"),
         (
             0,
