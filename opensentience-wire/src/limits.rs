@@ -30,6 +30,7 @@ ubos_common::config! {
     /// | tools of one session, and of one registration | 1,024 | 4.2 |
     /// | bytes of one tool id | 512 | 4.2 |
     /// | bytes of one schema | 65,536 | 4.2 |
+    /// | bytes of metrics and error beside an output | 262,144 | 4.3 |
     ///
     /// A connection holds at most one frame that is being received, the outputs that wait, and its calls with
     /// the inputs of those that wait for a place. A connection checks its limits when it is made.
@@ -98,6 +99,9 @@ pub(crate) const MAX_INFLIGHT_REQUESTS: usize = 256;
 ///
 /// Spec: OpenSentience 2.2
 pub(crate) const MAX_TOOL_OUTPUT_BYTES: usize = 2 << 20;
+
+/// Bytes of what a result says beside its output.
+pub(crate) const MAX_BESIDE_OUTPUT: usize = 256 << 10;
 
 /// Tools of one session, and of one registration.
 pub(crate) const MAX_TOOLS: usize = 1_024;

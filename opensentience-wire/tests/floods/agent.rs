@@ -12,7 +12,7 @@ use ubos_common::json::{RawBuf, RawObject};
 /// The variable that says which agent the program is.
 pub(crate) const ROLE: &str = "OSW_FLOOD_ROLE";
 
-pub(crate) const FLOODS: [&str; 10] = [
+pub(crate) const FLOODS: [&str; 11] = [
     "registrations",
     "descriptions",
     "schemas",
@@ -23,6 +23,7 @@ pub(crate) const FLOODS: [&str; 10] = [
     "questions",
     "garbage",
     "results",
+    "deaf",
 ];
 
 pub(crate) fn run(role: &str) {
@@ -64,6 +65,12 @@ impl Hostile {
             .unwrap_or_default()
             .to_owned();
         self.register(&["echo"], "gives back", &json!({"type": "object"}));
+        if role == "deaf" {
+            // Calls of it wait until nobody wants them any more.
+            loop {
+                std::thread::park();
+            }
+        }
         let calls = self.answer_calls(role, reader);
         loop {
             self.next += 1;

@@ -1,4 +1,4 @@
-//! Ten floods, one at a time: an agent that means harm beside a good one, both behind one router. What the good one's calls
+//! Eleven floods, one at a time: an agent that means harm beside a good one, both behind one router. What the good one's calls
 //! take and what the router's process grows by is printed; that every call is answered and the growth is asserted.
 //!
 //! The program is its own agents: the router launches it again with [`agent::ROLE`] set.
@@ -92,6 +92,9 @@ mod core {
             .start()
             .unwrap();
         router.ready().await;
+        // One that never came would flood nobody.
+        let bad = format!("com.example.{flood}");
+        assert!(router.view().agents.contains_key(&*bad), "{flood}");
         let before = resident();
         let (start, mut most) = (Instant::now(), before);
         let (mut times, mut asked) = (Vec::new(), 0_u32);
@@ -100,7 +103,12 @@ mod core {
             // The bad one is called, too: some of its floods are what it answers.
             if asked < 200 {
                 asked += 1;
-                let mut request = CallRequest::new(format!("com.example.{flood}/echo"), input());
+                let input = match flood {
+                    "deaf" => long_input(),
+                    _ => input(),
+                };
+                let mut request = CallRequest::new(format!("{bad}/echo"), input);
+                request.timeout = Some(WATCHED);
                 request.idempotency_key = Some(format!("key-{asked}"));
                 open.extend(timeout(DEAD, router.call(request)).await.unwrap().ok());
             }
@@ -120,6 +128,12 @@ mod core {
 
     fn input() -> RawObject {
         RawObject::new(RawBuf::parse(r#"{"text":"are you there"}"#).unwrap()).unwrap()
+    }
+
+    /// One of the longest that a call may have.
+    fn long_input() -> RawObject {
+        let text = format!(r#"{{"text":"{}"}}"#, "x".repeat(1_000_000));
+        RawObject::new(RawBuf::parse(&text).unwrap()).unwrap()
     }
 
     /// Bytes of this process in memory; 0 where nothing tells.

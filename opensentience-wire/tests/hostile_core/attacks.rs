@@ -20,7 +20,7 @@ const MOST_THREADS: u64 = 40;
 /// How long the agent may take to end on a busy machine.
 const DEAD: Duration = Duration::from_secs(60);
 
-const ATTACKS: [&str; 14] = [
+const ATTACKS: [&str; 18] = [
     "nothing",
     "half a prefix",
     "half a frame",
@@ -35,6 +35,10 @@ const ATTACKS: [&str; 14] = [
     "calls that wait",
     "calls that block",
     "unread output",
+    "fast beats",
+    "a long frame",
+    "large errors",
+    "half a call",
 ];
 
 pub(crate) async fn all() {
@@ -120,7 +124,7 @@ struct Core {
 }
 
 impl Core {
-    /// Goes on until the agent takes no more.
+    /// Goes on until the agent takes no more, or this core's time is over.
     async fn attack(&mut self, attack: &str) -> std::io::Result<()> {
         match attack {
             "nothing" => {}
@@ -137,7 +141,7 @@ impl Core {
                 self.write(deep.as_bytes()).await?;
             }
             _ => {
-                self.open().await?;
+                self.open(attack).await?;
                 return self.flood(attack).await;
             }
         }
@@ -147,6 +151,21 @@ impl Core {
 
     async fn flood(&mut self, attack: &str) -> std::io::Result<()> {
         let large = json!({"text": "x".repeat(900_000)});
+        match attack {
+            // Each beat would wait behind those before it.
+            "fast beats" => core::future::pending().await,
+            "a long frame" => {
+                self.stream.write_all(&[0x7f, 0, 0, 0]).await?;
+                loop {
+                    self.stream.write_all(&[b' '; 64 << 10]).await?;
+                }
+            }
+            "half a call" => {
+                self.stream.write_all(&[0, 0x0f, 0, 0, b'{']).await?;
+                return self.drain().await;
+            }
+            _ => {}
+        }
         let (tool, input, reads) = match attack {
             "large calls" => ("echo", large, false),
             "calls that wait" => ("wait", json!({}), true),
@@ -161,6 +180,12 @@ impl Core {
                     self.send("core.later", json!({"request_id": id}), &json!({}))
                         .await?;
                 }
+                "large errors" => {
+                    let error =
+                        json!({"code": "c".repeat(100_000), "message": "m".repeat(1_000_000)});
+                    self.send("core.error", json!({"error": error}), &json!({}))
+                        .await?;
+                }
                 _ => self.call(tool, &input).await?,
             }
             if reads {
@@ -170,9 +195,14 @@ impl Core {
     }
 
     /// Takes the agent in, and its tools.
-    async fn open(&mut self) -> std::io::Result<()> {
-        let welcome = json!({"accepted_version": 1, "session_id": "s", "heartbeat_interval_ms": 1000,
-            "max_frame_bytes": 4_194_304, "server": {"core_version": "1", "instance_id": "i"}});
+    async fn open(&mut self, attack: &str) -> std::io::Result<()> {
+        let (beats, most) = match attack {
+            "fast beats" => (1, 4_194_304),
+            "a long frame" => (1_000, u32::MAX),
+            _ => (1_000, 4_194_304),
+        };
+        let welcome = json!({"accepted_version": 1, "session_id": "s", "heartbeat_interval_ms": beats,
+            "max_frame_bytes": most, "server": {"core_version": "1", "instance_id": "i"}});
         self.send("core.welcome", json!({}), &welcome).await?;
         let register = loop {
             let frame = self.frame().await;
@@ -182,7 +212,7 @@ impl Core {
         };
         let tools = register["payload"]["tools"].as_array().unwrap();
         let ids: Vec<_> = tools.iter().map(|tool| tool["tool_id"].clone()).collect();
-        let answer = json!({"accepted": ids, "rejected": []});
+        let answer = json!({"registered": ids, "rejected": []});
         let about = json!({"in_reply_to": register["id"]});
         self.send("core.tools.registered", about, &answer).await
     }

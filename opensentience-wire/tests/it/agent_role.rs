@@ -2,7 +2,7 @@
 
 use opensentience_wire::Limits;
 use opensentience_wire::message::Channel;
-use opensentience_wire::role::agent::Chunk;
+use opensentience_wire::role::agent::{AgentConnection, Chunk};
 use opensentience_wire::role::{CallId, CloseReason, Input};
 use opensentience_wire::{CommandError, ErrorCode, ErrorObject};
 use serde_json::{Value, json};
@@ -431,5 +431,38 @@ fn tools_are_stopped_when_the_core_vanishes() {
     assert_eq!(
         conn.finish(at(1), &CallId::from("c"), Ok(object(&json!({})))),
         Err(CommandError::NoSuchCall)
+    );
+}
+
+// spec: OSW-4.5-1
+#[test]
+fn beats_are_left_out_while_nothing_can_be_sent() {
+    let mut conn = open_agent(Limits::default());
+    let beats = |conn: &mut AgentConnection, millis| {
+        conn.handle_timeout(at(millis));
+        drain_agent(conn).sent.len()
+    };
+    conn.set_writing(false);
+    assert_eq!(beats(&mut conn, 1_000), 0);
+    assert_eq!(conn.poll_timeout(), Some(at(2_000).mono));
+    conn.set_writing(true);
+    assert_eq!(beats(&mut conn, 2_000), 1);
+}
+
+// spec: OSW-4.1-5
+#[test]
+fn a_core_may_send_no_more_than_the_agent_takes() {
+    let limits = Limits::default().with_max_frame_bytes(6_000);
+    let mut conn = new_agent(limits);
+    drain_agent(&mut conn);
+    let mut welcome = welcome();
+    welcome["payload"]["max_frame_bytes"] = json!(u32::MAX);
+    tell_agent(&mut conn, 0, &welcome);
+    let long = |bytes: usize| message("core.later", json!({"text": "x".repeat(bytes)}));
+    assert_eq!(tell_agent(&mut conn, 0, &long(5_000)).closed, None);
+    let too_large = CloseReason::Protocol(ErrorCode::FrameTooLarge);
+    assert_eq!(
+        tell_agent(&mut conn, 0, &long(6_000)).closed,
+        Some(too_large)
     );
 }

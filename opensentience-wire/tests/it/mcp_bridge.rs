@@ -394,7 +394,10 @@ async fn a_list_that_never_comes_stops_no_later_one() {
         vec![asked.answer(&format!(r#"{{"tools":[{tools}]}}"#))]
     })
     .await;
-    let bridge = bridge.with_list_timeout(Duration::from_millis(50));
+    let (told, mut changes) = tokio::sync::mpsc::unbounded_channel();
+    let bridge = bridge
+        .with_list_timeout(Duration::from_millis(50))
+        .with_on_change(move |change| told.send(change).unwrap());
     let (mut core, _agent) = behind(bridge).await;
     let changed = "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\"}\n";
     let changing = async {
@@ -417,6 +420,8 @@ async fn a_list_that_never_comes_stops_no_later_one() {
         () = changing => {}
         () = following => {}
     }
+    let change = changes.recv().await.unwrap();
+    assert!(matches!(change, Err(BridgeError::Silent(_))), "{change:?}");
 }
 
 #[tokio::test]
@@ -427,11 +432,58 @@ async fn what_a_server_logs_is_passed_over_and_what_cannot_be_read_ends_its_call
             r#"{"level":"info"}"#.into(),
             asked.answer(&format!(r#"{{"tools":[{ECHO}]}}"#)),
         ],
+        _ if asked.line.contains("error") => vec![format!(
+            r#"{{"jsonrpc":"2.0","id":{},"error":{{"code":-32603,"message":"no","data":1e400}}}}"#,
+            asked.id
+        )],
         _ => vec![asked.answer("7")],
     })
     .await;
     let (core, _agent) = behind(bridge).await;
-    let request = CallRequest::new(format!("{AGENT}/echo"), RawObject::empty());
-    let outcome = core.call(request).await.unwrap().result().await;
-    assert_eq!(outcome.status, Status::Failed, "{outcome}");
+    for input in [json!({}), json!({"an": "error"})] {
+        let request = CallRequest::new(format!("{AGENT}/echo"), object(&input));
+        let outcome = core.call(request).await.unwrap().result().await;
+        assert_eq!(outcome.status, Status::Failed, "{outcome}");
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_reads_nothing_is_sent_no_more_than_may_wait() {
+    let (theirs, ours) = tokio::io::duplex(1 << 12);
+    let (reader, mut writer) = tokio::io::split(theirs);
+    let mut lines = BufReader::new(reader).lines();
+    let server = async {
+        for answer in [
+            r#"{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1.0.0"}}"#.to_owned(),
+            format!(r#"{{"tools":[{ECHO}]}}"#),
+        ] {
+            let id = loop {
+                let line = lines.next_line().await.unwrap().unwrap();
+                let Head { id, method } = serde_json::from_str(&line).unwrap();
+                if method != "notifications/initialized" {
+                    break id.unwrap();
+                }
+            };
+            let line = format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{answer}}}\n");
+            writer.write_all(line.as_bytes()).await.unwrap();
+        }
+    };
+    let (bridge, ()) = tokio::join!(Bridge::connect(ours), server);
+    let (core, _agent) = behind(bridge.unwrap()).await;
+    let core = Arc::new(core);
+    let input = object(&json!({"text": "x".repeat(900_000)}));
+    let mut calls = tokio::task::JoinSet::new();
+    for _ in 0..40 {
+        let core = Arc::clone(&core);
+        let request = CallRequest::new(format!("{AGENT}/echo"), input.clone());
+        calls.spawn(async move {
+            // Those that wait for the server stay there: about 16 MiB of them.
+            let result = core.call(request).await.unwrap().result();
+            tokio::time::timeout(Duration::from_secs(5), result).await
+        });
+    }
+    let ended = calls.join_all().await;
+    let is_refused = |ended: &&Result<Outcome, _>| matches!(ended, Ok(outcome) if outcome.status == Status::Failed);
+    let refused = ended.iter().filter(is_refused).count();
+    assert!((20..30).contains(&refused), "{refused} of 40");
 }

@@ -458,8 +458,8 @@ const CORE_TABLE: &str = "
     no JSON | welcome !invalid_frame !invalid_frame Err CLOSED Protocol(InvalidFrame) | goodbye !invalid_frame !disconnected ended:failed Err CLOSED Protocol(InvalidFrame) | goodbye !invalid_frame !disconnected ended:failed Err CLOSED Protocol(InvalidFrame) | Err
     end of stream | CLOSED Disconnected | !disconnected ended:failed CLOSED Disconnected | !disconnected ended:failed CLOSED Disconnected | Err(Closed)
     much later | welcome !handshake_timeout CLOSED Protocol(HandshakeTimeout) | unhealthy | !disconnected ended:failed CLOSED Goodbye | -
-    call_tool | Err(NotOpen) | tool.call | Err(Closing) | Err(Closing)
-    call_tool unknown | Err(NotOpen) | Err(ToolNotFound) | Err(Closing) | Err(Closing)
+    call_tool | Err(NotOpen) | tool.call | !disconnected Err(Closing) | Err(Closing)
+    call_tool unknown | Err(NotOpen) | !not_found Err(ToolNotFound) | !disconnected Err(Closing) | Err(Closing)
     cancel | Err(NoSuchCall) | tool.cancel | tool.cancel | Err(NoSuchCall)
     cancel unknown | Err(NoSuchCall) | Err(NoSuchCall) | Err(NoSuchCall) | Err(NoSuchCall)
     ping | Err(NotOpen) | ping | Err(Closing) | Err(Closing)

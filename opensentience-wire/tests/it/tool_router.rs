@@ -462,6 +462,23 @@ async fn a_manifest_binds() {
         other.to_string(),
         "the manifest is that of com.example.a, the agent is com.example.b"
     );
+    // A manifest loosens nothing, and settings that come later loosen no manifest.
+    let within = |span| CoreConfig::default().with_call_timeout(Duration::from_millis(span));
+    let slow = br#"{"id": "com.example.a", "entrypoint": {"type": "command", "value": "a"}, "permissions": [],
+        "execution_limits": {"max_tool_call_duration": "60s"}}"#;
+    let slow = Manifest::decode(slow).unwrap();
+    let strict = launcher("com.example.a").with_config(within(300));
+    for launcher in [
+        strict.with_manifest(&slow, hash.as_str()),
+        bound("com.example.a").with_config(within(60_000)),
+    ] {
+        let handle = launcher.launch().await.unwrap();
+        let block = request("com.example.a/block", json!({}));
+        let late = handle.call(block).await.unwrap().result().await;
+        assert!(late.duration < Duration::from_secs(50), "{late:?}");
+        assert_eq!(code(late), "tool.timeout");
+        handle.shutdown().await;
+    }
     // Alone, and behind a router.
     let handle = bound("com.example.a").launch().await.unwrap();
     let block = || request("com.example.a/block", json!({}));

@@ -76,9 +76,11 @@ impl AgentConnection {
         }
         // impl: OSW-2-3, OSW-4.1-5
         let most = usize::try_from(welcome.max_frame_bytes).unwrap_or(usize::MAX);
+        self.common.encoder.set_max_frame_bytes(most);
+        // What the agent takes of a core is bounded by its own limit, too.
+        let most = most.min(self.config.limits.max_frame_bytes);
         self.config.limits.max_frame_bytes = most;
         self.config.limits.json.max_bytes = most;
-        self.common.encoder.set_max_frame_bytes(most);
         self.heartbeat_interval = Duration::from_millis(welcome.heartbeat_interval_ms.max(1));
         self.session_id = welcome.session_id.into();
         self.common.phase = Phase::Open;

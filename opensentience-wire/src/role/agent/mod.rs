@@ -73,6 +73,7 @@ impl AgentConnection {
             end: CloseReason::Shutdown,
             tools: BTreeMap::new(),
             calls: BTreeMap::new(),
+            writing: true,
             memory: Memory::new(limits.max_remembered_calls, limits.max_remembered_bytes),
             config,
         })
@@ -82,6 +83,11 @@ impl AgentConnection {
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.common.phase == Phase::Open
+    }
+
+    /// Says whether there is room for what is sent. While there is none, heartbeats are left out.
+    pub const fn set_writing(&mut self, writing: bool) {
+        self.writing = writing;
     }
 
     /// Calls whose result is not sent.
@@ -197,6 +203,10 @@ impl AgentConnection {
             self.health.clone(),
         );
         self.transmit(now, &Head::new(MessageType::Heartbeat), &beat);
+        self.next_beat(now);
+    }
+
+    fn next_beat(&mut self, now: Now) {
         let next = now.mono.saturating_add(self.heartbeat_interval);
         self.common.timers.set(Timer::Heartbeat, next);
     }
@@ -279,7 +289,9 @@ impl Connection for AgentConnection {
                 let code = ErrorCode::HandshakeTimeout;
                 self.close(CloseReason::Protocol(code));
             }
-            Timer::Heartbeat => self.beat(now),
+            Timer::Heartbeat if self.writing => self.beat(now),
+            // A core that reads nothing hears no beat either: each would only wait behind the others.
+            Timer::Heartbeat => self.next_beat(now),
             Timer::Drain => {
                 self.cancel_all(now);
                 self.close(self.end.clone());

@@ -102,6 +102,8 @@ pub struct AgentConnection {
     pub(super) tools: BTreeMap<Box<str>, InputSchema>,
     pub(super) calls: BTreeMap<CallId, OpenCall>,
     pub(super) memory: Memory<CallId, Ending>,
+    /// There is room for what is sent.
+    pub(super) writing: bool,
 }
 
 /// A call that wants a tool to run.

@@ -33,7 +33,13 @@ impl CoreConnection {
         now: Now,
         mut request: CallRequest,
     ) -> Result<CallId, CommandError> {
-        let tool = self.admit(now, &request)?;
+        let tool = match self.admit(&request) {
+            Ok(tool) => tool,
+            Err(refused) => {
+                self.audit_refusal(now, &request, &refused);
+                return Err(refused);
+            }
+        };
         request.timeout = (request.timeout.into_iter())
             .chain(self.config.call_timeout)
             .min();
@@ -107,7 +113,7 @@ impl CoreConnection {
 
     /// What must hold before a call is taken.
     // impl: OSW-4.3-4
-    fn admit(&mut self, now: Now, request: &CallRequest) -> Result<Arc<ToolSpec>, CommandError> {
+    fn admit(&self, request: &CallRequest) -> Result<Arc<ToolSpec>, CommandError> {
         self.common.check_open()?;
         let tool = self.tools.get(request.tool_id.as_str());
         let tool = Arc::clone(tool.ok_or(CommandError::ToolNotFound)?);
@@ -121,7 +127,6 @@ impl CoreConnection {
         let stranger = request.caller.as_ref().is_some_and(|c| !trusted(c));
         let directive = self.config.directives && tool.requires_directive == Some(true);
         if stranger && !self.config.agents_may_call(&request.tool_id) {
-            self.audit_denial(now, request);
             Err(CommandError::PermissionDenied)
         } else if directive && request.causation_id.is_none() {
             Err(CommandError::DirectiveRequired)
@@ -137,10 +142,25 @@ impl CoreConnection {
         }
     }
 
-    fn audit_denial(&mut self, now: Now, request: &CallRequest) {
-        let mut event = AuditEvent::of(AuditName::Denied, now.wall)
-            .with_code(ErrorCode::ToolPermissionDenied)
-            .with_detail("tool:invoke");
+    /// Audits a refusal, but none of a connection that is not there: its end was audited.
+    // impl: OSW-8-1
+    fn audit_refusal(&mut self, now: Now, request: &CallRequest, refused: &CommandError) {
+        if !self.common.has_session() {
+            return;
+        }
+        let (name, detail) = match refused {
+            CommandError::PermissionDenied => (AuditName::Denied, "tool:invoke"),
+            CommandError::DirectiveRequired => (AuditName::Denied, "a directive"),
+            CommandError::ToolNotFound => (AuditName::CallRefused, "no such tool"),
+            CommandError::Unhealthy => (AuditName::CallRefused, "the agent is unhealthy"),
+            CommandError::InputTooLarge { .. } => {
+                (AuditName::CallRefused, "the input is too large")
+            }
+            CommandError::Busy => (AuditName::CallRefused, "no room for a call"),
+            _ => (AuditName::CallRefused, "there is no session"),
+        };
+        let event = AuditEvent::of(name, now.wall);
+        let mut event = event.with_code(refused.into()).with_detail(detail);
         event.tool_id = Some(request.tool_id.clone());
         event.caller.clone_from(&request.caller);
         event.request_id.clone_from(&request.request_id);

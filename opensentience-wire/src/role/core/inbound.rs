@@ -9,6 +9,7 @@ use super::state::{CoreConnection, Event, Timer, millis, public_message};
 use crate::audit::{AuditEvent, AuditName};
 use crate::envelope::{Correlation, Envelope, Head, VERSION};
 use crate::error::{ConnectionError, DecodeError, ErrorCode, ErrorObject};
+use crate::limits::MAX_BESIDE_OUTPUT;
 use crate::message::{
     AboutCall, CancelAck, Heartbeat, Hello, MessageType, Server, Side, ToolOutcome, ToolStream,
     Welcome,
@@ -20,7 +21,7 @@ use crate::trace::debug;
 impl CoreConnection {
     /// Counts a frame that does not belong to a call; beyond the rate the connection is not read for a while.
     pub(super) fn charge(&mut self, now: Now, bytes: usize) {
-        if self.common.phase != Phase::Open || bytes == 0 {
+        if !self.common.has_session() || bytes == 0 {
             return;
         }
         let Some(until) = self.throttle.charge(now.mono, bytes) else {
@@ -34,6 +35,13 @@ impl CoreConnection {
         self.common.is_throttled = true;
         self.watch_silence(now);
         self.audit(AuditEvent::of(AuditName::Throttled, now.wall));
+    }
+
+    /// What is said of calls is bounded by the calls, where there are such calls.
+    fn charge_unknown(&mut self, now: Now, is_known: bool, bytes: usize) {
+        if !is_known {
+            self.charge(now, bytes);
+        }
     }
 
     /// Reads the connection again.
@@ -56,7 +64,8 @@ impl CoreConnection {
                 &self.config.limits.json,
             )
         {
-            self.on_result(now, envelope.error.as_ref(), envelope.payload);
+            let is_known = self.on_result(now, envelope.error.as_ref(), envelope.payload);
+            self.charge_unknown(now, is_known, frame.len());
             return Ok(());
         }
         let rule = "an envelope that breaks the rules";
@@ -69,7 +78,7 @@ impl CoreConnection {
                 if !envelope.message_type().is_about_call() {
                     self.charge(now, frame.len());
                 }
-                self.on_message(now, &envelope)
+                self.on_message(now, &envelope, frame.len())
             }
             Err(DecodeError::Invalid(_)) if self.common.phase == Phase::Handshake => {
                 Err(self.refuse(now, code, rule))
@@ -162,7 +171,12 @@ impl CoreConnection {
         });
     }
 
-    fn on_message(&mut self, now: Now, envelope: &Envelope<'_>) -> Result<(), ConnectionError> {
+    fn on_message(
+        &mut self,
+        now: Now,
+        envelope: &Envelope<'_>,
+        bytes: usize,
+    ) -> Result<(), ConnectionError> {
         let kind = envelope.message_type();
         let invalid = ErrorCode::InvalidMessage;
         if envelope.v != VERSION {
@@ -174,7 +188,7 @@ impl CoreConnection {
                 match envelope.payload::<$type>(&self.config.limits.json) {
                     Ok((payload, _)) => payload,
                     Err(_) => {
-                        self.on_bad_payload(now, envelope);
+                        self.on_bad_payload(now, envelope, bytes);
                         return Ok(());
                     }
                 }
@@ -189,17 +203,15 @@ impl CoreConnection {
                 let gone = payload!(crate::message::Unregister);
                 self.on_unregister(now, envelope, &gone);
             }
-            MessageType::ToolStream => {
-                let chunk = payload!(ToolStream);
-                self.on_stream(now, chunk);
-            }
-            MessageType::ToolResult => {
-                let result = payload!(ToolOutcome);
-                self.on_result(now, envelope.error.as_ref(), result);
-            }
-            MessageType::CancelAck => {
-                let ack = payload!(CancelAck);
-                self.on_cancel_ack(now, &ack);
+            _ if kind.is_about_call() => {
+                let is_known = match &kind {
+                    MessageType::ToolStream => self.on_stream(now, payload!(ToolStream)),
+                    MessageType::ToolResult => {
+                        self.on_result(now, envelope.error.as_ref(), payload!(ToolOutcome))
+                    }
+                    _ => self.on_cancel_ack(now, &payload!(CancelAck)),
+                };
+                self.charge_unknown(now, is_known, bytes);
             }
             MessageType::Heartbeat => {
                 let beat = payload!(Heartbeat);
@@ -217,22 +229,31 @@ impl CoreConnection {
         Ok(())
     }
 
-    /// A payload that breaks the rules is dropped; a result among them still ends its call.
+    fn on_bad_payload(&mut self, now: Now, envelope: &Envelope<'_>, bytes: usize) {
+        let is_known = self.ends_call(now, envelope);
+        // What is about no call has been charged for.
+        let is_charged = !envelope.message_type().is_about_call();
+        self.charge_unknown(now, is_known || is_charged, bytes);
+    }
+
+    /// A payload that breaks the rules is dropped; a result among them still ends its call, and gives whether it did.
     // impl: OSW-4.3-12
-    fn on_bad_payload(&mut self, now: Now, envelope: &Envelope<'_>) {
+    fn ends_call(&mut self, now: Now, envelope: &Envelope<'_>) -> bool {
         let code = ErrorCode::InvalidMessage;
         self.reject(now, code.clone(), "a payload that breaks the rules");
         if envelope.message_type() != MessageType::ToolResult {
-            return;
+            return false;
         }
         let payload = envelope.payload.as_raw();
         let mut reader = Reader::of_raw(payload, &self.config.limits.json, Profile::Strict);
         let about = AboutCall::read(&mut reader).ok().and_then(|about| about.0);
-        if let Some(id) = about.and_then(|id| self.sent_call(&id)) {
-            let error = ErrorObject::of(code, "the agent's result breaks the rules");
-            let error = error.noticed_by("core.router");
-            self.end_call(now, &id, Outcome::failed(error));
-        }
+        let Some(id) = about.and_then(|id| self.sent_call(&id)) else {
+            return false;
+        };
+        let error = ErrorObject::of(code, "the agent's result breaks the rules");
+        let error = error.noticed_by("core.router");
+        self.end_call(now, &id, Outcome::failed(error));
+        true
     }
 
     /// The call of an id, if it was sent and has not ended.
@@ -266,14 +287,17 @@ impl CoreConnection {
         Ok(())
     }
 
+    /// Gives whether it is output that counts.
     // impl: OSW-4.3-5, OSW-4.3-6
-    fn on_stream(&mut self, now: Now, chunk: ToolStream) {
+    fn on_stream(&mut self, now: Now, chunk: ToolStream) -> bool {
         let code = ErrorCode::InvalidMessage;
-        let Some(id) = self.sent_call(&chunk.call_id) else {
-            return self.reject(now, code, "output of a call that is not running");
-        };
-        let Some(call) = self.calls.get_mut(&id) else {
-            return;
+        let id = self.sent_call(&chunk.call_id);
+        let Some((id, call)) = id.and_then(|id| {
+            let call = self.calls.get_mut(&id)?;
+            Some((id, call))
+        }) else {
+            self.reject(now, code, "output of a call that is not running");
+            return false;
         };
         let rule = if call.stream_done {
             Some("output behind the end of the stream")
@@ -287,7 +311,8 @@ impl CoreConnection {
             None
         };
         if let Some(rule) = rule {
-            return self.reject(now, code, rule);
+            self.reject(now, code, rule);
+            return false;
         }
         let gap = chunk.seq != call.last_seq + 1;
         call.last_seq = chunk.seq;
@@ -297,39 +322,54 @@ impl CoreConnection {
             self.reject(now, code, rule);
         }
         self.event(Event::Stream(id, chunk));
+        true
     }
 
+    /// Gives whether it ends a call.
     // impl: OSW-2-7, OSW-3-11, OSW-2-8
-    fn on_result(&mut self, now: Now, error: Option<&ErrorObject>, mut result: ToolOutcome) {
+    fn on_result(
+        &mut self,
+        now: Now,
+        error: Option<&ErrorObject>,
+        mut result: ToolOutcome,
+    ) -> bool {
         let code = ErrorCode::InvalidMessage;
         let Some(id) = self.sent_call(&result.call_id) else {
-            return self.reject(now, code, "a result of a call that is not running");
+            self.reject(now, code, "a result of a call that is not running");
+            return false;
         };
         if result.settle(error) {
             self.reject(now, code, "a result whose members contradict its status");
         }
         let limit = self.config.limits.max_tool_output_bytes;
         let bytes = result.output.as_ref().map_or(0, |o| o.as_str().len());
-        let outcome = if bytes > limit {
+        let mut outcome = Outcome::reported(result);
+        let beside = outcome.weight() - bytes;
+        if bytes > limit {
             let error = crate::role::output_too_large(bytes, limit);
-            Outcome::failed(error.noticed_by("core.router"))
-        } else {
-            Outcome::reported(result)
-        };
+            outcome = Outcome::failed(error.noticed_by("core.router"));
+        } else if beside > MAX_BESIDE_OUTPUT {
+            let message = format!(
+                "{beside} bytes of metrics and error where {MAX_BESIDE_OUTPUT} are allowed"
+            );
+            let error = ErrorObject::of(ErrorCode::ToolOutputTooLarge, message);
+            outcome = Outcome::failed(error.noticed_by("core.router"));
+        }
         self.end_call(now, &id, outcome);
+        true
     }
 
-    fn on_cancel_ack(&mut self, now: Now, ack: &CancelAck) {
-        match self.sent_call(&ack.call_id) {
-            Some(call_id) => self.event(Event::CancelAck {
-                call_id,
-                accepted: ack.accepted,
-            }),
-            None => {
-                let rule = "a cancel_ack of a call that is not running";
-                self.reject(now, ErrorCode::InvalidMessage, rule);
-            }
-        }
+    fn on_cancel_ack(&mut self, now: Now, ack: &CancelAck) -> bool {
+        let Some(call_id) = self.sent_call(&ack.call_id) else {
+            let rule = "a cancel_ack of a call that is not running";
+            self.reject(now, ErrorCode::InvalidMessage, rule);
+            return false;
+        };
+        self.event(Event::CancelAck {
+            call_id,
+            accepted: ack.accepted,
+        });
+        true
     }
 
     // impl: OSW-4.5-1, OSW-4.5-2

@@ -8,6 +8,7 @@ use super::config::Quota;
 use super::quota::Refused;
 use super::state::{Output, Route, RouteId, Router};
 use crate::audit::{AuditEvent, AuditName};
+use crate::error::CommandError;
 use crate::message::{ActorType, Caller, Health};
 use crate::role::core::{CallRequest, Outcome};
 
@@ -37,14 +38,17 @@ impl Router {
         if agent.health == Health::Unhealthy {
             return Err(Refused::Unhealthy);
         }
-        if self.routes.len() >= self.config.max_calls {
+        let bytes = request.input.as_str().len();
+        let is_full = self.routes.len() >= self.config.max_calls
+            || agent.routes.len() >= self.config.max_agent_calls
+            || agent.input_bytes.saturating_add(bytes) > self.config.max_agent_input_bytes;
+        if is_full {
             return Err(Refused::Busy);
         }
         let own = self.quota(&request.tool_id);
         let policy = self.policy_quota(&tool.agent);
         let limits = [own, policy, self.config.agent_quota].map(|quota| quota.max_input_bytes);
         let limit = limits.into_iter().flatten().min();
-        let bytes = request.input.as_str().len();
         if let Some(limit) = limit.filter(|limit| bytes > *limit) {
             return Err(Refused::InputTooLarge { bytes, limit });
         }
@@ -80,6 +84,7 @@ impl Router {
         let own = self.quota(&request.tool_id);
         if let Some(agent) = self.agents.get_mut(agent) {
             agent.routes.insert(route);
+            agent.input_bytes += request.input.as_str().len();
         }
         (self.agent_meters).take(now.mono, agent, &self.config.agent_quota);
         let policy = self.policy_quota(agent);
@@ -92,7 +97,10 @@ impl Router {
             return;
         }
         if let Some(agent) = self.agents.get_mut(&entry.agent) {
-            agent.routes.remove(&route);
+            // One that was replaced meanwhile has its calls no more.
+            if agent.routes.remove(&route) {
+                agent.input_bytes = agent.input_bytes.saturating_sub(entry.input_bytes);
+            }
         }
         self.agent_meters.give_back(&entry.agent);
         self.policy_meters.give_back(&entry.agent);
@@ -119,6 +127,22 @@ impl Router {
             }
             _ => outcome,
         }
+    }
+
+    /// Audits the end of a call that never came to its connection, which audits what it refuses itself.
+    pub(super) fn audit_unsent(&mut self, now: Now, route: RouteId, error: &CommandError) {
+        let Some(entry) = self.routes.get(&route) else {
+            return;
+        };
+        if !matches!(error, CommandError::Late | CommandError::Closing) {
+            return;
+        }
+        let detail = "it could not be sent";
+        let event = AuditEvent::of(AuditName::CallRefused, now.wall);
+        let mut event = event.with_code(error.into()).with_detail(detail);
+        event.agent_id = Some(entry.agent.to_string());
+        event.tool_id = Some(entry.tool.to_string());
+        self.out.push(Output::Audit(Box::new(event)));
     }
 
     // impl: OSW-8-1

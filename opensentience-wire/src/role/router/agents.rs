@@ -82,12 +82,14 @@ impl Router {
                 health: Health::Ok,
                 tools: BTreeSet::new(),
                 routes: BTreeSet::new(),
+                input_bytes: 0,
                 supervision: Supervision::new(restart),
                 stopping: false,
             });
         debug!(%agent, tools = tools.len(), "agent is up");
         // The calls of the one that it replaces go on there, and end by themselves.
         entry.routes.clear();
+        entry.input_bytes = 0;
         (entry.up, entry.health, entry.stopping) = (true, Health::Ok, false);
         entry.supervision.came_up(now.mono);
         self.on_tools(now, agent, tools);
@@ -165,6 +167,17 @@ impl Router {
         for route in entry.routes.clone() {
             let error = ErrorObject::of(ErrorCode::AgentDisconnected, "the connection has ended");
             self.on_ended(route, Outcome::failed(error.noticed_by("core.router")));
+        }
+    }
+
+    pub(super) fn on_stopped(&mut self, agent: &str) {
+        let Some((name, entry)) = self.agents.get_key_value(agent) else {
+            return;
+        };
+        if !entry.up {
+            let name = Arc::clone(name);
+            self.timers.clear(&Timer::Launch(Arc::clone(&name)));
+            self.agents.remove(&name);
         }
     }
 

@@ -13,6 +13,7 @@ ubos_common::config! {
     /// |---|---|---|
     /// | `max_agents` | 1,024 | another agent is not taken in, and audited |
     /// | `max_calls` | 4,096 | [`Refused::Busy`](super::Refused::Busy) |
+    /// | `max_agent_calls`, `max_agent_input_bytes` | 1,024, 32 MiB | the same, for one agent: it takes no place of the others |
     /// | `max_remembered_calls`, `max_remembered_bytes` | 1,024, 16 MiB | the oldest results of the agent that holds the most are forgotten |
     /// | `grants` | none: no caller of kind agent may call a tool | |
     /// | `agent_quota`, `tool_quotas` | no bound beyond those of the connection | refused, retryable |
@@ -24,6 +25,10 @@ ubos_common::config! {
         with_max_agents: max_agents: usize = 1_024,
         /// Sets how many calls may run at once: 4,096 by default.
         with_max_calls: max_calls: usize = 4_096,
+        /// Sets how many calls of one agent's tools may run at once: 1,024 by default.
+        with_max_agent_calls: max_agent_calls: usize = 1_024,
+        /// Sets the bytes of the inputs of calls of one agent's tools that run at once: 32 MiB by default.
+        with_max_agent_input_bytes: max_agent_input_bytes: usize = 32 << 20,
         /// Sets what each agent gets.
         with_agent_quota: agent_quota: Quota = Quota::default(),
         /// Sets whether agents are launched again.

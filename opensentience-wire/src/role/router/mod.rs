@@ -45,6 +45,7 @@ mod restart;
 mod state;
 
 use core::convert::Infallible;
+use core::time::Duration;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -98,8 +99,10 @@ impl Router {
             Input::Tools { agent, tools } => self.on_tools(now, &agent, tools),
             Input::Health { agent, health } => self.on_health(&agent, health),
             Input::AgentDisconnected { agent } => self.on_disconnected(&agent),
+            Input::AgentStopped { agent } => self.on_stopped(&agent),
             Input::AgentDown { agent, ended } => self.on_down(now, &agent, ended),
             Input::NotSent { route, error } => {
+                self.audit_unsent(now, route, &error);
                 let error = ErrorObject::of(ErrorCode::from(&error), error.to_string())
                     .noticed_by("core.router");
                 self.on_ended(route, Outcome::failed(error));
@@ -110,13 +113,31 @@ impl Router {
 
     /// Asks for the launches that are due.
     pub fn handle_timeout(&mut self, now: Now) {
-        while let Some(Timer::Launch(agent)) = self.timers.pop_due(now.mono) {
-            trace!(%agent, "launch is due");
-            if let Some(entry) = self.agents.get_mut(&agent) {
-                let attempt = entry.supervision.attempt();
-                self.out.push(Output::Launch { agent, attempt });
+        while let Some(timer) = self.timers.pop_due(now.mono) {
+            match timer {
+                Timer::Launch(agent) => {
+                    trace!(%agent, "launch is due");
+                    if let Some(entry) = self.agents.get_mut(&agent) {
+                        let attempt = entry.supervision.attempt();
+                        self.out.push(Output::Launch { agent, attempt });
+                    }
+                }
+                Timer::Follower(route) => self.leave(route, late()),
             }
         }
+    }
+
+    /// Ends a call that waits for the end of another.
+    fn leave(&mut self, route: RouteId, outcome: Outcome) {
+        let Some(entry) = self.routes.remove(&route) else {
+            return;
+        };
+        self.timers.clear(&Timer::Follower(route));
+        if let Some(key) = &entry.key {
+            self.memory.leave(key, &route);
+            self.stop_unwanted(key);
+        }
+        self.answer(route, outcome);
     }
 
     /// The next output, or `None` when there is none.
@@ -202,19 +223,33 @@ impl Router {
             agent: Arc::clone(&agent),
             tool: request.tool_id.as_str().into(),
             key,
+            input_bytes: request.input.as_str().len(),
             follows,
             answered: false,
         };
         self.routes.insert(route, entry);
-        if !follows {
-            self.take_place(now, &agent, &request, route);
-            self.out.push(Output::Send {
-                route,
-                agent,
-                request: Box::new(request),
-            });
+        match follows {
+            true => self.follow(now, route, request.timeout),
+            false => self.send(now, route, agent, request),
         }
         Ok(route)
+    }
+
+    fn send(&mut self, now: Now, route: RouteId, agent: Arc<str>, request: CallRequest) {
+        self.take_place(now, &agent, &request, route);
+        self.out.push(Output::Send {
+            route,
+            agent,
+            request: Box::new(request),
+        });
+    }
+
+    /// Waits for the end of another call, but no longer than the time of this one.
+    fn follow(&mut self, now: Now, route: RouteId, span: Option<Duration>) {
+        if let Some(span) = span {
+            let at = now.mono.saturating_add(span);
+            self.timers.set(Timer::Follower(route), at);
+        }
     }
 
     /// Asks for a call's end. One that only waits for another ends at once; one whose end others wait for goes on for them.
@@ -231,12 +266,7 @@ impl Router {
             .as_ref()
             .is_some_and(|key| self.memory.is_waited_for(key, &route));
         if entry.follows {
-            self.routes.remove(&route);
-            if let Some(key) = &key {
-                self.memory.leave(key, &route);
-                self.stop_unwanted(key);
-            }
-            self.answer(route, canceled());
+            self.leave(route, canceled());
         } else if waited_for {
             if let Some(entry) = self.routes.get_mut(&route) {
                 entry.answered = true;
@@ -278,6 +308,7 @@ impl Router {
             let end = lasting.then(|| (outcome.clone(), outcome.weight()));
             for follower in self.memory.end(key, &route, end) {
                 if self.routes.remove(&follower).is_some() {
+                    self.timers.clear(&Timer::Follower(follower));
                     self.answer(follower, outcome.clone());
                 }
             }
@@ -308,6 +339,12 @@ impl Router {
         event.agent_id = Some(agent.to_owned());
         self.out.push(Output::Audit(Box::new(event)));
     }
+}
+
+/// The end of a call that was sent to nobody.
+fn late() -> Outcome {
+    let error = ErrorObject::of(ErrorCode::ToolTimeout, "no result in time");
+    Outcome::failed(error.noticed_by("core.router"))
 }
 
 fn canceled() -> Outcome {

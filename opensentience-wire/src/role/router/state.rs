@@ -51,6 +51,11 @@ pub enum Input {
         /// Its id.
         agent: String,
     },
+    /// An agent is not wanted any more: nothing of it is kept once it is gone, and it is not launched again.
+    AgentStopped {
+        /// Its id.
+        agent: String,
+    },
     /// An agent is gone: it may be launched again. If it was connected, that has ended.
     AgentDown {
         /// Its id.
@@ -120,6 +125,8 @@ pub enum Output {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Timer {
     Launch(Arc<str>),
+    /// The time of a call is over that waits for the end of another.
+    Follower(RouteId),
 }
 
 #[derive(Debug)]
@@ -128,6 +135,8 @@ pub(super) struct Agent {
     pub(super) health: Health,
     pub(super) tools: BTreeSet<Box<str>>,
     pub(super) routes: BTreeSet<RouteId>,
+    /// Bytes of the inputs of these.
+    pub(super) input_bytes: usize,
     pub(super) supervision: Supervision,
     /// It is being ended because it is unwell, and is to be launched again however well it says it is now.
     pub(super) stopping: bool,
@@ -144,6 +153,7 @@ pub(super) struct Route {
     pub(super) agent: Arc<str>,
     pub(super) tool: Box<str>,
     pub(super) key: Option<Key>,
+    pub(super) input_bytes: usize,
     /// It waits for the end of another call with its key, and nothing was sent for it.
     pub(super) follows: bool,
     /// The caller has its end; others still wait for what was sent.

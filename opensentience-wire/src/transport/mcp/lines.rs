@@ -4,9 +4,11 @@
 use std::borrow::Cow;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rmcp::model::{
-    CallToolResult, ClientRequest, JsonRpcMessage, RequestId, ServerNotification, ServerResult,
+    CallToolResult, ClientRequest, ErrorData, JsonRpcMessage, RequestId, ServerNotification,
+    ServerResult,
 };
 use rmcp::service::{RoleClient, RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
@@ -33,10 +35,14 @@ pub(super) struct Lines<S> {
     reader: BufReader<ReadHalf<S>>,
     line: Vec<u8>,
     writer: Arc<Mutex<Writer<S>>>,
+    waiting: Arc<AtomicUsize>,
     calls: Calls,
     /// A message that was read and is not handed on yet: reading may be dropped at any time.
     held: Option<RxJsonRpcMessage<RoleClient>>,
 }
+
+/// Bytes that wait to be written before no more are taken: a server that reads nothing is sent nothing.
+const WAITING_BYTES: usize = 16 << 20;
 
 /// Lines that wait to be written.
 struct Writer<S> {
@@ -57,6 +63,7 @@ impl<S: AsyncRead + AsyncWrite> Lines<S> {
                 unsent: Vec::new(),
                 sent: 0,
             })),
+            waiting: Arc::default(),
             calls,
             held: None,
         }
@@ -107,9 +114,14 @@ impl<S: AsyncRead + AsyncWrite + Send + 'static> Transport<RoleClient> for Lines
         &mut self,
         item: TxJsonRpcMessage<RoleClient>,
     ) -> impl Future<Output = Result<(), io::Error>> + Send + 'static {
-        let (line, writer) = (line_of(&item), Arc::clone(&self.writer));
+        let writer = Arc::clone(&self.writer);
+        let line = line_of(&item).and_then(|line| {
+            let waits = Waits::new(&self.waiting, line.len());
+            let waits = waits.ok_or_else(|| io::Error::other("the server reads nothing"))?;
+            Ok((line, waits))
+        });
         async move {
-            let line = line?;
+            let (line, _waits) = line?;
             let mut writer = writer.lock().await;
             writer.unsent.extend(line);
             writer.flush().await
@@ -134,6 +146,30 @@ impl<S: AsyncRead + AsyncWrite + Send + 'static> Transport<RoleClient> for Lines
     async fn close(&mut self) -> Result<(), io::Error> {
         self.writer.lock().await.stream = None;
         Ok(())
+    }
+}
+
+/// A line that waits, among all that do.
+struct Waits {
+    all: Arc<AtomicUsize>,
+    bytes: usize,
+}
+
+impl Waits {
+    /// `None` where too many bytes wait already; one line always may.
+    fn new(all: &Arc<AtomicUsize>, bytes: usize) -> Option<Self> {
+        let before = all.fetch_add(bytes, Ordering::Relaxed);
+        let waits = Self {
+            all: Arc::clone(all),
+            bytes,
+        };
+        (before < WAITING_BYTES).then_some(waits)
+    }
+}
+
+impl Drop for Waits {
+    fn drop(&mut self) {
+        self.all.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 
@@ -203,20 +239,24 @@ fn message_of(line: &[u8]) -> Option<RxJsonRpcMessage<RoleClient>> {
     }
     // The library reads no number beyond a double: its place is taken by an empty result, for the call reads the text. So it
     // does what the library cannot read for other reasons.
-    let Answer { id, method, .. } = serde_json::from_slice(line).ok()?;
-    match method {
-        Some(_) => None,
-        None => {
+    let answer: Answer<'_> = serde_json::from_slice(line).ok()?;
+    match (answer.method, answer.result, answer.error) {
+        (None, Some(_), _) => {
             let empty = ServerResult::CallToolResult(CallToolResult::success(Vec::new()));
-            Some(JsonRpcMessage::response(empty, id))
+            Some(JsonRpcMessage::response(empty, answer.id))
         }
+        (None, None, Some(_)) => {
+            let error = ErrorData::internal_error("an error that cannot be read", None);
+            Some(JsonRpcMessage::error(error, Some(answer.id)))
+        }
+        _ => None,
     }
 }
 
 /// The text of an answer's result; `None` where it is no sound JSON.
 fn result_of(line: &[u8]) -> Option<RawBuf> {
     let answer: Answer<'_> = serde_json::from_slice(line).ok()?;
-    RawBuf::parse(answer.result.get()).ok()
+    RawBuf::parse(answer.result?.get()).ok()
 }
 
 /// An answer, its result unread.
@@ -224,6 +264,8 @@ fn result_of(line: &[u8]) -> Option<RawBuf> {
 struct Answer<'a> {
     id: RequestId,
     #[serde(borrow)]
-    result: &'a RawValue,
+    result: Option<&'a RawValue>,
+    #[serde(borrow)]
+    error: Option<&'a RawValue>,
     method: Option<serde::de::IgnoredAny>,
 }

@@ -49,8 +49,8 @@ use super::tokio::{Agent, ServeError};
 use crate::role::CloseReason;
 use crate::role::agent::Config;
 use lines::Lines;
-use server::Listener;
 pub use server::{BridgeError, NotCarried};
+use server::{Listener, OnChange};
 
 /// How long a server may take to say who it is and what it offers.
 const START: Duration = Duration::from_secs(30);
@@ -61,6 +61,7 @@ pub struct Bridge {
     agent: Agent,
     not_carried: Vec<NotCarried>,
     list_timeout: Duration,
+    on_change: OnChange,
     child: Option<Child>,
 }
 
@@ -132,6 +133,7 @@ impl Bridge {
             agent,
             not_carried,
             list_timeout: START,
+            on_change: Box::new(drop),
             child: None,
         })
     }
@@ -140,6 +142,17 @@ impl Bridge {
     #[must_use]
     pub const fn with_list_timeout(mut self, span: Duration) -> Self {
         self.list_timeout = span;
+        self
+    }
+
+    /// Sets who is told each time that the server's tools have changed: what of them is not passed on, or why those before
+    /// stay.
+    #[must_use]
+    pub fn with_on_change(
+        mut self,
+        on_change: impl FnMut(Result<Vec<NotCarried>, BridgeError>) + Send + 'static,
+    ) -> Self {
+        self.on_change = Box::new(on_change);
         self
     }
 
@@ -180,6 +193,7 @@ impl Bridge {
             service,
             agent,
             list_timeout,
+            mut on_change,
             child,
             ..
         } = self;
@@ -193,11 +207,18 @@ impl Bridge {
             loop {
                 changed.notified().await;
                 // A server that cannot say what it has, or does not, keeps what it had until it says that this has changed again.
-                let offered =
-                    tokio::time::timeout(list_timeout, tools::offered(&peer, &calls)).await;
-                if let Ok(Ok(offered)) = offered {
-                    let _ = control.replace_tools(offered.tools).await;
-                }
+                let offering = tokio::time::timeout(list_timeout, tools::offered(&peer, &calls));
+                let offered = match offering.await {
+                    Err(_) => Err(BridgeError::Silent(list_timeout)),
+                    Ok(Err(error)) => Err(error),
+                    Ok(Ok(offered)) => {
+                        let replaced = control.replace_tools(offered.tools).await;
+                        replaced
+                            .map(|()| offered.not_carried)
+                            .map_err(BridgeError::Offer)
+                    }
+                };
+                on_change(offered);
             }
         };
         let ending = async {

@@ -13,6 +13,8 @@ use rmcp::service::{ClientInitializeError, NotificationContext, RoleClient, Serv
 use tokio::sync::{Mutex, Notify, mpsc};
 use ubos_common::json::RawBuf;
 
+use crate::error::CommandError;
+
 /// Why a server is not bridged.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -35,6 +37,9 @@ pub enum BridgeError {
     /// The server has more tools than a session takes.
     #[error("the MCP server has more than {0} tools")]
     TooMany(usize),
+    /// The tools that the server has now cannot be offered.
+    #[error("the MCP server's tools cannot be offered")]
+    Offer(#[source] CommandError),
 }
 
 /// Something of a server that an agent cannot pass on.
@@ -77,7 +82,12 @@ pub(super) struct AwaitedCalls {
     pub(super) reports: HashMap<ProgressToken, mpsc::Sender<ProgressNotificationParam>>,
     /// The texts of the results that came.
     pub(super) results: HashMap<RequestId, Option<RawBuf>>,
+    /// The last request for a list of tools.
+    pub(super) listing: Option<RequestId>,
 }
+
+/// Who is told what became of a change of the server's tools.
+pub(super) type OnChange = Box<dyn FnMut(Result<Vec<NotCarried>, BridgeError>) + Send>;
 
 /// What the server says without being asked.
 #[derive(Clone, Default)]

@@ -139,6 +139,10 @@ async fn page(
         let sent = peer.send_cancellable_request(request, options).await;
         let handle = sent.map_err(failed)?;
         calls.results.insert(handle.id.clone(), None);
+        // One that was given up may still be answered, and nobody is left who would take that.
+        if let Some(given_up) = calls.listing.replace(handle.id.clone()) {
+            calls.results.remove(&given_up);
+        }
         handle
     };
     let id = handle.id.clone();

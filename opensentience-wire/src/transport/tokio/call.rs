@@ -73,7 +73,8 @@ impl CallState {
 
     /// What has become of the call since the last look.
     fn look(&mut self) -> Change {
-        let is_full = self.chunks.len() > CHUNKS || self.bytes > CHUNK_BYTES;
+        // After the end no more pieces come.
+        let is_full = !self.has_ended && (self.chunks.len() > CHUNKS || self.bytes > CHUNK_BYTES);
         let was_full = core::mem::replace(&mut self.is_full, is_full);
         let is_settled = self.has_ended && self.chunks.is_empty();
         let was_settled = core::mem::replace(&mut self.is_settled, is_settled);
@@ -209,6 +210,20 @@ impl<I> RunningCall<I> {
         })
         .await
         .map(|chunk| *chunk)
+    }
+
+    /// Waits for the end of the call, which it leaves there.
+    #[cfg(unix)]
+    pub(super) async fn ended(&self) {
+        poll_fn(|context| {
+            let mut state = self.shared.lock();
+            if state.has_ended {
+                return Poll::Ready(());
+            }
+            wait(&mut state.reader, context);
+            Poll::Pending
+        })
+        .await;
     }
 
     /// Asks the agent to stop. The result still comes; asking again changes nothing.

@@ -78,12 +78,16 @@ impl SharedConnection {
         asked.into_iter().chain(self.call_timeout).min()
     }
 
-    /// Calls a tool. While too much waits to be sent, this waits.
+    /// Calls a tool. While too much waits to be sent, this waits: in the time that the call has.
     pub(super) async fn call(
         self: &Arc<Self>,
         mut request: CallRequest,
     ) -> Result<RunningCall, CommandError> {
+        let began = self.clock.now().mono;
+        let span = self.time_of(request.timeout);
         loop {
+            let waited = self.clock.now().mono.saturating_since(began);
+            request.timeout = span.map(|span| span.saturating_sub(waited));
             // Made before the look, so that no room that comes in between is missed.
             let room = self.room.notified();
             match self.try_call(request) {

@@ -2,6 +2,7 @@
 
 mod apart;
 mod ends;
+mod floods;
 mod tools;
 
 use core::time::Duration;
@@ -101,7 +102,16 @@ fn what_is_refused_is_never_sent() {
     }
     let said = drain_core(&mut conn);
     assert_eq!((said.sent.len(), conn.pending_calls()), (0, 0));
-    assert_eq!(said.audits(), ["security.denied tool.permission_denied"; 2]);
+    assert_eq!(
+        said.audits(),
+        [
+            "tool.call_refused tool.not_found",
+            "security.denied tool.directive_required",
+            "security.denied tool.permission_denied",
+            "security.denied tool.permission_denied",
+            "tool.call_refused tool.invalid_input",
+        ]
+    );
     assert!(
         conn.call_tool(at(0), request("write").with_causation_id("directive-1"))
             .is_ok()

@@ -1,6 +1,7 @@
 //! Calls over many agents.
 
 mod policy;
+mod shares;
 
 use core::time::Duration;
 use std::collections::BTreeMap;

@@ -9,7 +9,7 @@ use serde_json::json;
 use tokio::io::DuplexStream;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-use crate::kit::{frame, message, token};
+use crate::kit::{frame, message, token, tool};
 
 use super::{code, connect, launch, next_frame, raw_agent, raw_agent_within, request};
 
@@ -202,4 +202,72 @@ async fn who_asks_after_the_end_is_told_even_while_output_waits() {
     let late = handle.call(request("echo", json!({}))).await;
     assert_eq!(late.unwrap_err(), CommandError::Closing);
     drop(unread);
+}
+
+/// A registration whose schemas take long to compile.
+fn heavy(name: &str) -> Vec<u8> {
+    let mut tool = tool(name);
+    tool["input_schema"] = json!({"pattern": format!("{}{name}", "\\w".repeat(330))});
+    frame(&message("agent.tools.register", json!({"tools": [tool]})))
+}
+
+// spec: OSW-4.2-3
+#[tokio::test]
+async fn a_connection_that_ends_before_its_schemas_are_compiled_holds_up_no_other() {
+    let (handle, mut far) = raw_agent().await;
+    let call = handle.call(request("echo", json!({}))).await.unwrap();
+    let id = next_calls(&mut far, 1).await.remove(0);
+    let ended = json!({"call_id": id, "status": "succeeded", "output": {}});
+    let ended = message("agent.tool.result", ended);
+    far.write_all(&frame(&ended)).await.unwrap();
+    while handle.pending_calls() > 0 {
+        tokio::task::yield_now().await;
+    }
+    let (_busy, mut busy_far) = raw_agent().await;
+    busy_far.write_all(&heavy("busy")).await.unwrap();
+    far.write_all(&heavy("first")).await.unwrap();
+    // Its schemas wait behind those of the busy one.
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    handle.shutdown().await;
+    let (mut other, mut far) = raw_agent().await;
+    far.write_all(&heavy("second")).await.unwrap();
+    let changed = tokio::time::timeout(Duration::from_secs(60), other.tools_changed());
+    assert!(changed.await.unwrap());
+    // It has been kept by who still wants its output.
+    drop(call);
+}
+
+// spec: OSW-4.3-11
+#[tokio::test]
+async fn output_of_a_call_that_has_ended_holds_up_no_other_call() {
+    let (handle, mut far) = raw_agent().await;
+    let mut slow = handle.call(request("echo", json!({}))).await.unwrap();
+    let id = next_calls(&mut far, 1).await.remove(0);
+    for seq in 1..=70 {
+        let piece = json!({"call_id": id, "seq": seq, "channel": "stdout", "data": {"text": "x"}});
+        let piece = frame(&message("agent.tool.stream", piece));
+        far.write_all(&piece).await.unwrap();
+        if seq == 65 {
+            // As many wait as may, and one more: nothing is read until the call ends.
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            slow.cancel();
+        }
+    }
+    let next = async {
+        let other = handle.call(request("echo", json!({}))).await.unwrap();
+        let id = loop {
+            let sent = next_frame(&mut far).await;
+            if sent["type"] == "core.tool.call" {
+                break sent["payload"]["call_id"].clone();
+            }
+        };
+        let ended = json!({"call_id": id, "status": "succeeded", "output": {}});
+        let ended = frame(&message("agent.tool.result", ended));
+        far.write_all(&ended).await.unwrap();
+        other.result().await
+    };
+    // The cancelled one ends without its agent after 5 s.
+    let outcome = tokio::time::timeout(Duration::from_secs(60), next).await;
+    assert_eq!(outcome.unwrap().status, Status::Succeeded);
+    assert_eq!(slow.next_chunk().await.unwrap().seq, 1);
 }

@@ -12,9 +12,10 @@ use opensentience_wire::role::CloseReason;
 use opensentience_wire::role::agent::{self, Chunk};
 use opensentience_wire::role::core::{CallRequest, Config, Outcome};
 use opensentience_wire::transport::tokio::{
-    Agent, AttachError, AuditSink, CoreHandle, LaunchError, Launcher, ServeError, ToolError, attach,
+    Agent, AttachError, AuditSink, CoreHandle, LaunchError, Launcher, ServeError, ToolContext,
+    ToolError, attach,
 };
-use opensentience_wire::{AuditEvent, CommandError, Limits};
+use opensentience_wire::{AuditEvent, AuditName, CommandError, Limits};
 use opensentience_wire::{Grant, SessionToken};
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
@@ -303,6 +304,56 @@ async fn a_process_that_is_no_agent_is_not_waited_for() {
     let config = Config::default().with_handshake_timeout(Duration::from_millis(200));
     let error = silent.with_config(config).launch().await.unwrap_err();
     assert!(matches!(error, LaunchError::Handshake));
+}
+
+// spec: OSW-5-2
+#[tokio::test]
+async fn a_connection_of_another_process_is_refused_whatever_it_knows() {
+    let (sink, mut audit) = audit_channel();
+    let told = "echo $OPENSENTIENCE_SOCKET_PATH >&2; exec sleep 600";
+    let launcher = Launcher::new(AGENT, "/bin/sh")
+        .args(["-c", told])
+        .with_stop_timeout(Duration::from_millis(300))
+        .with_audit(sink);
+    let output = launcher.output();
+    let launching = tokio::spawn(launcher.launch());
+    let path = loop {
+        if let Some(path) = output.text().strip_suffix('\n') {
+            break path.to_owned();
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    };
+    let mut stream = tokio::net::UnixStream::connect(path).await.unwrap();
+    // The other end may be gone already.
+    let _ = stream.write_all(&frame(&hello())).await;
+    assert_eq!(stream.read(&mut [0; 1_024]).await.unwrap_or(0), 0);
+    let refused = loop {
+        let event = audit.recv().await.unwrap();
+        if event.name == AuditName::HandshakeFailed {
+            break event;
+        }
+    };
+    assert_eq!(
+        refused.detail.as_deref(),
+        Some("a connection of another process")
+    );
+    launching.abort();
+}
+
+// spec: OSW-4.4-2
+#[tokio::test]
+async fn a_tool_that_does_not_hear_its_cancel_is_dropped_by_its_agent() {
+    let deaf = async |_: ToolContext, _: RawObject| {
+        std::future::pending::<Result<RawObject, ToolError>>().await
+    };
+    let agent = Agent::new("1.0.0".parse().unwrap()).tool(spec("deaf"), deaf);
+    let (mut core, _agent) = serve_in_memory(agent).await;
+    assert!(core.tools_changed().await);
+    let call = core.call(request("deaf", json!({}))).await.unwrap();
+    call.cancel();
+    let outcome = call.result().await;
+    // The core, which waits longer, had not to say it.
+    assert_eq!((outcome.status, outcome.by_agent), (Status::Canceled, true));
 }
 
 fn serve(

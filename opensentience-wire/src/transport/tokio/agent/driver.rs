@@ -100,6 +100,7 @@ impl<S: AsyncRead + AsyncWrite> AgentDriver<S> {
                 break reason;
             }
             let room = self.wire.has_room();
+            self.conn.set_writing(room);
             // impl: OSW-4.3-11
             let reading = room && self.conn.accepts_input();
             let timer = self.alarm.ring(self.conn.poll_timeout());

@@ -46,6 +46,7 @@ impl Launcher {
             envs: Vec::new(),
             manifest_hash: None,
             manifest_agent: None,
+            manifest_bounds: None,
             router_agent: None,
             config: Config::default(),
             audit: AuditSink::default(),
@@ -85,12 +86,20 @@ impl Launcher {
     pub fn with_manifest(mut self, manifest: &Manifest, hash: impl Into<String>) -> Self {
         self.manifest_agent = Some(manifest.agent_id().to_owned());
         let at_once = manifest.quota().concurrent.unwrap_or(usize::MAX);
-        self.map_config(|mut config| {
-            let limits = &mut config.limits;
-            limits.max_inflight_requests = limits.max_inflight_requests.min(at_once);
-            config.with_call_timeout(manifest.call_timeout())
-        });
+        self.manifest_bounds = Some((at_once, manifest.call_timeout()));
         self.with_manifest_hash(hash)
+    }
+
+    /// How the core treats the agent, within the bounds of its manifest.
+    fn bounded_config(&self) -> Config {
+        let mut config = self.config.clone();
+        let Some((at_once, call_timeout)) = self.manifest_bounds else {
+            return config;
+        };
+        let limits = &mut config.limits;
+        limits.max_inflight_requests = limits.max_inflight_requests.min(at_once);
+        let own = config.call_timeout;
+        config.with_call_timeout(own.map_or(call_timeout, |own| own.min(call_timeout)))
     }
 
     /// Sets how the core treats the agent.
@@ -250,7 +259,8 @@ impl Launcher {
                 () = &mut late => return Err(LaunchError::Handshake),
             };
             let ids = IdSource::from_os()?;
-            let conn = CoreConnection::new(clock.now(), self.config.clone(), ids, grant.take())?;
+            let config = self.bounded_config();
+            let conn = CoreConnection::new(clock.now(), config, ids, grant.take())?;
             let observers = (self.audit.clone(), self.observer.clone());
             let shared = SharedConnection::new(stream, *clock, conn, observers, tools.clone());
             if shared.handshake().await {

@@ -80,6 +80,8 @@ pub struct Launcher {
     pub(super) envs: Vec<(OsString, OsString)>,
     pub(super) manifest_hash: Option<String>,
     pub(super) manifest_agent: Option<String>,
+    /// The calls that its manifest lets run at once, and the time of one.
+    pub(super) manifest_bounds: Option<(usize, Duration)>,
     /// The agent that a router launches.
     pub(super) router_agent: Option<String>,
     pub(super) config: Config,

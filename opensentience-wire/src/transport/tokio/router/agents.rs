@@ -142,6 +142,8 @@ pub(super) async fn call(
                 }
                 tokio::select! {
                     () = slot.room() => {}
+                    // What is left of its output is no more than a connection keeps of a call.
+                    () = call.ended() => {}
                     () = cancel.notified() => call.cancel(),
                 }
             }

@@ -116,6 +116,12 @@ impl Driver {
                 self.router.clear_policy(&agent);
                 self.give_up_launch(&agent);
                 self.connected.stop(&agent);
+                if self.connected.get(&agent).is_none() {
+                    // It waits for a launch that is not wanted any more.
+                    self.input(Input::AgentStopped {
+                        agent: agent.to_string(),
+                    });
+                }
             }
             Some(Command::Shutdown) | None => {
                 self.closing = true;
@@ -176,7 +182,14 @@ impl Driver {
         let wanted = self.sources.contains_key(agent) && !self.closing;
         let ended = if wanted { ended } else { Ended::Asked };
         let agent = agent.to_string();
-        self.input(Input::AgentDown { agent, ended });
+        self.input(Input::AgentDown {
+            agent: agent.clone(),
+            ended,
+        });
+        if !wanted {
+            // It may have been unwell, and is launched again by nobody.
+            self.input(Input::AgentStopped { agent });
+        }
     }
 
     pub(super) fn input(&mut self, input: Input) {

@@ -1,0 +1,125 @@
+//! What one agent, or one caller, takes of a router that others share.
+
+use core::time::Duration;
+
+use opensentience_wire::role::router::{Config, Ended, Input, Output, Refused, RestartPolicy};
+use opensentience_wire::{AuditName, CommandError, ErrorCode};
+use serde_json::json;
+
+use super::*;
+
+#[test]
+fn one_agent_leaves_places_for_the_others() {
+    let mut router = router(Config::default().with_max_calls(9).with_max_agent_calls(2));
+    let first = router.call(at(0), request("a/read")).unwrap();
+    router.call(at(0), request("a/write")).unwrap();
+    assert_eq!(router.call(at(0), request("a/read")), Err(Refused::Busy));
+    assert!(router.call(at(0), request("b/count")).is_ok());
+    end(&mut router, first, good(RawObject::empty()));
+    assert!(router.call(at(0), request("a/read")).is_ok());
+}
+
+#[test]
+fn the_inputs_that_one_agent_is_given_are_bounded_together() {
+    let long = || CallRequest::new("a/read", object(&json!({"text": "x".repeat(900)})));
+    let mut router = router(Config::default().with_max_agent_input_bytes(2_000));
+    let first = router.call(at(0), long()).unwrap();
+    router.call(at(0), long()).unwrap();
+    assert_eq!(router.call(at(0), long()), Err(Refused::Busy));
+    assert!(router.call(at(0), request("a/read")).is_ok(), "a short one");
+    end(&mut router, first, good(RawObject::empty()));
+    assert!(router.call(at(0), long()).is_ok());
+    // Those of one that was replaced are no longer its own.
+    up(&mut router, 1, "a", &["read"]);
+    assert!(router.call(at(1), long()).is_ok());
+    assert!(router.call(at(1), long()).is_ok());
+    assert_eq!(router.call(at(1), long()), Err(Refused::Busy));
+}
+
+// spec: OSW-4.3-9
+#[test]
+fn one_who_waits_for_the_end_of_another_call_waits_no_longer_than_his_time() {
+    let mut router = router(Config::default());
+    let leader = router.call(at(0), keyed("a/write", 1)).unwrap();
+    let with = |millis| {
+        let mut request = keyed("a/write", 1);
+        request.timeout = Some(Duration::from_millis(millis));
+        request
+    };
+    let patient = router.call(at(0), with(5_000)).unwrap();
+    let hasty = router.call(at(0), with(1_000)).unwrap();
+    assert_eq!(sent(&drain(&mut router)).len(), 1);
+    assert_eq!(router.poll_timeout(), Some(at(1_000).mono));
+    router.handle_timeout(at(1_000));
+    let late = [(hasty, "tool.timeout".to_owned())].into();
+    assert_eq!(ended(&drain(&mut router)), late);
+    let ends = end(&mut router, leader, good(RawObject::empty()));
+    assert_eq!(ends.keys().copied().collect::<Vec<_>>(), [leader, patient]);
+    assert_eq!(router.poll_timeout(), None, "nobody waits any more");
+}
+
+#[test]
+fn the_last_one_to_give_up_waiting_has_the_call_cancelled() {
+    let mut router = router(Config::default());
+    let leader = router.call(at(0), keyed("a/write", 1)).unwrap();
+    let mut hasty = keyed("a/write", 1);
+    hasty.timeout = Some(Duration::from_secs(1));
+    router.call(at(0), hasty).unwrap();
+    router.cancel(leader).unwrap();
+    drain(&mut router);
+    router.handle_timeout(at(1_000));
+    let outputs = drain(&mut router);
+    let cancel =
+        |output: &Output| matches!(output, Output::Cancel { route, .. } if *route == leader);
+    assert!(outputs.iter().any(cancel), "{outputs:?}");
+}
+
+// spec: OSW-8-1
+#[test]
+fn a_call_that_never_came_to_its_connection_is_audited() {
+    let refused = |error: CommandError| {
+        let mut router = router(Config::default());
+        let route = router.call(at(0), request("a/read")).unwrap();
+        drain(&mut router);
+        router.handle_input(at(1), Input::NotSent { route, error });
+        let audits = drain(&mut router)
+            .into_iter()
+            .filter_map(|output| match output {
+                Output::Audit(event) => Some((event.name.clone(), event.code.clone())),
+                _ => None,
+            });
+        audits.collect::<Vec<_>>()
+    };
+    let audit = |code| vec![(AuditName::CallRefused, Some(code))];
+    assert_eq!(refused(CommandError::Late), audit(ErrorCode::ToolTimeout));
+    assert_eq!(
+        refused(CommandError::Closing),
+        audit(ErrorCode::AgentDisconnected)
+    );
+    // The connection has done so.
+    assert_eq!(refused(CommandError::Busy), []);
+}
+
+#[test]
+fn nothing_is_kept_of_an_agent_that_is_not_wanted_any_more() {
+    let config = Config::default()
+        .with_max_agents(2)
+        .with_restart(RestartPolicy::Always);
+    let mut router = router(config);
+    let agent = || "a".to_owned();
+    router.handle_input(at(0), Input::AgentStopped { agent: agent() });
+    assert!(router.health("a").is_some(), "it is there until it is gone");
+    let ended = Ended::Failed;
+    router.handle_input(
+        at(1),
+        Input::AgentDown {
+            agent: agent(),
+            ended,
+        },
+    );
+    assert!(router.poll_timeout().is_some());
+    router.handle_input(at(2), Input::AgentStopped { agent: agent() });
+    assert_eq!(router.poll_timeout(), None, "it is launched no more");
+    up(&mut router, 3, "c", &["run"]);
+    assert!(router.call(at(3), request("c/run")).is_ok());
+}
