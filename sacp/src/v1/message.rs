@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use ubos_common::json::{self, DecodeError, Fault, Limits, RawBuf, Read, Reader, Write};
 use ubos_common::time::Timestamp;
+use ubos_common::trace_context::TraceContext;
 use ubos_common::violation::{Level, Profile};
 
 use super::closed::refuse_unknown;
@@ -89,6 +90,54 @@ impl Message {
         json::to_vec(self)
     }
 
+    /// The place in a distributed trace that the message comes from, as its extensions `w3c.traceparent` and
+    /// `w3c.tracestate` say; `None` where they say nothing valid.
+    #[must_use]
+    pub fn trace_context(&self) -> Option<TraceContext> {
+        let ext = self.ext.as_ref()?;
+        let text = |name| ext.value(name)?.deserialize::<String>().ok();
+        let state = text(TRACESTATE);
+        TraceContext::read(&text(TRACEPARENT)?, state.as_deref())
+    }
+
+    /// Sets the place in a distributed trace that the message comes from. Its [`trace`](Self::trace) has the same trace id.
+    /// Answers have the place, too; the spans of messages, which are named by the messages, go on below it.
+    ///
+    /// ```
+    /// # let text = br#"{"proto_ver":"1.0.0","msg_id":"m1","ts":"2025-10-01T12:00:00Z","sender":"planner","g":"TRIP",
+    /// #     "plan":[{"id":"w","verb":"fetch","tool":"WEATHER","params":{}}],"state":"PENDING"}"#;
+    /// # let mut message = sacp::v1::Message::decode(text)?;
+    /// use sacp::ubos_common::trace_context::TraceContext;
+    ///
+    /// let parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    /// let place = TraceContext::read(parent, []).ok_or("no place in a trace")?;
+    /// message.set_trace_context(&place);
+    /// assert_eq!(message.trace_context(), Some(place));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// Spec: SACP 1.0, 4
+    // impl: SACP1-4-4
+    pub fn set_trace_context(&mut self, place: &TraceContext) {
+        let hex: String = place
+            .trace_id()
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
+        self.trace.get_or_insert_with(Trace::new).trace_id = Id::new(hex);
+        let ext = self.ext.get_or_insert_default();
+        ext.remove(TRACESTATE);
+        let texts = [
+            (TRACEPARENT, Some(place.traceparent())),
+            (TRACESTATE, place.tracestate().map(str::to_owned)),
+        ];
+        for (name, text) in texts {
+            if let Some(value) = text.and_then(|text| RawBuf::from_serialize(&text).ok()) {
+                ext.insert(name, value);
+            }
+        }
+    }
+
     /// What every answer to this message has: its own id, author, time and version, a span below that of the request, and
     /// the form that it was asked for.
     // impl: SACP1-4-1, SACP1-4-4, SACP-4-3
@@ -123,6 +172,10 @@ impl Message {
         self
     }
 }
+
+/// The extensions that name a place in a distributed trace.
+const TRACEPARENT: &str = "w3c.traceparent";
+const TRACESTATE: &str = "w3c.tracestate";
 
 /// Refuses unknown members, and a result or error that does not agree with the state.
 // impl: SACP1-4-1
@@ -212,5 +265,23 @@ impl Read<'_> for Version {
 impl Write for Version {
     fn write(&self, out: &mut Vec<u8>) {
         self.0.as_ref().write(out);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // spec: SACP1-4-4
+    #[test]
+    fn answers_come_from_the_same_place_in_a_trace() {
+        let text = br#"{"proto_ver":"1.0.0","msg_id":"m1","ts":"2025-10-01T12:00:00Z","sender":"planner","g":"TRIP",
+            "plan":[{"id":"w","verb":"fetch","tool":"WEATHER","params":{}}],"state":"PENDING"}"#;
+        let mut message = Message::decode(text).unwrap();
+        let place = TraceContext::new([1; 16], [2; 8]).unwrap();
+        message.set_trace_context(&place);
+        let at = Timestamp::from_unix(0).unwrap();
+        let answer = message.answer_to(at, message.sender.clone(), Id::new("m2").unwrap());
+        assert_eq!(answer.trace_context(), Some(place));
     }
 }

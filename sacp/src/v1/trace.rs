@@ -114,6 +114,11 @@ impl Ext {
         good
     }
 
+    /// Takes an extension out.
+    pub(super) fn remove(&mut self, name: &str) {
+        self.0.remove(name);
+    }
+
     /// The extension with this name.
     #[must_use]
     pub fn value(&self, name: &str) -> Option<&RawBuf> {

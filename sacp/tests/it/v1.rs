@@ -5,6 +5,7 @@ use sacp::v1::{Code, Failure, Message, State};
 use sacp::{OnError, Retry};
 use serde_json::{Value, json};
 use ubos_common::json::DecodeError;
+use ubos_common::trace_context::TraceContext;
 use ubos_common::violation::{Level, Profile, Report};
 
 fn validate(text: &[u8]) -> Result<(Message, Report), DecodeError> {
@@ -593,4 +594,26 @@ fn whole_numbers_are_integers_however_they_are_written() {
     };
     let again = sacp::check::repair(&once.clone().into(), &change).unwrap();
     assert_eq!(again, once.into());
+}
+
+// spec: SACP1-4-4
+#[test]
+fn a_place_in_a_trace_is_an_extension() {
+    let parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    let place = TraceContext::read(parent, ["a=1"]).unwrap();
+    let mut message = Message::decode(base().to_string().as_bytes()).unwrap();
+    assert_eq!(message.trace_context(), None);
+    message.set_trace_context(&place);
+    let read = Message::decode(&message.encode()).unwrap();
+    assert_eq!(read.trace_context(), Some(place.clone()));
+    let trace = read.trace.as_ref().unwrap();
+    let id = trace.trace_id.as_ref().map(ToString::to_string);
+    assert_eq!(id.as_deref(), Some("0af7651916cd43dd8448eb211c80319c"));
+    // The state of another place is not that of this one.
+    let bare = TraceContext::read(parent, []).unwrap();
+    message.set_trace_context(&bare);
+    assert_eq!(message.trace_context(), Some(bare));
+    let wrong = with("/ext", json!({"w3c.traceparent": parent.to_uppercase()}));
+    let wrong = Message::decode(wrong.to_string().as_bytes()).unwrap();
+    assert_eq!(wrong.trace_context(), None);
 }
