@@ -40,6 +40,10 @@ pub enum Warning {
     /// A result did not get to the endpoint that the task names. It stays in the transcript.
     #[error("a result did not get to its endpoint")]
     Unreachable(#[source] Unreachable),
+    /// What was said is longer than the transport takes: a part on the way was left out, or an end was told as FAILED. The
+    /// transcript has the whole.
+    #[error("what was said is longer than the transport takes")]
+    TooLong,
 }
 
 /// Why a result did not get to the endpoint that the task names. The endpoint itself is not shown.

@@ -293,7 +293,7 @@ impl Service {
     }
 
     /// Tells of a warning. Whoever panics at it ends no task by that.
-    fn warn(&self, warning: &Warning) {
+    pub(super) fn warn(&self, warning: &Warning) {
         drop(catch_unwind(AssertUnwindSafe(|| {
             (self.on_warning)(warning)
         })));

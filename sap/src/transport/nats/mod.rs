@@ -31,15 +31,17 @@ mod client;
 mod worker;
 
 use core::time::Duration;
+use std::error::Error as _;
 
 use async_nats::HeaderMap;
 use async_nats::jetstream::consumer::{AckPolicy, PullConsumer, pull};
-use async_nats::jetstream::context::PublishErrorKind;
+use async_nats::jetstream::context::{PublishError, PublishErrorKind};
 use async_nats::jetstream::message::PublishMessage;
 use async_nats::jetstream::stream::{
     Config as StreamConfig, DiscardPolicy, LastRawMessageErrorKind, RetentionPolicy, Stream,
 };
 use async_nats::jetstream::{self, Context};
+use bytes::Bytes;
 use ubos_common::canon::Digest;
 use ubos_common::trace_context::TraceContext;
 
@@ -65,6 +67,7 @@ use crate::work;
 /// |---|---|---|
 /// | tasks that wait | 100,000 | a task cannot be sent |
 /// | tasks that one worker runs at the same time | 16 | it takes no more |
+/// | a message with its headers | `max_payload` of the server, 1 MiB by default | a task cannot be sent; a part on the way is left out, and an end is FAILED, `UNPROCESSABLE`; the operator is [told](crate::transport::Service::on_warning); of a dead letter its digest is kept |
 /// | how long messages about a task, and dead letters, are kept | 7 days | they are removed |
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -172,6 +175,9 @@ pub enum QueueError {
     /// The server, or the way to it, failed.
     #[error("nats failed")]
     Nats(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// A message with its headers is longer than the server takes (`max_payload`).
+    #[error("a message is longer than the server takes")]
+    TooLong,
 }
 
 impl QueueError {
@@ -299,13 +305,11 @@ impl Queue {
     async fn store_with(
         &self,
         subject: String,
-        payload: Vec<u8>,
+        payload: Bytes,
         headers: HeaderMap,
         once: bool,
     ) -> Result<(), QueueError> {
-        let mut publish = PublishMessage::build()
-            .payload(payload.into())
-            .headers(headers);
+        let mut publish = PublishMessage::build().payload(payload).headers(headers);
         if once {
             publish = publish.expected_last_subject_sequence(0);
         }
@@ -316,9 +320,19 @@ impl Queue {
         match stored {
             Ok(_) => Ok(()),
             Err(error) if once && error.kind() == PublishErrorKind::WrongLastSequence => Ok(()),
+            Err(error) if is_too_long(&error) => Err(QueueError::TooLong),
             Err(error) => Err(QueueError::nats(error)),
         }
     }
+}
+
+/// Whether a message is longer than the server takes, or its headers alone are.
+fn is_too_long(error: &PublishError) -> bool {
+    let said = error
+        .source()
+        .and_then(|why| why.downcast_ref::<jetstream::Error>());
+    let is_headers = said.is_some_and(|said| said.error_code().0 == HEADERS_TOO_LONG);
+    is_headers || error.kind() == PublishErrorKind::MaxPayloadExceeded
 }
 
 /// A stream, which is there or is made. One that an earlier version made has not all of its subjects: it gets them,
@@ -384,6 +398,8 @@ fn is_of(headers: &HeaderMap, body: &Digest) -> bool {
         .is_some_and(|value| value.as_str() == body.to_string())
 }
 
+/// The server's code for headers of more than 64 KiB.
+const HEADERS_TOO_LONG: u64 = 10_097;
 /// Digits of an issuer's digest in a subject.
 const ISSUER_DIGITS: usize = 16;
 const CORRELATION: &str = "X-Correlation-Id";

@@ -4,7 +4,7 @@ use core::future::Future;
 use core::pin::pin;
 
 use async_nats::HeaderMap;
-use async_nats::jetstream::message::{AckKind, Message as Delivery, PublishMessage};
+use async_nats::jetstream::message::{AckKind, Message as Delivery};
 use bytes::Bytes;
 use futures::StreamExt as _;
 use futures::channel::oneshot;
@@ -15,12 +15,13 @@ use ubos_common::trace_context::TraceContext;
 
 use super::cancel::{Cancels, Told};
 use super::{
-    CORRELATION, ELSEWHERE, MAX_IN_FLIGHT, Queue, QueueError, TASK_ID, digest_apart, headers,
+    BODY, CORRELATION, ELSEWHERE, MAX_IN_FLIGHT, Queue, QueueError, TASK_ID, digest_apart, headers,
     is_of, trace_of,
 };
 use crate::error::ErrorCode;
+use crate::evidence::ConstitutionalEvidence;
 use crate::ident::{CorrelationId, TaskId};
-use crate::processor::Peer;
+use crate::processor::{Peer, Warning, guarded};
 use crate::receipt::Nack;
 use crate::result::TaskResult;
 use crate::status::Status;
@@ -88,7 +89,7 @@ impl Queue {
                     delivery = batch.next() => match delivery {
                         Some(delivery) => {
                             let delivery = delivery.map_err(QueueError::nats)?;
-                            jobs.push(self.answer(service, cancels, delivery));
+                            jobs.push(self.answer_alone(service, cancels, delivery));
                             trace::queue("nats", jobs.len(), MAX_IN_FLIGHT);
                         }
                         None => over = true,
@@ -102,11 +103,24 @@ impl Queue {
         Ok(())
     }
 
-    async fn answer(
+    /// Answers one delivery. What panics beside the hooks of the processor gives the task back, and ends no other one.
+    async fn answer_alone(
         &self,
         service: &Service,
         cancels: &Cancels,
         delivery: Delivery,
+    ) -> Result<(), QueueError> {
+        match guarded(self.answer(service, cancels, &delivery)).await {
+            Ok(answered) => answered,
+            Err(_panicked) => self.give_back(&delivery).await,
+        }
+    }
+
+    async fn answer(
+        &self,
+        service: &Service,
+        cancels: &Cancels,
+        delivery: &Delivery,
     ) -> Result<(), QueueError> {
         let read = service.read(&delivery.payload).await;
         let (task_id, correlation_id) = match &read {
@@ -117,8 +131,8 @@ impl Queue {
             // Nobody can be told; it is written down, and kept for somebody to look at.
             let nack = Nack::malformed("no task, or none whose id can be read");
             service.turn_away(nack, &delivery.payload).await;
-            self.bury(&delivery, "no task id").await?;
-            return done(&delivery).await;
+            self.bury(delivery, "no task id").await?;
+            return done(delivery).await;
         };
         let job = Job {
             queue: self,
@@ -132,11 +146,13 @@ impl Queue {
             },
             read,
             correlation_id,
-            delivery: &delivery,
+            delivery,
         };
         job.answer().await
     }
 
+    /// Keeps what could not be answered, with the headers that came with it. Of what is too long with one header more
+    /// its digest is kept: otherwise it would come to every worker for ever.
     async fn bury(&self, delivery: &Delivery, why: &str) -> Result<(), QueueError> {
         let mut headers = delivery.headers.clone().unwrap_or_default();
         headers.insert(WHY, why);
@@ -146,16 +162,19 @@ impl Queue {
             .filter(|(name, _)| !name.to_string().to_ascii_lowercase().starts_with("nats-"))
             .filter_map(|(name, values)| Some((name.clone(), values.first()?.clone())))
             .collect();
-        let publish = PublishMessage::build()
-            .payload(delivery.payload.clone())
-            .headers(kept);
-        let subject = format!("{}.dead", self.config.name);
-        let stored = self.context.send_publish(subject, publish).await;
-        stored
-            .map_err(QueueError::nats)?
-            .await
-            .map_err(QueueError::nats)?;
-        Ok(())
+        let (subject, payload) = (
+            format!("{}.dead", self.config.name),
+            delivery.payload.clone(),
+        );
+        let whole = self.store_with(subject.clone(), payload.clone(), kept, false);
+        match whole.await {
+            Err(QueueError::TooLong) => {}
+            stored => return stored,
+        }
+        let mut headers = HeaderMap::new();
+        headers.insert(WHY, why);
+        headers.insert(BODY, digest_apart(payload).await.to_string());
+        self.store_with(subject, Bytes::new(), headers, false).await
     }
 
     async fn give_back(&self, delivery: &Delivery) -> Result<(), QueueError> {
@@ -170,6 +189,21 @@ async fn issuer_apart(payload: Bytes) -> String {
         issuer_of(&payload, &Options::default().limits)
     });
     read.await.unwrap_or_default()
+}
+
+/// What is said of a result that the server does not take: that, with its verdict.
+fn too_long(result: &TaskResult) -> TaskResult {
+    let told = TaskResult::new(
+        result.protocol_version.clone(),
+        result.task_id,
+        result.correlation_id,
+        result.reported_at,
+        result.producer.clone(),
+        Status::Failed,
+        ConstitutionalEvidence::new(result.constitutional_evidence.alignment.clone()),
+    );
+    let why = "the result is longer than a message of the queue may be";
+    told.with_error(ErrorCode::Unprocessable, why)
 }
 
 async fn done(delivery: &Delivery) -> Result<(), QueueError> {
@@ -269,23 +303,33 @@ impl Job<'_> {
         }
     }
 
-    /// Stores the one result, and only then acknowledges the task.
+    /// Stores the one result, and only then acknowledges the task. Of a result that the server does not take, whoever
+    /// waits is told that.
     async fn finish(&self, result: &TaskResult, elsewhere: bool) -> Result<(), QueueError> {
+        match self.end(result.clone(), elsewhere).await {
+            Err(QueueError::TooLong) => {
+                self.service.warn(&Warning::TooLong);
+                self.end(too_long(result), elsewhere).await?;
+            }
+            ended => ended?,
+        }
+        done(self.delivery).await
+    }
+
+    async fn end(&self, result: TaskResult, elsewhere: bool) -> Result<(), QueueError> {
         let mut headers = self.headers(Some(&result.correlation_id));
         if elsewhere {
             headers.insert(ELSEWHERE, "true");
         }
-        let message = Message::Result(Box::new(result.clone()));
+        let message = Message::Result(Box::new(result));
         if let Some(signature) = self.service.signature(&message).await {
             headers.insert(beside::SIGNATURE, signature);
         }
         // Another worker may have been first: then its result is the result.
-        let subject = self.subject("result");
-        let payload = result.encode();
+        let (subject, payload) = (self.subject("result"), message.encode());
         self.queue
-            .store_with(subject, payload, headers, true)
-            .await?;
-        done(self.delivery).await
+            .store_with(subject, payload.into(), headers, true)
+            .await
     }
 
     async fn refuse(&self, why: &'static str) -> Result<(), QueueError> {
@@ -385,20 +429,26 @@ impl Job<'_> {
         let headers = self.headers(self.correlation_id.as_ref());
         let subject = self.subject(kind);
         self.queue
-            .store_with(subject, payload, headers, false)
+            .store_with(subject, payload.into(), headers, false)
             .await
     }
 
-    /// Stores what is said on the way, with its signature.
+    /// Stores what is said on the way, with its signature. A part that the server does not take is left out.
     async fn progress(&self, kind: &str, message: &Message) -> Result<(), QueueError> {
         let mut headers = self.headers(self.correlation_id.as_ref());
         if let Some(signature) = self.service.signature(message).await {
             headers.insert(beside::SIGNATURE, signature);
         }
         let subject = self.subject(kind);
-        self.queue
-            .store_with(subject, message.encode(), headers, false)
-            .await
+        let payload = message.encode().into();
+        let stored = self.queue.store_with(subject, payload, headers, false);
+        match stored.await {
+            Err(QueueError::TooLong) => {
+                self.service.warn(&Warning::TooLong);
+                Ok(())
+            }
+            stored => stored,
+        }
     }
 
     /// What goes beside all that is said of the task: the place in a trace that came with it, too.

@@ -8,6 +8,8 @@ mod http;
 mod mcp;
 #[cfg(feature = "external-tests")]
 mod nats;
+#[cfg(all(feature = "nats", feature = "external-tests"))]
+mod nats_faults;
 #[cfg(all(unix, feature = "http"))]
 mod peers;
 mod suite;

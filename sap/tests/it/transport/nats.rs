@@ -21,14 +21,14 @@ use super::world::{Real, Seen, ask, text, typed};
 use crate::samples::with;
 
 /// A server of its own, on a port that it picks itself.
-struct Nats {
+pub(super) struct Nats {
     child: Child,
     url: String,
     folder: tempfile::TempDir,
 }
 
 impl Nats {
-    fn start() -> Self {
+    pub(super) fn start() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let (child, url) = Self::run(folder.path(), "-1");
         Self { child, url, folder }
@@ -62,17 +62,17 @@ impl Nats {
         panic!("the nats-server does not say its port");
     }
 
-    async fn queue(&self, config: Config) -> Queue {
+    pub(super) async fn queue(&self, config: Config) -> Queue {
         let client = async_nats::connect(&self.url).await.unwrap();
         Queue::open(client, config).await.unwrap()
     }
 
-    async fn stream(&self, name: &str) -> Stream {
+    pub(super) async fn stream(&self, name: &str) -> Stream {
         let client = async_nats::connect(&self.url).await.unwrap();
         jetstream::new(client).get_stream(name).await.unwrap()
     }
 
-    async fn kept(&self, name: &str) -> u64 {
+    pub(super) async fn kept(&self, name: &str) -> u64 {
         self.stream(name)
             .await
             .get_info()
@@ -90,13 +90,13 @@ impl Drop for Nats {
     }
 }
 
-fn config() -> Config {
+pub(super) fn config() -> Config {
     Config::default()
         .with_ack_wait(Duration::from_millis(600))
         .with_busy_delay(Duration::from_millis(50))
 }
 
-fn work(queue: &Queue, service: Service) -> JoinHandle<()> {
+pub(super) fn work(queue: &Queue, service: Service) -> JoinHandle<()> {
     let queue = queue.clone();
     #[expect(clippy::disallowed_methods, reason = "a worker beside the test")]
     tokio::spawn(async move {
@@ -104,10 +104,10 @@ fn work(queue: &Queue, service: Service) -> JoinHandle<()> {
     })
 }
 
-struct OnNats {
-    queue: Queue,
-    nats: Nats,
-    worker: JoinHandle<()>,
+pub(super) struct OnNats {
+    pub(super) queue: Queue,
+    pub(super) nats: Nats,
+    pub(super) worker: JoinHandle<()>,
 }
 
 impl Drop for OnNats {
@@ -117,7 +117,7 @@ impl Drop for OnNats {
 }
 
 impl OnNats {
-    async fn put(&self, body: &str, headers: &[(&str, &str)]) {
+    pub(super) async fn put(&self, body: &str, headers: &[(&str, &str)]) {
         let client = async_nats::connect(&self.nats.url).await.unwrap();
         let mut all = async_nats::HeaderMap::new();
         for (name, value) in headers {

@@ -124,6 +124,11 @@ impl Seen {
                     Ok(Outcome::new(text("3")))
                 }
             })
+            .handle("test.part".parse().unwrap(), |mut cx: Context| async move {
+                cx.report(Progress::partial(whole(&cx.task), vec![RawObject::empty()]))
+                    .await;
+                Ok(Outcome::new(text("3")))
+            })
             .handle("test.fail".parse().unwrap(), |_: Context| async {
                 Err(HandlerError::unprocessable("no such topic"))
             })
@@ -149,7 +154,8 @@ impl Seen {
     }
 }
 
-const CAPABILITIES: [&str; 7] = [
+const CAPABILITIES: [&str; 8] = [
+    "test.part",
     "test.echo",
     "test.gate",
     "test.steps",

@@ -1,0 +1,143 @@
+//! What one message, or one task, must not do to a worker on NATS.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use sap::processor;
+use sap::transport::{Message, Service};
+use sap::{ErrorCode, Status, TaskResult};
+use serde_json::json;
+use ubos_common::driver::Sleep;
+use ubos_common::time::{Mono, Now};
+
+use super::nats::{Nats, OnNats, config, work};
+use super::suite::Harness as _;
+use super::world::{Real, Seen, ask, typed};
+use crate::samples::with;
+
+/// What the server takes in one message, as it is set by default.
+const MAX_PAYLOAD: usize = 1 << 20;
+/// Bytes of headers that the server takes.
+const MAX_HEADERS: usize = 64 << 10;
+
+async fn until_kept(nats: &Nats, stream: &str, messages: u64) {
+    for _ in 0..2_000 {
+        if nats.kept(stream).await == messages {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("{stream} does not come to {messages}");
+}
+
+async fn succeeds(on: &OnNats, number: u16) {
+    let (_, answer) = on.send(&typed(&ask(number, "test.echo").to_string())).await;
+    let Ok(Some(Message::Result(result))) = answer else {
+        panic!("{answer:?}")
+    };
+    assert_eq!(result.status, Status::Succeeded);
+}
+
+// spec: SAP-10-4
+#[tokio::test]
+async fn a_dead_letter_too_long_to_be_buried_whole_leaves_its_digest() {
+    let seen = Seen::default();
+    let on = OnNats::start(&seen, processor::Config::default()).await;
+    let garbage = "x".repeat(MAX_PAYLOAD);
+    on.put(&garbage, &[]).await;
+    until_kept(&on.nats, "sap_dead", 1).await;
+    until_kept(&on.nats, "sap_tasks", 0).await;
+    let dead = on.nats.stream("sap_dead").await;
+    let dead = dead
+        .get_last_raw_message_by_subject("sap.dead")
+        .await
+        .unwrap();
+    let header = |name| {
+        dead.headers
+            .get(name)
+            .map(|value| value.as_str().to_owned())
+    };
+    let digest = ubos_common::canon::Digest::of_bytes(garbage.as_bytes()).to_string();
+    assert_eq!(header("Sap-Why").as_deref(), Some("no task id"));
+    assert_eq!(header("Sap-Body"), Some(digest));
+    assert!(dead.payload.is_empty());
+    // Headers have a bound of their own.
+    let long = "y".repeat(MAX_HEADERS - 30);
+    on.put("x", &[("Long", &long)]).await;
+    until_kept(&on.nats, "sap_dead", 2).await;
+    until_kept(&on.nats, "sap_tasks", 0).await;
+    succeeds(&on, 1).await;
+}
+
+/// What comes of a task of so many bytes.
+async fn result_of(on: &OnNats, number: u16, capability: &str, bytes: usize) -> TaskResult {
+    let task = |text: usize| {
+        let payload = json!({"text": "x".repeat(text)});
+        with(ask(number, capability), "/payload", Some(payload)).to_string()
+    };
+    let task = task(bytes - task(0).len());
+    match on.send(&typed(&task)).await.1 {
+        Ok(Some(Message::Result(result))) => *result,
+        other => panic!("{other:?}"),
+    }
+}
+
+// spec: SAP-10-4, SAP-5-1
+#[tokio::test]
+async fn a_result_longer_than_the_server_takes_ends_its_task_failed() {
+    let seen = Seen::default();
+    let on = OnNats::start(&seen, processor::Config::default()).await;
+    // The result has the task in it, and more.
+    let result = result_of(&on, 1, "test.echo", MAX_PAYLOAD - 500).await;
+    assert_eq!(
+        (&result.status, result.error_code()),
+        (&Status::Failed, Some(&ErrorCode::Unprocessable))
+    );
+    until_kept(&on.nats, "sap_tasks", 0).await;
+    // A worker that is slow may have it twice.
+    let warned = std::mem::take(&mut *seen.warnings.lock().unwrap());
+    assert!(!warned.is_empty());
+    // A part on the way is left out, and the end comes.
+    let result = result_of(&on, 2, "test.part", MAX_PAYLOAD - 500).await;
+    assert_eq!(result.status, Status::Succeeded);
+    assert!(!seen.warnings.lock().unwrap().is_empty());
+    succeeds(&on, 3).await;
+}
+
+/// A clock that panics the first times.
+struct Faulty(Real, AtomicUsize);
+
+impl Sleep for Faulty {
+    fn now(&self) -> Now {
+        let left = self
+            .1
+            .try_update(Ordering::SeqCst, Ordering::SeqCst, |left| {
+                left.checked_sub(1)
+            });
+        assert!(left.is_err(), "a clock that does not work yet");
+        self.0.now()
+    }
+
+    fn sleep_until(&self, deadline: Mono) -> BoxFuture<'static, ()> {
+        self.0.sleep_until(deadline)
+    }
+}
+
+// spec: SAP-10-4
+#[tokio::test]
+async fn a_panic_beside_the_hooks_gives_its_task_back_and_ends_no_worker() {
+    let (nats, seen) = (Nats::start(), Seen::default());
+    let queue = nats.queue(config()).await;
+    let processor = seen.processor(processor::Config::default());
+    let clock = Faulty(Real::default(), AtomicUsize::new(1));
+    let worker = work(&queue, Service::new(Arc::new(processor), Arc::new(clock)));
+    let on = OnNats {
+        queue,
+        nats,
+        worker,
+    };
+    succeeds(&on, 1).await;
+    assert_eq!(seen.calls(), 1);
+}
