@@ -9,6 +9,7 @@ use futures_core::Stream;
 use futures_core::future::BoxFuture;
 use futures_core::stream::BoxStream;
 use ubos_common::json::RawObject;
+use ubos_common::trace_context::TraceContext;
 
 use crate::error::UppError;
 use crate::message::{Messages, Stamp};
@@ -34,6 +35,8 @@ pub struct LlmRequest {
     pub tool_choice: ToolChoice,
     /// The JSON Schema of the response.
     pub structure: Option<Arc<RawObject>>,
+    /// The place in a distributed trace that it is sent from, which adapters over HTTP put into headers. The vendor sees it.
+    pub trace: Option<TraceContext>,
     /// The span of the request, which adapters add to.
     #[cfg(feature = "tracing")]
     pub(crate) span: tracing::Span,
@@ -51,6 +54,7 @@ impl LlmRequest {
             tools: Arc::new([]),
             tool_choice: ToolChoice::Auto,
             structure: None,
+            trace: None,
             #[cfg(feature = "tracing")]
             span: tracing::Span::none(),
         }

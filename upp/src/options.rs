@@ -231,6 +231,7 @@ impl LlmInstance {
             tool_choice: ToolChoice::Auto,
             tools: Arc::clone(&self.0.tools.tools),
             structure: self.0.structure.clone(),
+            trace: None,
             #[cfg(feature = "tracing")]
             span: tracing::Span::none(),
         }

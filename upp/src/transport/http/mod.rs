@@ -163,6 +163,11 @@ impl HttpModel {
         let body = self.body(request, streams);
         let body = body.map_err(|what| refuse(&self.provider, what))?;
         let mut headers = self.headers.clone();
+        for (name, value) in request.trace.iter().flat_map(|trace| trace.to_carry()) {
+            if let Ok(value) = HeaderValue::try_from(value) {
+                headers.entry(name).or_insert(value);
+            }
+        }
         let key = self.key().await?;
         let secrets = Secrets::new(&self.config, &self.base, key.as_ref());
         if let Some(key) = &key {
