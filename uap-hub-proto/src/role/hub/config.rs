@@ -55,17 +55,18 @@ ubos_common::config! {
         with_max_unsent: max_unsent: usize = 256,
         /// Sets how many agents may be registered: 10,000 by default. Beyond it `Register` is `RESOURCE_EXHAUSTED`.
         with_max_agents: max_agents: usize = 10_000,
-        /// Sets how many registered agents may not have opened `Listen` yet: 1,000 by default. Beyond it the oldest of them
-        /// goes, so that registrations of strangers lock nobody out.
+        /// Sets how many registered agents may not have `Listen` open: those that have not opened it yet, and those that are away
+        /// and have no session. 1,000 by default. Beyond it the oldest of them goes, so that registrations of strangers lock
+        /// nobody out; the oldest goes as well where there are too many agents.
         with_max_pending_agents: max_pending_agents: usize = 1_000,
         /// Sets the bytes of all registrations together: 256 MiB by default. Beyond it `Register` is `RESOURCE_EXHAUSTED`. Agents
-        /// that have not opened `Listen` yet have a quarter of it; then the oldest of them goes.
+        /// that do not have `Listen` open have a quarter of it; then the oldest of them goes.
         with_max_registered_bytes: max_registered_bytes: usize = 256 << 20,
-        /// Sets how many agents one peer may have registered: 10,000 by default. Beyond it `Register` is
-        /// `RESOURCE_EXHAUSTED`. A peer is an identity or, where there is none, an address
-        /// ([`Hub::register_as`](super::Hub::register_as)).
-        with_max_agents_per_peer: max_agents_per_peer: usize = 10_000,
-        /// Sets how many registered agents of one peer may not have opened `Listen` yet: 256 by default. Beyond it the oldest of
+        /// Sets how many agents one peer may have registered: 1,000 by default. Beyond it the oldest of them that does not have
+        /// `Listen` open goes; if all have, `Register` is `RESOURCE_EXHAUSTED`. A peer is an identity or, where there is none,
+        /// an address ([`Hub::register_as`](super::Hub::register_as)): raise it for a larger fleet behind one address or token.
+        with_max_agents_per_peer: max_agents_per_peer: usize = 1_000,
+        /// Sets how many registered agents of one peer may not have `Listen` open: 256 by default. Beyond it the oldest of
         /// them goes.
         with_max_pending_agents_per_peer: max_pending_agents_per_peer: usize = 256,
         /// Sets how many jobs may wait and run: 10,000 by default. Beyond it `submit` is refused.

@@ -84,8 +84,11 @@ pub enum CommandError {
     #[error("no agent has this client id")]
     UnknownAgent,
     /// The agent of the job has no such capability, or requires other payloads.
-    #[error("the agent does not offer the skill, or does not take these payloads")]
-    IncapableAgent,
+    #[error("the agent of the job cannot do it: {unmet}")]
+    IncapableAgent {
+        /// The requirement that the job does not meet, in words for people.
+        unmet: String,
+    },
     /// No such job waits or runs.
     #[error("no job with this id waits or runs")]
     UnknownJob,
@@ -96,10 +99,12 @@ pub enum CommandError {
     #[error("the session does not wait to be prepared")]
     NotPreparing,
     /// No agent that has listened can do it, and the hub is set to refuse such jobs.
-    #[error("no agent that listened offers {skill} and takes these payloads")]
+    #[error("no agent that listened offers {skill} and takes these payloads: {unmet}")]
     NoCapableAgent {
         /// The skill that the job requires.
         skill: Skill,
+        /// The requirements that the job does not meet, with how many agents have them, in words for people.
+        unmet: String,
     },
     /// The job's group is longer than names may be.
     #[error("the group has {seen} bytes, at most {most} are allowed")]

@@ -1,8 +1,8 @@
-//! The agents, and rankings of those that can do the same work.
+//! The agents.
 //!
-//! A ranking belongs to a skill and a shape of jobs, and holds exactly the agents that may be asked now. It is made when
-//! the first such job comes and kept up to date from then on, so that a job looks at the agent in front and at nothing
-//! else, however much the agents differ. Agents that never listened are in no index: registering costs the others nothing.
+//! Jobs of a skill and shape look at a ranking of the agents that may be asked now. It is made when the first such job comes
+//! and kept up to date from then on, so that a job looks at the agent in front and at nothing else, however much the agents
+//! differ. Agents that never listened are in no index: registering costs the others nothing.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,6 +16,7 @@ use super::{
     job::Job,
     policy::{Candidate, Placement},
     quota::{Peer, Quotas},
+    ranking::{MAX_RANKINGS, Ranked, Ranking, RankingKey, Rankings, Standing},
     session::SessionKey,
 };
 use crate::{
@@ -48,67 +49,19 @@ pub(super) struct Agent {
     idle_since: Mono,
     /// Whether it has listened at some time: only then is it in the index.
     is_indexed: bool,
+    /// Its place among those that wait to listen and have no session, which goes first.
+    waits: Option<u64>,
     /// The order of registration, which breaks ties.
     order: u64,
+    /// The rankings that it is in, and some that are no more.
+    rankings: Vec<RankingKey>,
 }
 
-/// Rank by the placement, then by age.
-type Rank = ([u64; 2], u64);
-
-/// The agents that can do the jobs of one skill and shape.
-#[derive(Debug, Default)]
-struct Ranking {
-    /// When it was used last, in uses of any.
-    used: u64,
-    /// Agents by their order, whether they listen or not, with their rank in `ranks`.
-    members: BTreeMap<u64, Option<Rank>>,
-    /// Agents that listen and are not paused, with room or without.
-    present: usize,
-    /// Those of them that have room.
-    ranks: BTreeMap<Rank, ClientId>,
-}
-
-impl Ranking {
-    /// Takes an agent in, which is not there yet.
-    fn add(&mut self, id: &ClientId, order: u64, standing: Standing, rank: [u64; 2]) {
-        self.members.insert(order, None);
-        self.change(id, order, Standing::default(), standing, rank);
+impl Agent {
+    fn is_capable(&self, skill: &Skill, shape: &Shape) -> bool {
+        let requirements = self.skills.get(skill);
+        requirements.is_some_and(|requirements| requirements.are_met_by(shape))
     }
-
-    fn change(
-        &mut self,
-        id: &ClientId,
-        order: u64,
-        before: Standing,
-        after: Standing,
-        rank: [u64; 2],
-    ) {
-        let Some(kept) = self.members.get_mut(&order) else {
-            return;
-        };
-        self.present =
-            self.present + usize::from(after.is_present) - usize::from(before.is_present);
-        let rank = after.has_room.then_some((rank, order));
-        let before = std::mem::replace(kept, rank);
-        if before == rank {
-            return;
-        }
-        if let Some(before) = before {
-            self.ranks.remove(&before);
-        }
-        if let Some(rank) = rank {
-            self.ranks.insert(rank, id.clone());
-        }
-    }
-}
-
-/// Whether an agent may be offered jobs.
-#[derive(Clone, Copy, Default)]
-struct Standing {
-    is_listening: bool,
-    is_present: bool,
-    /// It is present and may have one session more.
-    has_room: bool,
 }
 
 impl Standing {
@@ -139,11 +92,13 @@ pub(super) struct Fleet {
     agents: BTreeMap<ClientId, Agent>,
     /// The agents that have listened, by skill.
     by_skill: BTreeMap<Skill, BTreeSet<ClientId>>,
-    rankings: BTreeMap<Skill, BTreeMap<Shape, Ranking>>,
-    /// How often a ranking was used.
-    uses: u64,
-    /// The agents that have not listened yet, oldest first.
+    rankings: Rankings,
+    /// The agents that have listened, by the order of their registration.
+    by_order: BTreeMap<u64, ClientId>,
+    /// The agents that do not listen and have no session, by their place: the one that has not listened for longest first.
     pending: BTreeMap<u64, ClientId>,
+    /// How many places were given.
+    places: u64,
     /// Bytes of their registrations.
     pending_bytes: usize,
     /// Bytes of all registrations.
@@ -161,9 +116,10 @@ impl Fleet {
         Self {
             agents: BTreeMap::new(),
             by_skill: BTreeMap::new(),
-            rankings: BTreeMap::new(),
-            uses: 0,
+            rankings: Rankings::default(),
+            by_order: BTreeMap::new(),
             pending: BTreeMap::new(),
+            places: 0,
             pending_bytes: 0,
             bytes: 0,
             quotas: Quotas::default(),
@@ -192,9 +148,9 @@ impl Fleet {
         self.agents.iter()
     }
 
-    /// Bytes of all registrations.
-    pub(super) const fn bytes(&self) -> usize {
-        self.bytes
+    /// Bytes of the registrations that do not make room for others.
+    pub(super) const fn listening_bytes(&self) -> usize {
+        self.bytes - self.pending_bytes
     }
 
     pub(super) fn register(&mut self, now: Mono, id: ClientId, registered: Registered) {
@@ -219,13 +175,40 @@ impl Fleet {
             room: self.max_load,
             idle_since: now,
             is_indexed: false,
+            waits: Some(self.places),
             order: self.registered,
+            rankings: Vec::new(),
         };
-        self.pending.insert(agent.order, id.clone());
-        self.quotas.add(agent.peer.as_ref(), agent.order);
+        self.pending.insert(self.places, id.clone());
+        self.quotas.add(agent.peer.as_ref(), self.places);
+        self.places += 1;
         self.bytes += bytes;
         self.pending_bytes += bytes;
         self.agents.insert(id, agent);
+    }
+
+    /// Has an agent wait that does not listen and has no session, and no other.
+    fn await_listen(&mut self, id: &ClientId) {
+        let Some(agent) = self.agents.get_mut(id) else {
+            return;
+        };
+        let is_waiting = agent.listen.is_none() && agent.sessions.is_empty();
+        match agent.waits {
+            None if is_waiting => {
+                agent.waits = Some(self.places);
+                self.pending.insert(self.places, id.clone());
+                self.quotas.is_away(agent.peer.as_ref(), self.places);
+                self.places += 1;
+                self.pending_bytes += agent.bytes;
+            }
+            Some(place) if !is_waiting => {
+                agent.waits = None;
+                self.pending.remove(&place);
+                self.quotas.listens(agent.peer.as_ref(), place);
+                self.pending_bytes -= agent.bytes;
+            }
+            _ => {}
+        }
     }
 
     /// How many agents count for the quota of a peer.
@@ -233,12 +216,12 @@ impl Fleet {
         self.quotas.agents(peer)
     }
 
-    /// The oldest agent of a peer that has not listened yet, if the peer has `most` or more of them.
+    /// The agent of a peer that has not listened for longest, if the peer has `most` or more that do not.
     pub(super) fn oldest_pending_of(&self, peer: &Peer, most: usize) -> Option<&ClientId> {
         self.pending.get(&self.quotas.oldest_pending(peer, most)?)
     }
 
-    /// The oldest agent that has not listened yet, if there are `most` or more of them, or if they have more than `bytes`.
+    /// The agent that has not listened for longest, if there are `most` or more that do not, or if they have more than `bytes`.
     pub(super) fn oldest_pending(&self, most: usize, bytes: usize) -> Option<&ClientId> {
         let (_, oldest) = self.pending.first_key_value()?;
         (self.pending.len() >= most || self.pending_bytes > bytes).then_some(oldest)
@@ -317,11 +300,14 @@ impl Fleet {
     pub(super) fn remove(&mut self, id: &ClientId) -> Option<Agent> {
         self.unlisten(id);
         let agent = self.agents.remove(id)?;
-        if self.pending.remove(&agent.order).is_some() {
+        if let Some(place) = agent.waits {
+            self.pending.remove(&place);
+            self.quotas.listens(agent.peer.as_ref(), place);
             self.pending_bytes -= agent.bytes;
         }
         self.bytes -= agent.bytes;
-        self.quotas.remove(agent.peer.as_ref(), agent.order);
+        self.quotas.remove(agent.peer.as_ref());
+        self.by_order.remove(&agent.order);
         for skill in agent.skills.keys() {
             let Some(ids) = self.by_skill.get_mut(skill) else {
                 continue;
@@ -330,10 +316,8 @@ impl Fleet {
             if ids.is_empty() {
                 self.by_skill.remove(skill);
                 self.rankings.remove(skill);
-            } else if let Some(rankings) = self.rankings.get_mut(skill) {
-                for ranking in rankings.values_mut() {
-                    ranking.members.remove(&agent.order);
-                }
+            } else {
+                self.rankings.leave(skill, agent.order, &agent.rankings);
             }
         }
         Some(agent)
@@ -347,17 +331,40 @@ impl Fleet {
         if std::mem::replace(&mut agent.is_indexed, true) {
             return;
         }
-        self.pending.remove(&agent.order);
-        self.pending_bytes -= agent.bytes;
-        self.quotas.listens(agent.peer.as_ref(), agent.order);
-        for (skill, requirements) in &agent.skills {
+        let skills = agent.skills.clone();
+        let (order, mut own, mut new) = (agent.order, Vec::new(), Vec::new());
+        self.by_order.insert(order, id.clone());
+        for (skill, requirements) in &skills {
             let ids = self.by_skill.entry(skill.clone()).or_default();
             ids.insert(id.clone());
-            for (shape, ranking) in self.rankings.get_mut(skill).into_iter().flatten() {
-                if requirements.are_met_by(shape) {
-                    ranking.members.insert(agent.order, None);
-                }
+            let meets = |shape: &Shape| requirements.are_met_by(shape);
+            let agent = Ranked {
+                id,
+                order,
+                standing: Standing::default(),
+                rank: [0; 2],
+            };
+            new.extend(self.rankings.join(skill, agent, meets, &mut own));
+        }
+        if let Some(agent) = self.agents.get_mut(id) {
+            agent.rankings = own;
+        }
+        for (key, members) in new {
+            self.note_ranking(key, &members);
+        }
+    }
+
+    /// Notes that these agents, by their order, are in a ranking that is new.
+    fn note_ranking(&mut self, key: RankingKey, members: &[u64]) {
+        for id in members.iter().filter_map(|order| self.by_order.get(order)) {
+            let Some(agent) = self.agents.get_mut(id) else {
+                continue;
+            };
+            // Of an agent that does nothing the names of rankings that are no more would pile up.
+            if agent.rankings.len() >= 2 * MAX_RANKINGS {
+                agent.rankings.retain(|key| self.rankings.is_kept(*key));
             }
+            agent.rankings.push(key);
         }
     }
 
@@ -366,51 +373,30 @@ impl Fleet {
         let Some(ids) = self.by_skill.get(skill) else {
             return;
         };
-        self.uses += 1;
-        let known = self.rankings.get_mut(skill);
-        if let Some(ranking) = known.and_then(|rankings| rankings.get_mut(shape)) {
-            ranking.used = self.uses;
+        if self.rankings.is_known(skill, shape) {
             return;
         }
-        let mut ranking = Ranking {
-            used: self.uses,
-            ..Ranking::default()
+        let (agents, placement) = (&self.agents, &self.placement);
+        let capable = || {
+            let all = ids.iter().filter_map(|id| agents.get_key_value(id));
+            all.filter(|(_, agent)| agent.is_capable(skill, shape))
         };
-        for (id, agent) in ids.iter().filter_map(|id| self.agents.get_key_value(id)) {
-            let requirements = agent.skills.get(skill);
-            if requirements.is_some_and(|requirements| requirements.are_met_by(shape)) {
-                let rank = (self.placement).rank(&candidate(id, agent, self.max_load), skill);
-                ranking.add(id, agent.order, Standing::of(agent), rank);
-            }
-        }
-        self.forget_rankings();
-        let rankings = self.rankings.entry(skill.clone()).or_default();
-        rankings.insert(shape.clone(), ranking);
-    }
-
-    /// Makes room for one more ranking: those that were not used for longest go.
-    fn forget_rankings(&mut self) {
-        while self.rankings.values().map(BTreeMap::len).sum::<usize>() >= MAX_RANKINGS {
-            let all = self.rankings.iter().flat_map(|(skill, shapes)| {
-                shapes
-                    .iter()
-                    .map(move |(shape, ranking)| (ranking.used, skill, shape))
-            });
-            let Some((_, skill, shape)) = all.min() else {
-                return;
-            };
-            let (skill, shape) = (skill.clone(), shape.clone());
-            if let Some(rankings) = self.rankings.get_mut(&skill) {
-                rankings.remove(&shape);
-                if rankings.is_empty() {
-                    self.rankings.remove(&skill);
-                }
-            }
-        }
+        let ranked = capable().map(|(id, agent)| Ranked {
+            id,
+            order: agent.order,
+            standing: Standing::of(agent),
+            rank: placement.rank(&candidate(id, agent, self.max_load), skill),
+        });
+        let Some(key) = self.rankings.insert(skill, shape, ranked) else {
+            return;
+        };
+        let ranking = self.rankings.get(skill, shape);
+        let members: Vec<u64> = ranking.into_iter().flat_map(Ranking::orders).collect();
+        self.note_ranking(key, &members);
     }
 
     fn ranking(&self, skill: &Skill, shape: &Shape) -> Option<&Ranking> {
-        self.rankings.get(skill)?.get(shape)
+        self.rankings.get(skill, shape)
     }
 
     /// Whether the agent is there, is not paused and has room.
@@ -430,37 +416,97 @@ impl Fleet {
     /// Whether the agent has the capability for a job.
     pub(super) fn is_capable(&self, id: &str, skill: &Skill, shape: &Shape) -> bool {
         let agent = self.agents.get(id);
-        let requirements = agent.and_then(|agent| agent.skills.get(skill));
-        requirements.is_some_and(|requirements| requirements.are_met_by(shape))
+        agent.is_some_and(|agent| agent.is_capable(skill, shape))
     }
 
     /// Whether an agent that has listened can do this work.
     pub(super) fn has_capable(&mut self, skill: &Skill, shape: &Shape) -> bool {
         self.rank(skill, shape);
         self.ranking(skill, shape)
-            .is_some_and(|ranking| !ranking.members.is_empty())
+            .is_some_and(|ranking| ranking.len() > 0)
     }
 
     /// Why a job that waited was offered to no agent, in words for people.
-    pub(super) fn why_unplaced(&mut self, skill: &Skill, shape: &Shape) -> String {
+    pub(super) fn why_unplaced(&mut self, job: &Job, shape: &Shape) -> String {
+        let skill = &job.skill;
+        if let Some(only) = &job.agent {
+            let fault = match self.agents.get(only) {
+                None => "is gone".to_owned(),
+                Some(agent) => match self.unmet_by(only.as_str(), skill, shape) {
+                    Some(unmet) => format!("cannot do it: {unmet}"),
+                    None if agent.listen.is_none() => "is away".to_owned(),
+                    None if agent.is_paused => "is paused".to_owned(),
+                    None => "has no room".to_owned(),
+                },
+            };
+            return format!("the agent that the job is for {fault}");
+        }
         self.rank(skill, shape);
         let Some(ids) = self.by_skill.get(skill) else {
             return format!("no agent offers {skill}");
         };
-        let capable = self
-            .ranking(skill, shape)
-            .map_or(0, |ranking| ranking.members.len());
-        let agent = ids.first().and_then(|id| self.agents.get(id));
-        let requirements = agent.and_then(|agent| agent.skills.get(skill));
-        let reason = match requirements.and_then(|requirements| requirements.unmet_by(shape)) {
-            // What one of them misses stands for all.
-            Some(unmet) if capable == 0 => unmet.to_string(),
-            _ => "none had room".to_owned(),
-        };
         let offering = ids.len();
+        let begin = format!("agents that offer {skill}: {offering}, of which");
+        let Some(ranking) = self
+            .ranking(skill, shape)
+            .filter(|ranking| ranking.len() > 0)
+        else {
+            return format!(
+                "{begin} 0 take these payloads: {}",
+                self.faults(skill, shape)
+            );
+        };
+        let standings = [
+            (ranking.len() - ranking.listening, "away"),
+            (ranking.listening - ranking.present, "paused"),
+            (ranking.present - ranking.free(), "without room"),
+        ];
+        let standings = standings.iter().filter(|(count, _)| *count > 0);
+        let standings: Vec<_> = standings
+            .map(|(count, what)| format!("{count} {what}"))
+            .collect();
         format!(
-            "agents that offer {skill}: {offering}, of which {capable} take these payloads: {reason}"
+            "{begin} {} take these payloads: {}",
+            ranking.len(),
+            standings.join(", ")
         )
+    }
+
+    /// What a job lacks for an agent, in words for people.
+    pub(super) fn unmet_by(&self, id: &str, skill: &Skill, shape: &Shape) -> Option<String> {
+        let Some(requirements) = self.agents.get(id)?.skills.get(skill) else {
+            return Some(format!("it does not offer {skill}"));
+        };
+        Some(requirements.unmet_by(shape)?.to_string())
+    }
+
+    /// What a job lacks for the agents with its skill, of which none can do it. Where they are very many, some stand for all.
+    pub(super) fn faults(&self, skill: &Skill, shape: &Shape) -> String {
+        let Some(ids) = self.by_skill.get(skill) else {
+            return format!("no agent offers {skill}");
+        };
+        let mut faults = BTreeMap::<String, usize>::new();
+        for id in ids.iter().take(MAX_ASKED) {
+            let fault = self.unmet_by(id.as_str(), skill, shape);
+            *faults.entry(fault.unwrap_or_default()).or_default() += 1;
+        }
+        let mut faults: Vec<_> = faults
+            .into_iter()
+            .map(|(fault, count)| (count, fault))
+            .collect();
+        faults.sort_by(|(one, _), (other, _)| other.cmp(one));
+        if let [(_, only)] = &faults[..] {
+            return only.clone();
+        }
+        let said = faults.iter().take(MAX_FAULTS);
+        let mut said: Vec<_> = said
+            .map(|(count, fault)| format!("{count}: {fault}"))
+            .collect();
+        let left: usize = faults.iter().skip(MAX_FAULTS).map(|(count, _)| count).sum();
+        if left > 0 {
+            said.push(format!("{left}: other reasons"));
+        }
+        said.join("; ")
     }
 
     /// How many agents are there, with room or without, that can do this work. It must be [ranked](Self::rank).
@@ -477,7 +523,7 @@ impl Fleet {
         shape: &Shape,
         passed_over: &BTreeSet<ClientId>,
     ) -> Option<&ClientId> {
-        let mut ranked = self.ranking(skill, shape)?.ranks.values();
+        let mut ranked = self.ranking(skill, shape)?.ranked();
         ranked.find(|id| !passed_over.contains(*id))
     }
 
@@ -503,20 +549,28 @@ impl Fleet {
         let (id, _) = self.agents.get_key_value(id)?;
         let id = id.clone();
         let agent = self.agents.get_mut(&id)?;
-        let before = Standing::of(agent);
+        let before = agent.listen.is_some();
         let made = change(agent);
         let after = Standing::of(agent);
-        self.listening =
-            self.listening + usize::from(after.is_listening) - usize::from(before.is_listening);
-        for skill in agent.skills.keys() {
-            let Some(rankings) = self.rankings.get_mut(skill) else {
+        self.listening = self.listening + usize::from(after.is_listening) - usize::from(before);
+        let (order, candidate) = (agent.order, candidate(&id, agent, self.max_load));
+        let mut stale = Vec::new();
+        for key in &agent.rankings {
+            let Some((skill, ranking)) = self.rankings.get_mut(*key) else {
+                stale.push(*key);
                 continue;
             };
-            let rank = (self.placement).rank(&candidate(&id, agent, self.max_load), skill);
-            for ranking in rankings.values_mut() {
-                ranking.change(&id, agent.order, before, after, rank);
-            }
+            ranking.change(Ranked {
+                id: &id,
+                order,
+                standing: after,
+                rank: self.placement.rank(&candidate, skill),
+            });
         }
+        if !stale.is_empty() {
+            agent.rankings.retain(|key| !stale.contains(key));
+        }
+        self.await_listen(&id);
         Some(made)
     }
 }
@@ -531,12 +585,17 @@ fn candidate<'a>(id: &'a ClientId, agent: &'a Agent, max_load: usize) -> Candida
     }
 }
 
-/// Rankings that are kept. A job of another skill or shape makes one, which holds every agent with the skill to the job.
-const MAX_RANKINGS: usize = 256;
+/// Agents that are asked why they cannot do a job.
+const MAX_ASKED: usize = 256;
+/// Reasons that are told.
+const MAX_FAULTS: usize = 3;
 
 #[cfg(test)]
 mod tests {
-    use super::{super::policy::Spread, *};
+    use super::{
+        super::{policy::Spread, ranking::MAX_SHAPES},
+        *,
+    };
     use crate::{
         capability::skills,
         wire::{
@@ -615,7 +674,8 @@ mod tests {
         assert!(!fleet.by_skill.contains_key(&Skill::translation(SKILL)));
         fleet.remove(&"a".into());
         fleet.remove(&"c".into());
-        assert!(fleet.by_skill.is_empty() && fleet.rankings.is_empty() && fleet.listening == 0);
+        assert!(fleet.by_skill.is_empty() && fleet.by_order.is_empty() && fleet.listening == 0);
+        assert_eq!(fleet.rankings.kept(), (0, 0));
     }
 
     // spec: HUB-3-6
@@ -683,23 +743,99 @@ mod tests {
         let mut fleet = fleet(Arc::new(Spread::LeastLoaded));
         let skill = Skill::test(SKILL);
         let shape = |n: usize| Shape::of(&[Payload::new(n.to_string())]);
-        for n in 0..=MAX_RANKINGS {
+        for n in 0..=MAX_SHAPES {
             fleet.rank(&skill, &shape(n));
             fleet.rank(&skill, &shape(1));
         }
-        assert_eq!(fleet.rankings[&skill].len(), MAX_RANKINGS);
+        assert_eq!(fleet.rankings.kept(), (MAX_SHAPES, 1), "all look at one");
         assert!(
             fleet.ranking(&skill, &shape(0)).is_none(),
             "not used for longest"
         );
         fleet.set_paused(&"c".into(), true, false);
         fleet.rank(&skill, &shape(0));
-        for n in [0, 1, MAX_RANKINGS] {
+        for n in [0, 1, MAX_SHAPES] {
             let first = fleet.choose(&skill, &shape(n), &BTreeSet::new());
             assert_eq!(
                 (first.unwrap().as_str(), fleet.present(&skill, &shape(n))),
                 ("b", 2)
             );
         }
+    }
+
+    /// An agent that needs a payload listens.
+    fn join(fleet: &mut Fleet, id: &str, needs: Option<&str>) {
+        let registered = Registered {
+            skills: needing(needs),
+            ..Registered::default()
+        };
+        fleet.register(at(0), id.into(), registered);
+        fleet.listen(at(20), &id.into(), StreamId(20));
+    }
+
+    // spec: HUB-3-6
+    #[test]
+    fn shapes_share_a_ranking_while_the_same_agents_can_do_them() {
+        let mut fleet = fleet(Arc::new(Spread::LeastLoaded));
+        let skill = Skill::test(SKILL);
+        let shapes = ["1", "2", "3"].map(|kind| Shape::of(&[Payload::new(kind)]));
+        let members = |fleet: &mut Fleet| {
+            shapes.each_ref().map(|shape| {
+                fleet.rank(&skill, shape);
+                let ranking = fleet.ranking(&skill, shape).unwrap();
+                let ranked = ranking.ranked().map(ClientId::as_str).collect::<String>();
+                (ranked, ranking.len(), fleet.present(&skill, shape))
+            })
+        };
+        let all = ("cba".to_owned(), 3, 3);
+        assert_eq!(members(&mut fleet), [all.clone(), all.clone(), all.clone()]);
+        assert_eq!(fleet.rankings.kept(), (4, 1));
+        join(&mut fleet, "d", Some("2"));
+        let more = ("cbad".to_owned(), 4, 4);
+        assert_eq!(members(&mut fleet), [all.clone(), more, all.clone()]);
+        assert_eq!(fleet.rankings.kept(), (4, 2));
+        let session = session(1);
+        fleet.add_session(&"c".into(), session);
+        let all = ("bac".to_owned(), 3, 3);
+        let more = ("badc".to_owned(), 4, 4);
+        assert_eq!(members(&mut fleet), [all.clone(), more, all.clone()]);
+        fleet.remove(&"d".into());
+        assert_eq!(members(&mut fleet), [all.clone(), all.clone(), all.clone()]);
+        assert_eq!(fleet.rankings.kept(), (4, 1), "they are equal again");
+        fleet.remove_session(at(30), &"c".into(), session);
+        fleet.set_paused(&"a".into(), true, false);
+        let rest = ("bc".to_owned(), 3, 2);
+        assert_eq!(members(&mut fleet), [rest.clone(), rest.clone(), rest]);
+    }
+
+    // spec: HUB-3-6
+    #[test]
+    fn rankings_are_bounded_however_much_agents_differ() {
+        let mut fleet = fleet(Arc::new(Spread::LeastLoaded));
+        let skill = Skill::test(SKILL);
+        let shape = |n: usize| Shape::of(&[Payload::new(n.to_string())]);
+        for n in 0..MAX_RANKINGS + 9 {
+            join(&mut fleet, &format!("n{n}"), Some(&n.to_string()));
+            fleet.rank(&skill, &shape(n));
+        }
+        let (shapes, rankings) = fleet.rankings.kept();
+        assert!(shapes <= MAX_RANKINGS && rankings <= MAX_RANKINGS);
+        for n in 0..MAX_RANKINGS + 9 {
+            fleet.rank(&skill, &shape(n));
+            assert_eq!(fleet.present(&skill, &shape(n)), 4, "{n}");
+            let asked = ["a", "b", "c"].map(ClientId::from).into();
+            let own = fleet.choose(&skill, &shape(n), &asked).unwrap();
+            assert_eq!(own.as_str(), format!("n{n}"));
+        }
+        for n in 0..MAX_RANKINGS + 9 {
+            fleet.remove(&format!("n{n}").as_str().into());
+        }
+        assert!(fleet.rankings.kept().1 <= 1);
+        let kept: usize = fleet
+            .agents
+            .values()
+            .map(|agent| agent.rankings.len())
+            .sum();
+        assert!(kept <= 3 * 2 * MAX_RANKINGS, "{kept}");
     }
 }

@@ -1,16 +1,14 @@
 //! Flow control: messages for blocked streams, and events that nobody reads.
 
-use prost::Message as _;
 use ubos_common::time::Now;
 
 use super::{
-    AuditKind, CommandError, Event, Hub, JobEvent, Outbound, Outcome, Output, Record, Use,
+    AuditKind, CommandError, Event, Hub, JobEvent, Outbound, Output, Use,
     queue::Unread,
     session::{SessionKey, Stage},
 };
 use crate::{
     id::{JobId, StreamId},
-    message::JobResult,
     status::{Code, Status},
 };
 
@@ -145,39 +143,5 @@ impl Hub {
     pub(super) fn end_stream(&mut self, stream: StreamId, status: Status) {
         self.streams.close(stream);
         self.outputs.push(Output::End { stream, status });
-    }
-}
-
-impl Record {
-    /// The approximate bytes of payloads and results in the record.
-    #[must_use]
-    pub fn weight(&self) -> usize {
-        match self {
-            Self::Accepted(job) => super::init_bytes(job.skill.name(), &job.payloads),
-            Self::Ended(outcome) => outcome.weight(),
-        }
-    }
-}
-
-impl Outcome {
-    fn weight(&self) -> usize {
-        match &self.result {
-            Some(JobResult::Test(result)) => result.encoded_len(),
-            Some(JobResult::Translation(result)) => result.encoded_len(),
-            None => 0,
-        }
-    }
-}
-
-impl JobEvent {
-    /// The approximate bytes of an agent's texts and data in the event.
-    #[must_use]
-    pub fn weight(&self) -> usize {
-        match self {
-            Self::Status { message, .. } => message.len(),
-            Self::Telemetry { telemetry, .. } => telemetry.encoded_len(),
-            Self::Ended(outcome) => outcome.weight(),
-            _ => 0,
-        }
     }
 }

@@ -18,12 +18,14 @@ mod placement;
 mod policy;
 mod queue;
 mod quota;
+mod ranking;
 mod resume;
 mod session;
 mod streams;
 #[cfg(test)]
 mod tests;
 mod view;
+mod weight;
 
 use std::net::IpAddr;
 
@@ -34,6 +36,8 @@ use ubos_common::{
     time::{Mono, Now},
 };
 
+#[cfg(feature = "server")]
+pub(crate) use self::quota::network;
 pub use self::{
     config::Config,
     error::{CommandError, InputError, RegisterError},
@@ -219,27 +223,15 @@ impl Hub {
         if self.phase.is_leaving() {
             return Err(RegisterError::ShuttingDown);
         }
-        let most = self.config.max_agents;
-        if self.fleet.len() >= most {
-            return Err(RegisterError::Full { most });
-        }
         let peer = Peer::of(identity.as_ref(), address);
-        let most = self.config.max_agents_per_peer;
-        if peer
-            .as_ref()
-            .is_some_and(|peer| self.fleet.of_peer(peer) >= most)
-        {
-            return Err(RegisterError::PeerFull { most });
-        }
         let Registration {
             name,
             skills,
             bytes,
         } = registration;
-        self.make_room(now, peer.as_ref(), bytes);
-        let most = self.config.max_registered_bytes;
-        if self.fleet.bytes().saturating_add(bytes) > most {
-            return Err(RegisterError::FullOfBytes { most });
+        while let Some(next) = self.in_the_way(peer.as_ref(), bytes)?.cloned() {
+            let reason = "the agent had not opened Listen when too many registered";
+            self.agent_gone(now, &next, reason);
         }
         let client_id = self.ids.uuid().to_string();
         let id = ClientId::from(client_id.as_str());
@@ -267,23 +259,45 @@ impl Hub {
         Ok(AgentRegistrationResponse { client_id })
     }
 
-    /// Whoever registers and does not listen must not keep the others out: the oldest of them goes, first those of the peer
-    /// that registers one more.
+    /// Whoever registers and does not listen must not keep the others out: the agent that goes before one of a peer and of so many
+    /// bytes registers. The oldest goes first, those of the peer before all others. An error if it would not help.
     // impl: HUB-2-4
-    fn make_room(&mut self, now: Now, peer: Option<&Peer>, bytes: usize) {
+    fn in_the_way(
+        &self,
+        peer: Option<&Peer>,
+        bytes: usize,
+    ) -> Result<Option<&ClientId>, RegisterError> {
         let (fleet, config) = (&self.fleet, &self.config);
-        let own =
-            peer.and_then(|peer| fleet.oldest_pending_of(peer, config.max_pending_agents_per_peer));
-        let mut oldest = own.cloned();
-        loop {
-            let left = (self.config.max_registered_bytes / 4).saturating_sub(bytes);
-            let most = self.config.max_pending_agents;
-            let next = oldest.take();
-            let Some(next) = next.or_else(|| self.fleet.oldest_pending(most, left).cloned()) else {
-                return;
+        let most = config.max_registered_bytes;
+        if fleet.listening_bytes().saturating_add(bytes) > most {
+            return Err(RegisterError::FullOfBytes { most });
+        }
+        if let Some(peer) = peer {
+            let most = config.max_agents_per_peer;
+            let is_full = fleet.of_peer(peer) >= most;
+            let pending = if is_full {
+                1
+            } else {
+                config.max_pending_agents_per_peer
             };
-            let reason = "the agent had not opened Listen when too many registered";
-            self.agent_gone(now, &next, reason);
+            match fleet.oldest_pending_of(peer, pending) {
+                None if is_full => return Err(RegisterError::PeerFull { most }),
+                None => {}
+                own => return Ok(own),
+            }
+        }
+        let most = config.max_agents;
+        let is_full = fleet.len() >= most;
+        let pending = if is_full {
+            1
+        } else {
+            config.max_pending_agents
+        };
+        let quarter = (config.max_registered_bytes / 4).saturating_sub(bytes);
+        let left = (config.max_registered_bytes - bytes).saturating_sub(fleet.listening_bytes());
+        match fleet.oldest_pending(pending, quarter.min(left)) {
+            None if is_full => Err(RegisterError::Full { most }),
+            oldest => Ok(oldest),
         }
     }
 
@@ -458,12 +472,13 @@ impl Hub {
             if self.fleet.get(agent.as_str()).is_none() {
                 return Err(CommandError::UnknownAgent);
             }
-            if !self.fleet.is_capable(agent.as_str(), &job.skill, shape) {
-                return Err(CommandError::IncapableAgent);
+            if let Some(unmet) = self.fleet.unmet_by(agent.as_str(), &job.skill, shape) {
+                return Err(CommandError::IncapableAgent { unmet });
             }
         } else if self.config.fail_fast && !self.fleet.has_capable(&job.skill, shape) {
             let skill = job.skill.clone();
-            return Err(CommandError::NoCapableAgent { skill });
+            let unmet = self.fleet.faults(&skill, shape);
+            return Err(CommandError::NoCapableAgent { skill, unmet });
         }
         if self.queue.len() >= self.config.max_jobs {
             return Err(CommandError::TooManyJobs {

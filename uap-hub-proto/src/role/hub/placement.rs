@@ -300,7 +300,7 @@ impl Hub {
                 format!("no agent took the job in time; the last one asked said: {reason}")
             }
             None if session.is_some() => "no agent took the job in time".to_owned(),
-            None => self.fleet.why_unplaced(&entry.job.skill, &entry.shape),
+            None => self.fleet.why_unplaced(&entry.job, &entry.shape),
         };
         let outcome = Outcome::new(Verdict::Unplaced, message);
         self.stop_job(now, job, outcome, "no agent took the job in time");

@@ -15,18 +15,23 @@ pub(super) enum Peer {
 }
 
 impl Peer {
-    /// The identity or, where there is none, the address. Whoever has one IPv6 address has all of its network.
+    /// The identity or, where there is none, the address.
     pub(super) fn of(identity: Option<&Identity>, address: Option<IpAddr>) -> Option<Self> {
         if let Some(identity) = identity {
             return Some(Self::Identity(identity.clone()));
         }
-        Some(Self::Network(match address?.to_canonical() {
-            IpAddr::V6(address) => {
-                let network = address.to_bits() & !u128::from(u64::MAX);
-                IpAddr::V6(Ipv6Addr::from_bits(network))
-            }
-            address @ IpAddr::V4(_) => address,
-        }))
+        address.map(network).map(Self::Network)
+    }
+}
+
+/// Whose an address is: whoever has one IPv6 address has all of its network of 64 bits.
+pub(crate) fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => {
+            let network = address.to_bits() & !u128::from(u64::MAX);
+            IpAddr::V6(Ipv6Addr::from_bits(network))
+        }
+        address @ IpAddr::V4(_) => address,
     }
 }
 
@@ -37,7 +42,7 @@ pub(super) struct Quotas(BTreeMap<Peer, Registered>);
 #[derive(Debug, Default)]
 struct Registered {
     agents: usize,
-    /// The order of those that have not listened yet.
+    /// The places of those that do not listen.
     pending: BTreeSet<u64>,
 }
 
@@ -46,32 +51,40 @@ impl Quotas {
         self.0.get(peer).map_or(0, |registered| registered.agents)
     }
 
-    /// The order of the oldest agent that has not listened yet, if there are `most` or more of them.
+    /// The place of the agent that has not listened for longest, if there are `most` or more of them.
     pub(super) fn oldest_pending(&self, peer: &Peer, most: usize) -> Option<u64> {
         let pending = &self.0.get(peer)?.pending;
         pending.first().copied().filter(|_| pending.len() >= most)
     }
 
-    pub(super) fn add(&mut self, peer: Option<&Peer>, order: u64) {
+    pub(super) fn add(&mut self, peer: Option<&Peer>, place: u64) {
         if let Some(peer) = peer {
             let registered = self.0.entry(peer.clone()).or_default();
             registered.agents += 1;
-            registered.pending.insert(order);
+            registered.pending.insert(place);
         }
     }
 
-    pub(super) fn listens(&mut self, peer: Option<&Peer>, order: u64) {
+    /// An agent that began to wait in this place does not wait any more.
+    pub(super) fn listens(&mut self, peer: Option<&Peer>, place: u64) {
         if let Some(registered) = peer.and_then(|peer| self.0.get_mut(peer)) {
-            registered.pending.remove(&order);
+            registered.pending.remove(&place);
         }
     }
 
-    pub(super) fn remove(&mut self, peer: Option<&Peer>, order: u64) {
+    /// An agent is not listening any more, and is the last that waits.
+    pub(super) fn is_away(&mut self, peer: Option<&Peer>, place: u64) {
+        if let Some(registered) = peer.and_then(|peer| self.0.get_mut(peer)) {
+            registered.pending.insert(place);
+        }
+    }
+
+    /// An agent that does not wait is gone.
+    pub(super) fn remove(&mut self, peer: Option<&Peer>) {
         let Some(peer) = peer else { return };
         let Some(registered) = self.0.get_mut(peer) else {
             return;
         };
-        registered.pending.remove(&order);
         registered.agents -= 1;
         if registered.agents == 0 {
             self.0.remove(peer);
@@ -111,7 +124,9 @@ mod tests {
         quotas.listens(peer.as_ref(), 0);
         assert_eq!(quotas.oldest_pending(one, 3), None);
         assert_eq!(quotas.oldest_pending(one, 2), Some(1));
-        (0..3).for_each(|order| quotas.remove(peer.as_ref(), order));
+        quotas.is_away(peer.as_ref(), 7);
+        assert_eq!(quotas.oldest_pending(one, 3), Some(1));
+        (0..3).for_each(|_| quotas.remove(peer.as_ref()));
         assert!(quotas.0.is_empty());
     }
 }

@@ -66,6 +66,9 @@ fn every_registration_is_a_new_agent_up_to_the_bound() {
     let mut rig = Rig::with(Config::default().with_max_agents(2));
     let (one, two) = (rig.register(vec![]), rig.register(vec![]));
     assert_ne!(one, two);
+    for agent in [&one, &two] {
+        rig.open(Rpc::Listen, Some(agent));
+    }
     let third = rig
         .hub
         .register(rig.now, AgentRegistration::default())
@@ -74,94 +77,8 @@ fn every_registration_is_a_new_agent_up_to_the_bound() {
         (third.status().code, rig.hub.view().agents().count()),
         (Code::ResourceExhausted, 2)
     );
-    rig.open(Rpc::Listen, Some(&one));
     rig.submit();
     assert_eq!(rig.proposals(), [], "an agent without capabilities");
-}
-
-fn register_from(rig: &mut Rig, address: &str) -> Result<String, RegisterError> {
-    let address = Some(address.parse().unwrap());
-    let answer = (rig.hub).register_as(
-        rig.now,
-        None,
-        address,
-        AgentRegistration::default().try_into()?,
-    );
-    Ok(answer?.client_id)
-}
-
-// spec: HUB-2-4
-#[test]
-fn a_peer_displaces_its_own_agents_first() {
-    let config = Config::default()
-        .with_max_agents_per_peer(4)
-        .with_max_pending_agents_per_peer(2);
-    let mut rig = Rig::with(config);
-    let honest = register_from(&mut rig, "10.0.0.1").unwrap();
-    let flood: Vec<_> = (0..9)
-        .map(|_| register_from(&mut rig, "10.0.0.2").unwrap())
-        .collect();
-    assert_eq!(rig.hub.view().counts().agents, 3);
-    rig.open(Rpc::Listen, Some(&honest));
-    for agent in &flood[7..] {
-        rig.open(Rpc::Listen, Some(agent));
-    }
-    assert_eq!(rig.hub.view().counts().available_agents, 3);
-    // Those that listen count for the quota of the peer, and for that of nobody else.
-    for _ in 0..2 {
-        register_from(&mut rig, "10.0.0.2").unwrap();
-    }
-    let refused = register_from(&mut rig, "10.0.0.2").unwrap_err();
-    assert_eq!(refused, RegisterError::PeerFull { most: 4 });
-    assert_eq!(refused.status().code, Code::ResourceExhausted);
-    assert!(register_from(&mut rig, "10.0.0.1").is_ok());
-    rig.seconds(61);
-    assert!(
-        register_from(&mut rig, "10.0.0.2").is_ok(),
-        "the silent ones are gone"
-    );
-}
-
-// spec: HUB-2-4
-#[test]
-fn an_agent_that_listens_is_not_displaced_by_its_peer() {
-    let mut rig = Rig::with(Config::default().with_max_pending_agents_per_peer(1));
-    let listens = register_from(&mut rig, "10.0.0.1").unwrap();
-    rig.open(Rpc::Listen, Some(&listens));
-    register_from(&mut rig, "10.0.0.1").unwrap();
-    assert_eq!(rig.hub.view().counts().agents, 2);
-}
-
-// spec: HUB-2-4
-#[test]
-fn strangers_that_do_not_listen_displace_each_other_alone() {
-    let config = Config::default()
-        .with_max_agents(4)
-        .with_max_pending_agents(2);
-    let mut rig = Rig::with(config);
-    let honest = rig.register(vec![]);
-    rig.open(Rpc::Listen, Some(&honest));
-    let strangers: Vec<_> = (0..2).map(|_| rig.register(vec![])).collect();
-    rig.take();
-    let answer = rig.hub.register(rig.now, AgentRegistration::default());
-    let late = answer.unwrap().client_id;
-    let gone: Vec<_> = rig
-        .take()
-        .into_iter()
-        .filter_map(|output| match output {
-            Output::Event(Event::AgentGone { agent, .. }) => Some(agent.to_string()),
-            _ => None,
-        })
-        .collect();
-    assert_eq!(gone, strangers[..1]);
-    for agent in [&strangers[1], &late] {
-        rig.open(Rpc::Listen, Some(agent));
-    }
-    assert_eq!(
-        rig.hub.view().counts().available_agents,
-        3,
-        "the others listen"
-    );
 }
 
 // spec: HUB-2-4

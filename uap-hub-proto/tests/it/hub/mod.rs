@@ -8,6 +8,7 @@ mod identity;
 mod leave;
 mod loss;
 mod placement;
+mod places;
 mod policy;
 mod refusals;
 mod resume;

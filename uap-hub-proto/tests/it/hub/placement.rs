@@ -214,7 +214,7 @@ fn a_job_that_nobody_takes_ends_with_the_reason() {
             "image/webp",
             r#"0 take these payloads: payload type "image" does not take "image/webp""#,
         ),
-        ("image/png", "1 take these payloads: none had room"),
+        ("image/png", "1 take these payloads: 1 paused"),
     ] {
         let image = Payload::file("image", "i", mime, "x");
         let job = Job::test("picky", vec![image]).with_wait_limit(Duration::from_secs(10));
@@ -247,7 +247,9 @@ fn a_job_that_nobody_takes_ends_with_the_reason() {
     let incapable = job("other").with_agent(id.as_str().into());
     assert_eq!(
         rig.hub.submit(rig.now, incapable),
-        Err(CommandError::IncapableAgent)
+        Err(CommandError::IncapableAgent {
+            unmet: r#"it does not offer test type "other""#.to_owned()
+        })
     );
     assert_eq!(
         rig.hub.submit(rig.now, job("t").with_agent("x".into())),
@@ -350,4 +352,101 @@ fn a_job_that_waits_for_somebody_who_goes_is_offered_again() {
         assert_eq!(asked.len(), 1, "the other {goes}");
         assert_eq!(asked[0].0, one);
     }
+}
+
+/// An agent for tests `picky`, whose image has one of these types.
+fn picky(rig: &mut Rig, mime_types: &[&str]) -> (String, StreamId) {
+    let image = PayloadRequirement {
+        r#type: "image".into(),
+        is_required: true,
+        accepted_mime_types: mime_types.iter().map(|mime| (*mime).into()).collect(),
+        ..PayloadRequirement::default()
+    };
+    let format = Some(Format::Test(TestCapability {
+        r#type: "picky".into(),
+        payloads: vec![image],
+    }));
+    let id = rig.register(vec![Capability { format }]);
+    let listen = rig.open(Rpc::Listen, Some(&id));
+    (id, listen)
+}
+
+fn png() -> Job {
+    let image = Payload::file("image", "i", "image/png", "x");
+    Job::test("picky", vec![image]).with_wait_limit(Duration::from_secs(10))
+}
+
+// spec: HUB-3-6
+#[test]
+fn faults_are_counted_and_named() {
+    let mut rig = Rig::with(Config::default().with_fail_fast(true));
+    for _ in 0..2 {
+        picky(&mut rig, &["image/webp"]);
+    }
+    let other = Job::test("picky", vec![]);
+    let refused = rig.hub.submit(rig.now, other).unwrap_err().to_string();
+    assert_eq!(
+        refused,
+        r#"no agent that listened offers test type "picky" and takes these payloads: a payload of type "image" is missing"#
+    );
+    let needs = PayloadRequirement {
+        r#type: "mask".into(),
+        is_required: true,
+        ..PayloadRequirement::default()
+    };
+    let format = Some(Format::Test(TestCapability {
+        r#type: "picky".into(),
+        payloads: vec![needs],
+    }));
+    let id = rig.register(vec![Capability { format }]);
+    rig.open(Rpc::Listen, Some(&id));
+    let refused = rig.hub.submit(rig.now, png()).unwrap_err();
+    let unmet = r#"2: payload type "image" does not take "image/png"; 1: a payload of type "mask" is missing"#;
+    let skill = Skill::test("picky");
+    let unmet = unmet.to_owned();
+    assert_eq!(refused, CommandError::NoCapableAgent { skill, unmet });
+    let refused = rig
+        .hub
+        .submit(rig.now, png().with_agent(id.as_str().into()));
+    let unmet = r#"a payload of type "mask" is missing"#.to_owned();
+    assert_eq!(refused, Err(CommandError::IncapableAgent { unmet }));
+}
+
+// spec: HUB-3-6
+#[test]
+fn agents_that_could_are_told_apart_by_what_keeps_them() {
+    let config = Config::default()
+        .with_max_sessions_per_agent(1)
+        .with_resume_grace(Duration::from_secs(600));
+    let mut rig = Rig::with(config);
+    let agents: Vec<_> = (0..4).map(|_| picky(&mut rig, &["image/png"])).collect();
+    picky(&mut rig, &["image/webp"]);
+    let pause = |rig: &mut Rig, at: usize| {
+        let agent = agents[at].0.as_str().into();
+        rig.hub.set_agent_paused(rig.now, &agent, true).unwrap();
+    };
+    pause(&mut rig, 0);
+    pause(&mut rig, 1);
+    rig.reset(agents[2].1);
+    rig.hub.submit(rig.now, png()).unwrap();
+    let (listen, session) = rig.proposals().pop().unwrap();
+    rig.answer(listen, &session, true);
+    rig.take();
+    rig.hub.submit(rig.now, png()).unwrap();
+    let pinned = |at: usize| png().with_agent(agents[at].0.as_str().into());
+    for at in [0, 2, 3] {
+        rig.hub.submit(rig.now, pinned(at)).unwrap();
+    }
+    rig.seconds(10);
+    let mut told = ended(&mut rig);
+    told.sort();
+    assert_eq!(
+        told,
+        [
+            r#"ended Unplaced agents that offer test type "picky": 5, of which 4 take these payloads: 1 away, 2 paused, 1 without room"#,
+            "ended Unplaced the agent that the job is for has no room",
+            "ended Unplaced the agent that the job is for is away",
+            "ended Unplaced the agent that the job is for is paused",
+        ]
+    );
 }
