@@ -668,7 +668,7 @@ pub mod agent_hub_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::transport::BoundedCodec::default();
             let path = http::uri::PathAndQuery::from_static("/uap.v1.AgentHub/Register");
             let mut req = request.into_request();
             req.extensions_mut().insert(GrpcMethod::new("uap.v1.AgentHub", "Register"));
@@ -690,7 +690,7 @@ pub mod agent_hub_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::transport::BoundedCodec::default();
             let path = http::uri::PathAndQuery::from_static("/uap.v1.AgentHub/Listen");
             let mut req = request.into_streaming_request();
             req.extensions_mut().insert(GrpcMethod::new("uap.v1.AgentHub", "Listen"));
@@ -712,7 +712,7 @@ pub mod agent_hub_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::transport::BoundedCodec::default();
             let path = http::uri::PathAndQuery::from_static("/uap.v1.AgentHub/Execute");
             let mut req = request.into_streaming_request();
             req.extensions_mut().insert(GrpcMethod::new("uap.v1.AgentHub", "Execute"));
@@ -736,7 +736,7 @@ pub mod agent_hub_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::transport::BoundedCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/uap.v1.AgentHub/Translate",
             );
@@ -909,7 +909,7 @@ pub mod agent_hub_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = RegisterSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::transport::BoundedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -957,7 +957,7 @@ pub mod agent_hub_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = ListenSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::transport::BoundedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -1005,7 +1005,7 @@ pub mod agent_hub_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = ExecuteSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::transport::BoundedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -1053,7 +1053,7 @@ pub mod agent_hub_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = TranslateSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::transport::BoundedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,

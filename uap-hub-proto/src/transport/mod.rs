@@ -2,6 +2,7 @@
 
 #[cfg(feature = "client")]
 pub mod client;
+mod codec;
 #[cfg(feature = "server")]
 mod inbox;
 #[cfg(feature = "nats")]
@@ -18,6 +19,7 @@ use std::{
 };
 
 use crate::status::{Code, Status};
+pub(crate) use codec::BoundedCodec;
 #[cfg(feature = "tls")]
 pub use tls::Tls;
 

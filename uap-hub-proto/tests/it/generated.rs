@@ -53,6 +53,7 @@ fn generate() -> String {
     let out = tempfile::tempdir().unwrap();
     tonic_prost_build::configure()
         .bytes(".uap.v1.Attachment.data")
+        .codec_path("crate::transport::BoundedCodec")
         .client_mod_attribute("uap.v1", "#[cfg(feature = \"client\")]")
         .server_mod_attribute("uap.v1", "#[cfg(feature = \"server\")]")
         .out_dir(out.path())

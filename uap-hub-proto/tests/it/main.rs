@@ -3,6 +3,9 @@
 #[cfg(test)]
 mod agent;
 #[cfg(test)]
+#[cfg(all(feature = "client", feature = "reflection", feature = "server"))]
+mod beside;
+#[cfg(test)]
 mod conformance;
 #[cfg(test)]
 #[cfg(all(feature = "client", feature = "server"))]

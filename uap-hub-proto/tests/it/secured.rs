@@ -109,6 +109,21 @@ async fn tls_proves_the_hub_to_its_agents() {
     assert_eq!(hub.agents().len(), 1);
 }
 
+// spec: HUB-4-6, HUB-6-3
+#[tokio::test]
+async fn a_connection_that_does_not_begin_tls_is_closed() {
+    let authority = Authority::new();
+    let config = ServerConfig::default()
+        .with_tls(identified(authority.sign("127.0.0.1")))
+        .with_first_call_timeout(Duration::from_millis(100));
+    let hub = serve_on(listener().await, config).await.unwrap();
+    let mut silent = tokio::net::TcpStream::connect(hub.local_addr())
+        .await
+        .unwrap();
+    let read = within(tokio::io::AsyncReadExt::read(&mut silent, &mut [0; 9])).await;
+    assert!(matches!(read, Ok(0) | Err(_)), "{read:?}");
+}
+
 // spec: HUB-6-3
 #[tokio::test]
 async fn mutual_tls_proves_the_agents_to_their_hub() {

@@ -14,7 +14,7 @@ use tokio::{
     sync::mpsc,
     task::JoinSet,
 };
-use tokio_stream::wrappers::ReceiverStream;
+use tokio_stream::{StreamExt as _, wrappers::ReceiverStream};
 use tonic::{
     Code,
     codegen::{Bytes, Service as _, http},
@@ -24,8 +24,9 @@ use uap_hub_proto::{
     role::{CLIENT_ID_KEY, SESSION_ID_KEY, hub},
     transport::server::{ServerConfig, serve},
     wire::{
-        AgentRegistration, AgentRegistrationResponse, ListenRequest, ListenResponse,
-        SessionAcceptance, agent_hub_client::AgentHubClient, listen_request, listen_response,
+        AgentRegistration, AgentRegistrationResponse, Attachment, ListenRequest, ListenResponse,
+        SessionAcceptance, TestResponse, TestResult, agent_hub_client::AgentHubClient,
+        listen_request, listen_response, test_response,
     },
 };
 
@@ -72,7 +73,7 @@ async fn a_registration_that_never_ends_is_given_up() {
 }
 
 /// The first bytes of a message, and nothing more.
-struct Begun(Option<Bytes>);
+pub(crate) struct Begun(pub(crate) Option<Bytes>);
 
 impl http_body::Body for Begun {
     type Data = Bytes;
@@ -263,4 +264,70 @@ async fn connections_are_bounded_and_their_places_come_back() {
         }
     };
     within(registered).await;
+}
+
+/// How HTTP/2 begins, with settings that set nothing.
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00";
+
+/// Reads until the other side closes.
+async fn closed(mut socket: TcpStream) {
+    while within(socket.read(&mut [0; 64])).await.is_ok_and(|n| n > 0) {}
+}
+
+// spec: HUB-4-6
+#[tokio::test]
+async fn a_connection_that_makes_no_call_is_closed() {
+    let config = ServerConfig::default().with_first_call_timeout(Duration::from_millis(100));
+    let hub = serve(([127, 0, 0, 1], 0).into(), config).await.unwrap();
+    let mut client = AgentHubClient::connect(hub.url()).await.unwrap();
+    hub.submit(hub::Job::test("t", vec![])).unwrap();
+    let (_session, _answers, mut listening) = accepted(&mut client).await;
+    closed(TcpStream::connect(hub.local_addr()).await.unwrap()).await;
+    let mut begun = TcpStream::connect(hub.local_addr()).await.unwrap();
+    begun.write_all(PREFACE).await.unwrap();
+    closed(begun).await;
+    assert!(hub.agents()[0].is_available, "it has called");
+    let quiet = tokio::time::timeout(Duration::from_millis(200), listening.message());
+    assert!(quiet.await.is_err());
+}
+
+// spec: HUB-4-6
+#[tokio::test]
+async fn an_address_has_so_many_connections_and_others_have_theirs() {
+    let config = ServerConfig::default().with_max_connections_per_address(1);
+    let hub = serve(([127, 0, 0, 1], 0).into(), config).await.unwrap();
+    let mut client = AgentHubClient::connect(hub.url()).await.unwrap();
+    client.register(AgentRegistration::default()).await.unwrap();
+    closed(TcpStream::connect(hub.local_addr()).await.unwrap()).await;
+    let other = tokio::net::TcpSocket::new_v4().unwrap();
+    other.bind(([127, 0, 0, 2], 0).into()).unwrap();
+    let mut other = other.connect(hub.local_addr()).await.unwrap();
+    other.write_all(PREFACE).await.unwrap();
+    let mut answer = [0; 9];
+    within(other.read_exact(&mut answer)).await.unwrap();
+    assert_eq!(answer[3], 4, "the hub's own settings");
+}
+
+// spec: HUB-4-6
+#[tokio::test]
+async fn a_message_of_very_many_parts_is_refused() {
+    let hub = serve(([127, 0, 0, 1], 0).into(), ServerConfig::default());
+    let hub = hub.await.unwrap();
+    let mut client = AgentHubClient::connect(hub.url()).await.unwrap();
+    let job = hub.submit(hub::Job::test("t", vec![])).unwrap();
+    let (session, _answers, _listening) = accepted(&mut client).await;
+    let mut result = TestResult::completed("done");
+    result.attachments = vec![Attachment::default(); 300_000];
+    let result = TestResponse {
+        event: Some(test_response::Event::Result(result)),
+        ..TestResponse::default()
+    };
+    let sent = tokio_stream::once(result).chain(tokio_stream::pending());
+    let mut request = tonic::Request::new(sent);
+    (request.metadata_mut()).insert(SESSION_ID_KEY, session.parse().unwrap());
+    let mut inits = client.execute(request).await.unwrap().into_inner();
+    assert!(within(inits.message()).await.unwrap().is_some());
+    let refused = within(inits.message()).await.unwrap_err();
+    assert_eq!(refused.code(), Code::ResourceExhausted, "{refused}");
+    assert_eq!(within(job.outcome()).await.verdict, hub::Verdict::Failed);
 }

@@ -47,7 +47,7 @@ impl fmt::Debug for Authorize {
     }
 }
 
-/// An agent that makes a call: `Register`, `Listen`, `Execute` or `Translate`. Nothing shows its metadata, which may hold a
+/// An agent that makes a call: `Register`, `Listen`, `Execute` or `Translate`, or one of reflection. Nothing shows its metadata, which may hold a
 /// secret.
 #[derive(Clone)]
 #[non_exhaustive]

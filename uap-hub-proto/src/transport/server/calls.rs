@@ -18,7 +18,7 @@ use super::{
     authorize::{self, Authorize, Caller},
     connection::Peer,
     service::Service,
-    unfinished::{Broken, Counted, Pool},
+    unfinished::{Broken, Counted, Held, Pool},
 };
 use crate::wire::agent_hub_server::AgentHubServer;
 
@@ -26,73 +26,107 @@ use crate::wire::agent_hub_server::AgentHubServer;
 /// that of session payloads.
 #[derive(Clone, Debug)]
 pub(super) struct Calls {
-    control: AgentHubServer<Service>,
+    small: AgentHubServer<Service>,
     sessions: AgentHubServer<Service>,
-    control_bytes: Arc<Pool>,
+    control: Control,
     session_bytes: Arc<Pool>,
-    register_timeout: Duration,
-    authorize: Option<Authorize>,
+}
+
+/// What holds for calls that anybody can make: their unfinished messages are counted and have a time, and a hook may be asked.
+#[derive(Clone, Debug)]
+pub(super) struct Control {
+    pub(super) bytes: Arc<Pool>,
+    pub(super) time: Duration,
+    pub(super) authorize: Option<Authorize>,
+}
+
+impl Control {
+    /// The same without a hook.
+    pub(super) fn open(&self) -> Self {
+        Self {
+            authorize: None,
+            ..self.clone()
+        }
+    }
+
+    /// Sees to it that the caller may call, and notes who it is.
+    pub(super) async fn authorize(&self, request: &mut http::Request<Body>) -> Result<(), Status> {
+        let identity = match &self.authorize {
+            None => authorize::of_certificate(request.extensions()),
+            Some(hook) => Some(hook.ask(Caller::of(request)).await?),
+        };
+        if let Some(identity) = identity {
+            request.extensions_mut().insert(identity);
+        }
+        Ok(())
+    }
+
+    /// The call with its unfinished messages counted.
+    pub(super) fn counted(&self, request: http::Request<Body>) -> http::Request<Body> {
+        let held = |peer: &Peer| peer.held[0].clone();
+        counted(request, &self.bytes, held, Some(self.time))
+    }
+
+    /// An answer begins when the hub has taken the call: a registration that is never sent to its end would keep what was
+    /// sent of it, and a hook that never answers would keep the call.
+    pub(super) async fn in_time(
+        &self,
+        answer: impl Future<Output = http::Response<Body>>,
+    ) -> http::Response<Body> {
+        let late = || Status::deadline_exceeded("the hub could not take the call in time");
+        let answer = tokio::time::timeout(self.time, answer).await;
+        answer.unwrap_or_else(|_| late().into_http())
+    }
+}
+
+fn counted(
+    mut request: http::Request<Body>,
+    pool: &Arc<Pool>,
+    held: impl FnOnce(&Peer) -> Held,
+    time: Option<Duration>,
+) -> http::Request<Body> {
+    let broken = Broken::default();
+    request.extensions_mut().insert(broken.clone());
+    let peer = Peer::of(request.extensions());
+    peer.inspect(|peer| peer.has_called());
+    let held = peer.map(held).unwrap_or_default();
+    request.map(|body| Body::new(Counted::new(body, broken, pool.clone(), held, time)))
 }
 
 impl Calls {
     pub(super) fn new(
         service: Service,
-        max_control_bytes: usize,
-        max_bytes: usize,
-        register_timeout: Duration,
-        authorize: Option<Authorize>,
+        (max_control_bytes, max_bytes): (usize, usize),
+        control: Control,
+        session_bytes: Arc<Pool>,
     ) -> Self {
-        let max_control_bytes = max_control_bytes.min(max_bytes);
-        let control = AgentHubServer::new(service.clone())
+        let small = AgentHubServer::new(service.clone())
             .max_decoding_message_size(max_control_bytes)
             .max_encoding_message_size(max_bytes);
         let sessions = AgentHubServer::new(service)
             .max_decoding_message_size(max_bytes)
             .max_encoding_message_size(max_bytes);
         Self {
-            control,
+            small,
             sessions,
-            control_bytes: Pool::new(max_control_bytes, 4, 64),
-            session_bytes: Pool::new(max_bytes, 4, 16),
-            register_timeout,
-            authorize,
+            control,
+            session_bytes,
         }
     }
 
     async fn answer(mut self, mut request: http::Request<Body>) -> http::Response<Body> {
-        let identity = match &self.authorize {
-            None => authorize::of_certificate(request.extensions()),
-            Some(hook) => {
-                let caller = Caller::of(&request);
-                match hook.ask(caller).await {
-                    Ok(identity) => Some(identity),
-                    Err(denied) => return denied.into_http(),
-                }
-            }
-        };
-        if let Some(identity) = identity {
-            request.extensions_mut().insert(identity);
+        if let Err(denied) = self.control.authorize(&mut request).await {
+            return denied.into_http();
         }
-        let is_session = matches!(call_of(&request), Some("Execute" | "Translate"));
-        let request = self.counted(request, is_session);
-        let answer = match is_session {
-            true => self.sessions.call(request).await,
-            false => self.control.call(request).await.map(too_large_is_exhausted),
+        let answer = if matches!(call_of(&request), Some("Execute" | "Translate")) {
+            let held = |peer: &Peer| peer.held[1].clone();
+            let request = counted(request, &self.session_bytes, held, None);
+            self.sessions.call(request).await
+        } else {
+            let request = self.control.counted(request);
+            self.small.call(request).await.map(too_large_is_exhausted)
         };
         answer.unwrap_or_else(|never| match never {})
-    }
-
-    /// The call with its unfinished messages counted. Those of a control stream have a time as well.
-    fn counted(&self, mut request: http::Request<Body>, is_session: bool) -> http::Request<Body> {
-        let broken = Broken::default();
-        request.extensions_mut().insert(broken.clone());
-        let peer = Peer::of(request.extensions());
-        let [control, session] = peer.map(|peer| peer.held.clone()).unwrap_or_default();
-        let (pool, held, time) = match is_session {
-            true => (&self.session_bytes, session, None),
-            false => (&self.control_bytes, control, Some(self.register_timeout)),
-        };
-        request.map(|body| Body::new(Counted::new(body, broken, pool.clone(), held, time)))
     }
 }
 
@@ -112,18 +146,13 @@ impl GrpcService<http::Request<Body>> for Calls {
 
     // impl: HUB-4-6
     fn call(&mut self, request: http::Request<Body>) -> Self::Future {
-        // An answer begins when the hub has taken the call: a registration that is never sent to its end would keep what
-        // was sent of it, and a hook that never answers would keep the call.
-        let answer = tokio::time::timeout(self.register_timeout, self.clone().answer(request));
-        Box::pin(async move {
-            let late = || Status::deadline_exceeded("the hub could not take the call in time");
-            Ok(answer.await.unwrap_or_else(|_| late().into_http()))
-        })
+        let (calls, control) = (self.clone(), self.control.clone());
+        Box::pin(async move { Ok(control.in_time(calls.answer(request)).await) })
     }
 }
 
 /// The library calls a message beyond the limit out of range.
-fn too_large_is_exhausted(mut response: http::Response<Body>) -> http::Response<Body> {
+pub(super) fn too_large_is_exhausted(mut response: http::Response<Body>) -> http::Response<Body> {
     const OUT_OF_RANGE: &str = "11";
     const RESOURCE_EXHAUSTED: http::HeaderValue = http::HeaderValue::from_static("8");
     if let Some(status) = response.headers_mut().get_mut("grpc-status")

@@ -37,17 +37,26 @@ ubos_common::config! {
         ///
         /// Of messages that have begun and are not complete, a connection may keep four times this size in control calls
         /// and four times that of a message in sessions, and all connections together 64 times and 16 times. Beyond it a
-        /// call is `RESOURCE_EXHAUSTED`; a connection that keeps at most 64 KiB is not refused for what others keep.
+        /// call is `RESOURCE_EXHAUSTED`. Half of what all may keep is shared out among the connections that there may be, at most
+        /// 64 KiB to each (with the defaults 2 KiB in control calls and 32 KiB in sessions): one that keeps no more than its
+        /// share is not refused for what others keep.
         with_max_control_message_bytes: max_control_message_bytes: usize = 1 << 20,
         /// Sets how long a `Register` call may take, the authorization of any call, and a message on a control stream from its
         /// first byte to its last: 10 s by default. Beyond it the call ends with `DEADLINE_EXCEEDED`.
         with_register_timeout: register_timeout: Duration = Duration::from_secs(10),
         /// Sets how many connections the port may have: 16,384 by default. One more is closed at once.
         with_max_connections: max_connections: usize = 16_384,
+        /// Sets how many of them may come from one address, of which an IPv6 one stands for its network of 64 bits: 1,024 by
+        /// default. One more is closed at once. Raise it where many agents are behind one address.
+        with_max_connections_per_address: max_connections_per_address: usize = 1_024,
+        /// Sets how long a connection may take until it makes its first call, TLS and the beginning of HTTP/2 included: 30 s by
+        /// default. Then it is closed.
+        with_first_call_timeout: first_call_timeout: Duration = Duration::from_secs(30),
         /// Sets how many streams one connection may have: 256 by default, which keeps their windows within the
         /// connection's.
         with_max_streams: max_streams: u32 = 256,
-        /// Sets whether gRPC's health service (`grpc.health.v1`) reports the state of the hub. On by default.
+        /// Sets whether gRPC's health service (`grpc.health.v1`) reports the state of the hub. On by default. Anybody may ask it,
+        /// also where [`with_authorize`](Self::with_authorize) sets a hook: balancers have no token.
         with_health: health: bool = true,
     }
     also {
@@ -62,7 +71,8 @@ ubos_common::config! {
 }
 
 impl ServerConfig {
-    /// Sets whether gRPC's reflection service (`grpc.reflection.v1`) describes the calls and messages. On by default.
+    /// Sets whether gRPC's reflection service (`grpc.reflection.v1`) describes the calls and messages. On by default. A hook is
+    /// asked about its callers as well.
     #[cfg(feature = "reflection")]
     #[must_use]
     pub const fn with_reflection(mut self, reflection: bool) -> Self {
@@ -135,6 +145,9 @@ impl ServerConfig {
         let bytes = self.max_control_message_bytes;
         ConfigError::at_least("max_control_message_bytes", bytes, 1)?;
         ConfigError::at_least("max_connections", self.max_connections, 1)?;
+        let places = self.max_connections_per_address;
+        ConfigError::at_least("max_connections_per_address", places, 1)?;
+        ConfigError::not_zero("first_call_timeout", self.first_call_timeout)?;
         ConfigError::not_zero("register_timeout", self.register_timeout)?;
         ConfigError::at_least("max_streams", self.max_streams, 1)
     }

@@ -1,4 +1,4 @@
-//! Connections, of which a port has a bounded number.
+//! Connections, of which a port and an address have a bounded number, and which are there to make calls.
 
 use std::{
     io::{self, IoSlice},
@@ -9,28 +9,37 @@ use std::{
         atomic::{AtomicBool, Ordering},
     },
     task::{Context, Poll, ready},
+    time::Duration,
 };
 
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
-    net::{TcpListener, TcpStream},
+    net::TcpStream,
     sync::{OwnedSemaphorePermit, Semaphore},
+    time::{Sleep, sleep},
 };
 use tokio_stream::{Stream, StreamExt as _};
-use tonic::{
-    codegen::http::Extensions,
-    transport::server::{Connected, TcpIncoming},
-};
+use tonic::{codegen::http::Extensions, transport::server::Connected};
 
-use super::unfinished::Held;
+use super::{
+    places::{Place, Places},
+    unfinished::Held,
+};
 use crate::trace::debug;
+
+/// Calls of health and reflection that a connection may have open.
+const MAX_BESIDE: usize = 8;
+/// How long nothing is accepted after the operating system had nothing to accept with.
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// A connection with its place among those that the port may have.
 #[derive(Debug)]
 pub(super) struct Connection {
-    pub(super) stream: TcpStream,
+    stream: TcpStream,
     peer: Peer,
-    _place: OwnedSemaphorePermit,
+    /// When its first call must have come; TLS and HTTP/2 begin before that.
+    late: Option<Pin<Box<Sleep>>>,
+    _place: Place,
 }
 
 /// What calls know of their connection.
@@ -39,6 +48,9 @@ pub(super) struct Peer {
     pub(super) addr: Option<SocketAddr>,
     /// Set when the connection ends, before its calls are told.
     is_lost: Arc<AtomicBool>,
+    has_called: Arc<AtomicBool>,
+    /// The places of its calls of health and reflection.
+    beside: Arc<Semaphore>,
     /// Bytes of unfinished messages, of control calls and of sessions.
     pub(super) held: [Held; 2],
 }
@@ -56,6 +68,16 @@ impl Peer {
     pub(super) fn is_lost(&self) -> bool {
         self.is_lost.load(Ordering::Relaxed)
     }
+
+    /// A call has come.
+    pub(super) fn has_called(&self) {
+        self.has_called.store(true, Ordering::Relaxed);
+    }
+
+    /// A place for a call of health or reflection, if there is one left.
+    pub(super) fn call_beside(&self) -> Option<OwnedSemaphorePermit> {
+        self.beside.clone().try_acquire_owned().ok()
+    }
 }
 
 /// The certificate chain (DER) that the peer of a call proved to hold; empty without mutual TLS.
@@ -71,34 +93,52 @@ pub(super) fn certificates(extensions: &Extensions) -> Vec<Vec<u8>> {
     Vec::new()
 }
 
-/// The connections of a listener; one beyond `most` is closed at once. Accepted sockets send at once: otherwise each small
-/// message waits 40 ms for the acknowledgement of the last.
+/// The connections of a listener. One that has no place is closed at once, one that makes no call after a time.
 pub(super) fn incoming(
-    listener: TcpListener,
-    most: usize,
+    accepted: impl Stream<Item = io::Result<TcpStream>>,
+    places: Arc<Places>,
+    first_call: Duration,
 ) -> impl Stream<Item = io::Result<Connection>> {
-    let places = Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS)));
-    let accepted = TcpIncoming::from(listener).with_nodelay(Some(true));
+    let accepted = accepted.then(async |accepted| {
+        // Without descriptors each attempt fails at once, and the loop would do nothing else.
+        if accepted.as_ref().is_err_and(|error| !is_of_peer(error)) {
+            sleep(PAUSE).await;
+        }
+        accepted
+    });
     accepted.filter_map(move |accepted| {
         let stream = match accepted {
             Ok(stream) => stream,
             Err(error) => return Some(Err(error)),
         };
-        let Ok(_place) = Arc::clone(&places).try_acquire_owned() else {
-            debug!(most, "connection closed: there are too many");
+        let addr = stream.peer_addr().ok();
+        let Some(_place) = places.take(addr.map(|addr| addr.ip())) else {
+            debug!("connection closed: there are too many");
             return None;
         };
         let peer = Peer {
-            addr: stream.peer_addr().ok(),
+            addr,
             is_lost: Arc::default(),
+            has_called: Arc::default(),
+            beside: Arc::new(Semaphore::new(MAX_BESIDE)),
             held: Default::default(),
         };
         Some(Ok(Connection {
             stream,
             peer,
+            late: Some(Box::pin(sleep(first_call))),
             _place,
         }))
     })
+}
+
+/// Whether a connection was closed before it was accepted.
+fn is_of_peer(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted};
+    matches!(
+        error.kind(),
+        ConnectionAborted | ConnectionReset | Interrupted
+    )
 }
 
 impl Connection {
@@ -107,6 +147,17 @@ impl Connection {
             self.peer.is_lost.store(true, Ordering::Relaxed);
         }
         Poll::Ready(written)
+    }
+
+    /// Ready if no call has come in time.
+    fn poll_late(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.peer.has_called.load(Ordering::Relaxed) {
+            self.late = None;
+        }
+        match &mut self.late {
+            Some(late) => late.as_mut().poll(cx),
+            None => Poll::Pending,
+        }
     }
 }
 
@@ -124,6 +175,10 @@ impl AsyncRead for Connection {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        if self.poll_late(cx).is_ready() {
+            self.peer.is_lost.store(true, Ordering::Relaxed);
+            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+        }
         let before = buffer.filled().len();
         let read = ready!(Pin::new(&mut self.stream).poll_read(cx, buffer));
         if read.is_err() || (buffer.filled().len() == before && buffer.remaining() > 0) {
@@ -167,15 +222,31 @@ impl AsyncWrite for Connection {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
 
-    #[tokio::test]
-    async fn accepted_sockets_send_at_once() {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let addr = listener.local_addr().unwrap();
-        let mut incoming = std::pin::pin!(incoming(listener, 1));
-        let _client = TcpStream::connect(addr).await.unwrap();
-        let accepted = incoming.next().await.unwrap().unwrap();
-        assert!(accepted.stream.nodelay().unwrap());
+    // spec: HUB-4-6
+    #[tokio::test(start_paused = true)]
+    async fn nothing_is_accepted_for_a_while_where_there_is_nothing_to_accept_with() {
+        let tried = Cell::new(0);
+        for (kind, most) in [
+            (io::ErrorKind::Other, 11),
+            (io::ErrorKind::ConnectionAborted, 1000),
+        ] {
+            tried.set(0);
+            let failing = std::iter::repeat_with(|| {
+                tried.set(tried.get() + 1);
+                Err(kind.into())
+            });
+            let failing = tokio_stream::iter(failing.take(1000));
+            let places = Places::new(1, 1);
+            let mut incoming = std::pin::pin!(incoming(failing, places, PAUSE));
+            let drained = async { while incoming.next().await.is_some() {} };
+            // Where time stands still it passes only when nothing else is to be done.
+            let _ = tokio::time::timeout(10 * PAUSE, drained).await;
+            assert!(tried.get() <= most && tried.get() > 5, "{kind}: {tried:?}");
+            assert!(tried.get() < 1000 || most == 1000);
+        }
     }
 }

@@ -12,12 +12,14 @@
 //! ```
 
 mod authorize;
+mod beside;
 mod call;
 mod calls;
 mod config;
 mod connection;
 mod handle;
 mod keep;
+mod places;
 mod prepare;
 mod service;
 mod shared;
@@ -27,7 +29,7 @@ mod unfinished;
 use std::{io, net::SocketAddr};
 
 use tokio::{net::TcpListener, sync::oneshot};
-use tonic::transport::Server;
+use tonic::transport::{Server, server::TcpIncoming};
 use tonic_health::ServingStatus;
 #[cfg(feature = "reflection")]
 use tonic_reflection::server::v1::{ServerReflection, ServerReflectionServer};
@@ -39,11 +41,14 @@ pub use self::{
     handle::{HubHandle, JobHandle},
 };
 use self::{
-    calls::{Calls, SERVICE},
+    beside::Beside,
+    calls::{Calls, Control, SERVICE},
     connection::incoming,
     handle::Serving,
+    places::Places,
     service::Service,
     shared::Shared,
+    unfinished::Pool,
 };
 use super::{CONNECTION_WINDOW, STREAM_WINDOW, spawn};
 
@@ -68,13 +73,18 @@ pub async fn serve_on(listener: TcpListener, config: ServerConfig) -> io::Result
 
 /// A server without TLS or, where it is configured, with it; and the scheme of its URL.
 fn builder(config: &ServerConfig) -> io::Result<(Server, &'static str)> {
+    let builder = Server::builder()
+        .http2_keepalive_interval(Some(config.keep_alive))
+        .http2_keepalive_timeout(Some(config.keep_alive_timeout))
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .max_concurrent_streams(config.max_streams);
     #[cfg(feature = "tls")]
     if let Some(tls) = &config.tls {
-        let builder = Server::builder().tls_config(tls.of_hub().map_err(invalid)?);
+        let builder = builder.tls_config(tls.of_hub().map_err(invalid)?);
         return Ok((builder.map_err(invalid)?, "https"));
     }
-    let _ = config;
-    Ok((Server::builder(), "http"))
+    Ok((builder, "http"))
 }
 
 fn invalid(error: impl std::error::Error + Send + Sync + 'static) -> io::Error {
@@ -89,40 +99,48 @@ async fn start(listener: TcpListener, mut config: ServerConfig) -> io::Result<Hu
     config.hub.durable = config.store.is_some();
     let store = config.store.clone();
     let addr = listener.local_addr()?;
-    let (most, most_control) = (
-        config.hub.max_message_bytes,
-        config.max_control_message_bytes,
-    );
+    let most = config.hub.max_message_bytes;
+    let most_control = config.max_control_message_bytes.min(most);
+    let connections = config.max_connections;
+    let control = Control {
+        bytes: Pool::new(most_control, 4, 64, connections),
+        time: config.register_timeout,
+        authorize: config.authorize.take(),
+    };
     let (reporter, health) = tonic_health::server::health_reporter();
     reporter
         .set_service_status(SERVICE, ServingStatus::Serving)
         .await;
-    let health = config.health.then_some(health);
+    let health = health.max_decoding_message_size(beside::MAX_BYTES);
+    // Balancers that ask for it have no token.
+    let health = (config.health).then(|| Beside::new(health, control.open()));
     #[cfg(feature = "reflection")]
     let reflection = config.reflection.then(reflection).transpose()?;
-    let builder = builder
-        .http2_keepalive_interval(Some(config.keep_alive))
-        .http2_keepalive_timeout(Some(config.keep_alive_timeout))
-        .initial_stream_window_size(STREAM_WINDOW)
-        .initial_connection_window_size(CONNECTION_WINDOW)
-        .max_concurrent_streams(config.max_streams);
-    let (authorize, register_timeout) = (config.authorize.take(), config.register_timeout);
-    let max_connections = config.max_connections;
+    #[cfg(feature = "reflection")]
+    let reflection = reflection.map(|reflection| {
+        let reflection = reflection.max_decoding_message_size(beside::MAX_BYTES);
+        Beside::new(reflection, control.clone())
+    });
+    let places = Places::new(connections, config.max_connections_per_address);
+    let first_call = config.first_call_timeout;
     let (shared, records) = Shared::new(config, ids).map_err(invalid)?;
     let restored = match store {
         Some(store) => keep::start(&shared, store, records).await?,
         None => Vec::new(),
     };
     let service = Service::new(shared.clone());
-    let calls = Calls::new(service, most_control, most, register_timeout, authorize);
+    let session_bytes = Pool::new(most, 4, 16, connections);
+    let calls = Calls::new(service, (most_control, most), control, session_bytes);
     let (stop, stopped) = oneshot::channel::<()>();
     let services = { builder }.add_service(calls).add_optional_service(health);
     #[cfg(feature = "reflection")]
     let services = services.add_optional_service(reflection);
-    let serving =
-        services.serve_with_incoming_shutdown(incoming(listener, max_connections), async {
-            let _ = stopped.await;
-        });
+    // Accepted sockets send at once: otherwise each small message waits 40 ms for the acknowledgement of the last.
+    let accepted = TcpIncoming::from(listener).with_nodelay(Some(true));
+    let connections = incoming(accepted, places, first_call);
+    let serving = services.serve_with_incoming_shutdown(connections, async {
+        let _ = stopped.await;
+    });
     let server = spawn(async { serving.await.map_err(io::Error::other) });
     spawn(shared.clone().tick());
     let serving = Serving {

@@ -19,25 +19,43 @@ use http_body::{Body, Frame, SizeHint};
 use tokio::time::{Sleep, sleep};
 use tonic::Status;
 
-/// What a connection may keep even when the port is full, so that small messages of others always pass.
-const SHARE: usize = 64 << 10;
+/// What a connection may keep at most of its own, even when the others fill the port.
+const MAX_SHARE: usize = 64 << 10;
 
-/// The bytes that unfinished messages of one kind of call take on the whole port, and their bounds.
+/// The bytes that unfinished messages of one kind of call take on the whole port, and their bounds. Each connection that there
+/// may be has a small share of its own, so that small messages always pass; what a connection keeps beyond it is taken of what
+/// all have together.
 #[derive(Debug)]
 pub(super) struct Pool {
+    /// Bytes beyond the shares.
     used: AtomicUsize,
     most: usize,
+    share: usize,
     most_of_connection: usize,
 }
 
 impl Pool {
-    /// A pool for messages of at most `bytes`: `a_connection` of them on a connection, `in_all` on the port.
-    pub(super) fn new(bytes: usize, a_connection: usize, in_all: usize) -> Arc<Self> {
+    /// A pool for messages of at most `bytes`: `a_connection` of them on a connection, `in_all` on the port with so many
+    /// connections. Half of all that goes into the shares.
+    pub(super) fn new(
+        bytes: usize,
+        a_connection: usize,
+        in_all: usize,
+        connections: usize,
+    ) -> Arc<Self> {
+        let all = bytes.saturating_mul(in_all);
+        let share = (all / 2 / connections.max(1)).min(MAX_SHARE);
         Arc::new(Self {
             used: AtomicUsize::new(0),
-            most: bytes.saturating_mul(in_all),
+            most: all - share.saturating_mul(connections),
+            share,
             most_of_connection: bytes.saturating_mul(a_connection),
         })
+    }
+
+    /// How much of what a connection keeps is beyond its share.
+    const fn beyond(&self, kept: usize) -> usize {
+        kept.saturating_sub(self.share)
     }
 }
 
@@ -55,9 +73,12 @@ struct Account {
 impl Account {
     fn add(&mut self, bytes: usize) -> Result<(), Status> {
         self.held += bytes;
-        let own = self.connection.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        let all = self.pool.used.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        if own > self.pool.most_of_connection || (all > self.pool.most && own > SHARE) {
+        let pool = &self.pool;
+        let before = self.connection.fetch_add(bytes, Ordering::Relaxed);
+        let own = before + bytes;
+        let beyond = pool.beyond(own) - pool.beyond(before);
+        let all = pool.used.fetch_add(beyond, Ordering::Relaxed) + beyond;
+        if own > pool.most_of_connection || (beyond > 0 && all > pool.most) {
             return Err(Status::resource_exhausted(
                 "too many bytes of unfinished messages",
             ));
@@ -67,8 +88,9 @@ impl Account {
 
     fn give_back(&mut self) {
         let held = std::mem::take(&mut self.held);
-        self.connection.fetch_sub(held, Ordering::Relaxed);
-        self.pool.used.fetch_sub(held, Ordering::Relaxed);
+        let before = self.connection.fetch_sub(held, Ordering::Relaxed);
+        let beyond = self.pool.beyond(before) - self.pool.beyond(before - held);
+        self.pool.used.fetch_sub(beyond, Ordering::Relaxed);
     }
 }
 
@@ -325,7 +347,8 @@ mod tests {
         let stream = [message(3), message(0), message(9)].concat();
         let ends = [8, 13, stream.len()];
         for cut in 0..=stream.len() {
-            let (pool, connection) = (Pool::new(1000, 1, 1), Held::default());
+            // Shares of four bytes.
+            let (pool, connection) = (Pool::new(1000, 1, 1, 125), Held::default());
             let mut call = call(
                 &[&stream[..cut / 2], &stream[cut / 2..cut]],
                 &pool,
@@ -333,53 +356,67 @@ mod tests {
             );
             assert_eq!(read(&mut call), Ok(()));
             let begin = ends.iter().rfind(|end| **end <= cut).unwrap_or(&0);
-            assert_eq!(
-                used(&pool, &connection),
-                (cut - begin, cut - begin),
-                "{cut}"
-            );
+            let kept = cut - begin;
+            let beyond = kept.saturating_sub(4);
+            assert_eq!(used(&pool, &connection), (beyond, kept), "{cut}");
             drop(call);
             assert_eq!(used(&pool, &connection), (0, 0));
+        }
+    }
+
+    fn account(pool: &Arc<Pool>) -> Account {
+        Account {
+            pool: pool.clone(),
+            connection: Held::default(),
+            held: 0,
         }
     }
 
     // spec: HUB-4-6
     #[test]
     fn what_reaches_a_bound_is_not_beyond_it() {
-        let account = |pool: &Arc<Pool>| Account {
-            pool: pool.clone(),
-            connection: Held::default(),
-            held: 0,
-        };
         let is_at_bound = |mut account: Account, bytes| {
             assert!(account.add(bytes).is_ok());
             assert!(account.add(1).is_err());
         };
-        is_at_bound(account(&Pool::new(SHARE, 2, 4)), 2 * SHARE);
-        is_at_bound(account(&Pool::new(SHARE, 4, 2)), 2 * SHARE);
-        let pool = Pool::new(SHARE, 4, 1);
+        is_at_bound(account(&Pool::new(1000, 2, 8, 1)), 2000);
+        is_at_bound(account(&Pool::new(1000, 4, 2, 1)), 2000);
+        let pool = Pool::new(1000, 4, 2, 4);
         let mut first = account(&pool);
-        assert!(first.add(SHARE).is_ok());
-        is_at_bound(account(&pool), SHARE);
+        assert!(first.add(1250).is_ok());
+        is_at_bound(account(&pool), 250);
+    }
+
+    // spec: HUB-4-6
+    #[test]
+    fn all_connections_together_keep_no_more_than_is_said() {
+        const CONNECTIONS: usize = 16_384;
+        let pool = Pool::new(1 << 20, 4, 64, CONNECTIONS);
+        let mut accounts: Vec<_> = (0..CONNECTIONS).map(|_| account(&pool)).collect();
+        assert_eq!(pool.share, 2 << 10);
+        assert!(accounts.iter_mut().all(|one| one.add(2 << 10).is_ok()));
+        let mut more = 0;
+        while accounts[more % CONNECTIONS].add(1 << 10).is_ok() {
+            more += 1;
+        }
+        assert_eq!(more, 32 << 10, "the other half");
     }
 
     // spec: HUB-4-6
     #[test]
     fn connection_and_port_have_bounds_and_small_messages_pass() {
-        let piece = [&[0, 0, 1, 0, 0][..], &[7; SHARE]].concat();
-        let (pool, [one, two, three]) = (Pool::new(SHARE, 3, 4), <[Held; 3]>::default());
-        let mut first = call(&[&piece[..SHARE]], &pool, &one);
-        let mut more: Vec<_> = (0..2)
-            .map(|_| call(&[&piece[..SHARE]], &pool, &one))
-            .collect();
-        let mut beyond = call(&[&piece[..SHARE]], &pool, &one);
+        let piece = [&[0, 0, 0, 4, 0][..], &[7; 1024]].concat();
+        // All have 1,024 bytes beyond the shares, of which there are two.
+        let (pool, [one, two, three]) = (Pool::new(1024, 3, 2, 2), <[Held; 3]>::default());
+        assert_eq!((pool.share, pool.most), (512, 1024));
+        let mut first = call(&[&piece[..1000]], &pool, &one);
         assert_eq!(read(&mut first), Ok(()));
-        assert!(more.iter_mut().all(|call| read(call).is_ok()));
+        let mut beyond = call(&[&piece[..1000]], &pool, &one);
         assert_eq!(read(&mut beyond), Err(tonic::Code::ResourceExhausted));
         drop(beyond);
-        let mut other = call(&[&piece[..SHARE], &piece[SHARE..]], &pool, &two);
+        let mut other = call(&[&piece[..1000], &piece[1000..]], &pool, &two);
         assert_eq!(read(&mut other), Ok(()), "complete in the end");
-        let mut begun = call(&[&piece[..SHARE]], &pool, &two);
+        let mut begun = call(&[&piece[..1000]], &pool, &two);
         assert_eq!(read(&mut begun), Ok(()));
         let mut small = call(&[&message(200), &message(200)[..9]], &pool, &three);
         assert_eq!(
@@ -387,16 +424,22 @@ mod tests {
             Ok(()),
             "the port is full, and this is little"
         );
-        let mut large = call(&[&piece[..SHARE]], &pool, &two);
+        let mut large = call(&[&piece[..1000]], &pool, &two);
         assert_eq!(read(&mut large), Err(tonic::Code::ResourceExhausted));
-        drop((first, more));
-        let mut again = call(&[&piece[..9]], &pool, &one);
+        drop((first, large, begun));
+        assert_eq!(used(&pool, &one), (0, 0));
+        let mut again = call(&[&piece[..1000]], &pool, &one);
         assert_eq!(read(&mut again), Ok(()));
+        let crowded = Pool::new(1024, 1, 8, 1);
+        let mut more = call(&[&piece[..1000]], &crowded, &three);
+        assert_eq!(read(&mut more), Ok(()));
+        let mut most = call(&[&piece[..1000]], &crowded, &three);
+        assert_eq!(read(&mut most), Err(tonic::Code::ResourceExhausted));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_message_that_stops_is_late_and_silence_between_messages_is_not() {
-        let (pool, connection) = (Pool::new(1000, 1, 1), Held::default());
+        let (pool, connection) = (Pool::new(1000, 1, 1, 1), Held::default());
         let time = Some(Duration::from_secs(10));
         let next = async |pieces: &[&[u8]]| {
             let mut call = call(pieces, &pool, &connection);

@@ -1,0 +1,93 @@
+//! The places of connections: so many on the port, and so many of one address.
+
+use std::{
+    collections::HashMap,
+    net::IpAddr,
+    sync::{Arc, Mutex},
+};
+
+use crate::{role::hub::network, transport::lock};
+
+/// The places of a port.
+#[derive(Debug)]
+pub(super) struct Places {
+    most: usize,
+    most_of_address: usize,
+    taken: Mutex<Taken>,
+}
+
+#[derive(Debug, Default)]
+struct Taken {
+    all: usize,
+    of: HashMap<IpAddr, usize>,
+}
+
+impl Places {
+    pub(super) fn new(most: usize, most_of_address: usize) -> Arc<Self> {
+        Arc::new(Self {
+            most,
+            most_of_address,
+            taken: Mutex::default(),
+        })
+    }
+
+    /// A place for a connection from an address, of which an IPv6 one stands for its network; `None` if there is none left.
+    pub(super) fn take(self: &Arc<Self>, address: Option<IpAddr>) -> Option<Place> {
+        let address = address.map(network);
+        let mut taken = lock(&self.taken);
+        let own = address.map(|address| taken.of.get(&address).copied().unwrap_or_default());
+        if taken.all >= self.most || own.is_some_and(|own| own >= self.most_of_address) {
+            return None;
+        }
+        taken.all += 1;
+        if let Some(address) = address {
+            *taken.of.entry(address).or_default() += 1;
+        }
+        let places = self.clone();
+        Some(Place { places, address })
+    }
+}
+
+/// The place of one connection, given back when it is dropped.
+#[derive(Debug)]
+pub(super) struct Place {
+    places: Arc<Places>,
+    address: Option<IpAddr>,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut taken = lock(&self.places.taken);
+        taken.all -= 1;
+        let Some(address) = self.address else { return };
+        if let Some(own) = taken.of.get_mut(&address) {
+            *own -= 1;
+            if *own == 0 {
+                taken.of.remove(&address);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // spec: HUB-4-6
+    #[test]
+    fn an_address_has_fewer_places_than_the_port() {
+        let places = Places::new(3, 2);
+        let take = |address: &str| places.take(address.parse().ok());
+        let one = take("10.0.0.1").unwrap();
+        let _two = take("10.0.0.1").unwrap();
+        assert!(take("10.0.0.1").is_none());
+        assert!(take("::ffff:10.0.0.1").is_none(), "the same address");
+        let other = take("2001:db8::1").unwrap();
+        assert!(take("10.0.0.2").is_none(), "the port is full");
+        drop(other);
+        let _others = [take("2001:db8::1").unwrap()];
+        drop(one);
+        assert!(take("10.0.0.1").is_some());
+        assert_eq!(lock(&places.taken).of.len(), 2);
+    }
+}
