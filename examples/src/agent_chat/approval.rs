@@ -8,9 +8,9 @@ use std::time::Duration;
 use uap_agent::journal::{Decision, FileJournal, JournalError, Question, Recording, Verdict};
 use uap_agent::{Agent, AgentStreamResult, ApprovalPolicy, ApprovalRequest};
 use ubos_common::time::Now;
-use upp::ToolCall;
+use upp::{ToolCall, json_text};
 
-use super::args::Decides;
+use super::args::{Asked, Decides};
 use super::screen;
 
 /// How often it is looked whether a person has decided.
@@ -41,15 +41,14 @@ impl Approvals {
         Self { folder }
     }
 
-    /// A journal for a new answer. That of the last answer is removed.
+    /// A journal for a new answer; nothing is begun.
     pub(super) fn begin(&self) -> Result<Arc<FileJournal>, String> {
-        self.end()?;
         FileJournal::open(&self.folder)
             .map(Arc::new)
             .map_err(|err| err.to_string())
     }
 
-    /// The answer is given: its journal is removed.
+    /// The answer is given, or given up: its journal is removed.
     pub(super) fn end(&self) -> Result<(), String> {
         match fs::remove_dir_all(&self.folder) {
             Err(err) if err.kind() != std::io::ErrorKind::NotFound => Err(err.to_string()),
@@ -57,12 +56,13 @@ impl Approvals {
         }
     }
 
-    /// Whether an answer was begun and has not ended.
-    pub(super) async fn is_begun(&self) -> bool {
-        match self.recording().await {
-            Ok(Some(recording)) => !recording.has_ended(),
-            _ => false,
-        }
+    /// Whether an answer was begun. One that has ended in its journal is not yet in the conversation.
+    pub(super) async fn is_begun(&self) -> Result<bool, String> {
+        let recording = self.recording().await;
+        let place = self.folder.display();
+        recording
+            .map(|recording| recording.is_some())
+            .map_err(|err| format!("{place}: {err}"))
     }
 
     /// The journal. Another terminal may have it open for a moment.
@@ -93,12 +93,10 @@ impl Approvals {
     pub(super) async fn resumed(&self, agent: &Agent) -> Result<AgentStreamResult, String> {
         self.tell().await?;
         loop {
-            // Another terminal may have it open for a moment.
-            if let Ok(journal) = FileJournal::open(&self.folder) {
-                match agent.resume(Arc::new(journal)).await {
-                    Err(JournalError::Paused(_)) => {}
-                    resumed => return resumed.map_err(|err| err.to_string()),
-                }
+            let journal = self.journal().await.map_err(|err| err.to_string())?;
+            match agent.resume(Arc::new(journal)).await {
+                Err(JournalError::Paused(_)) => {}
+                resumed => return resumed.map_err(|err| err.to_string()),
             }
             tokio::time::sleep(LOOKS).await;
         }
@@ -114,7 +112,7 @@ impl Approvals {
         }
         if !questions.is_empty() {
             note!(
-                "  --approve ID or --reject ID in another terminal goes on; Ctrl-C leaves it waiting"
+                "  --approve, --reject or --answer in another terminal goes on; Ctrl-C leaves it waiting"
             );
         }
         Ok(())
@@ -131,14 +129,19 @@ impl Approvals {
         let questions = recording
             .map(|recording| recording.questions())
             .unwrap_or_default();
-        let (id, verdict) = match decides {
+        let (asked, verdict) = match decides {
             Decides::Lists => return Ok(questions.iter().map(line).collect()),
-            Decides::Approves(id) => (id, Verdict::Approve),
-            Decides::Rejects(id) => (id, Verdict::Reject(format!("by {by}").into())),
+            Decides::Approves(asked) => (asked, Verdict::Approve),
+            Decides::Rejects(asked) => (asked, Verdict::Reject(format!("by {by}").into())),
+            Decides::Answers(asked, text) => (asked, Verdict::Answer(json_text(&text))),
         };
+        let id = asked.effect;
         let question = questions.iter().find(|question| question.effect == id);
         let question = question
             .ok_or_else(|| format!("nothing waits under {id}; --pending lists what does"))?;
+        if !question.digest.to_string().starts_with(&asked.digest) {
+            return Err(format!("{id} is another call: {}", line(question)));
+        }
         let journal = self.journal().await.map_err(|err| err.to_string())?;
         let decision = Decision::new(question, by, verdict);
         let decided = Recording::decide(&journal, now, &decision).await;
@@ -147,13 +150,10 @@ impl Approvals {
     }
 }
 
-/// A question in a line: its id, the call, and the digest to which a decision is bound.
+/// A question in a line: its id, the start of the digest to which a decision is bound, and the call.
 fn line(question: &Question) -> String {
     let digest = question.digest.to_string();
     let call = format!("{} {}", question.tool, question.arguments.as_str());
-    let (call, start) = (
-        screen::clean_line(&call),
-        digest.get(..8).unwrap_or(&digest),
-    );
-    format!("{} {call} ({start})", question.effect)
+    let start = digest.get(..Asked::DIGITS).unwrap_or(&digest);
+    format!("{}:{start} {}", question.effect, screen::clean_line(&call))
 }

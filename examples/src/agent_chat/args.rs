@@ -16,9 +16,10 @@ usage: agent-chat [options]
   --checkpoints DIR   keeps states and the tree of branches in DIR
   --session NAME      which conversation to go on with (default: default); needs --checkpoints
   --ask-first TOOLS   which tools, as calc,read_file, wait for a person's approval; needs --checkpoints
-  --pending           lists what the session waits for; this and the next two are for a second terminal
-  --approve ID        approves a call
-  --reject ID         rejects a call
+  --pending           lists what the session waits for; this and the next three are for a second terminal
+  --approve CALL      approves a call: CALL is its ID:DIGEST, as the list has it
+  --reject CALL       rejects a call
+  --answer CALL=TEXT  gives a result in place of the tool
   --trace FILE        what happens: a page to look at where FILE ends in .html, else JSON lines
   --help              this text
 
@@ -55,14 +56,30 @@ pub(super) struct Args {
 }
 
 /// What a second terminal does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Decides {
     /// Lists the questions.
     Lists,
-    /// Approves the call with this id.
-    Approves(u64),
+    /// Approves a call.
+    Approves(Asked),
     /// Rejects it.
-    Rejects(u64),
+    Rejects(Asked),
+    /// Gives its result.
+    Answers(Asked, String),
+}
+
+/// The call that a person has seen in the list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Asked {
+    /// The effect.
+    pub(super) effect: u64,
+    /// The first digits of the digest. The effect may have become another call meanwhile.
+    pub(super) digest: String,
+}
+
+impl Asked {
+    /// Digits of the digest that are enough to tell calls apart.
+    pub(super) const DIGITS: usize = 8;
 }
 
 /// A model.
@@ -132,8 +149,15 @@ pub(super) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Par
             }
             "--ask-first" => args.ask_first = tools(&word(value("names of tools")?)?),
             "--pending" => args.decides = Some(Decides::Lists),
-            "--approve" => args.decides = Some(Decides::Approves(id(&word(value("an id")?)?)?)),
-            "--reject" => args.decides = Some(Decides::Rejects(id(&word(value("an id")?)?)?)),
+            "--approve" => args.decides = Some(Decides::Approves(asked(&word(value("a call")?)?)?)),
+            "--reject" => args.decides = Some(Decides::Rejects(asked(&word(value("a call")?)?)?)),
+            "--answer" => {
+                let given = word(value("a call and a text")?)?;
+                let (call, text) = given
+                    .split_once('=')
+                    .ok_or("--answer needs a call, = and a text")?;
+                args.decides = Some(Decides::Answers(asked(call)?, text.to_owned()));
+            }
             "--trace" => args.trace = Some(value("a file")?.into()),
             option if option.starts_with('-') => return Err(format!("unknown option {option}")),
             other => return Err(format!("{other} is no option")),
@@ -157,9 +181,15 @@ fn tools(word: &str) -> Vec<String> {
         .collect()
 }
 
-fn id(word: &str) -> Result<u64, String> {
-    word.parse()
-        .map_err(|_| format!("{word} is no id; --pending lists them"))
+fn asked(word: &str) -> Result<Asked, String> {
+    let parts = word.split_once(':').and_then(|(id, digest)| {
+        let is_digest = (Asked::DIGITS..=64).contains(&digest.len())
+            && digest.bytes().all(|digit| digit.is_ascii_hexdigit());
+        Some((id.parse().ok()?, digest.to_ascii_lowercase())).filter(|_| is_digest)
+    });
+    let (effect, digest) =
+        parts.ok_or_else(|| format!("{word} is no call; --pending lists them as ID:DIGEST"))?;
+    Ok(Asked { effect, digest })
 }
 
 /// An argument's name, and what stands behind its `=`. Only a word that is UTF-8 is looked into.
@@ -247,8 +277,18 @@ mod tests {
             ("--dir=", "--dir needs"),
             ("--session x", "--checkpoints"),
             ("--ask-first calc", "--checkpoints"),
-            ("--approve 1", "--checkpoints"),
-            ("--checkpoints c --approve one", "one is no id"),
+            ("--approve 1:01234567", "--checkpoints"),
+            ("--checkpoints c --approve one", "one is no call"),
+            ("--checkpoints c --approve 1", "1 is no call"),
+            (
+                "--checkpoints c --approve 1:0123456",
+                "1:0123456 is no call",
+            ),
+            (
+                "--checkpoints c --reject 1:0123456g",
+                "1:0123456g is no call",
+            ),
+            ("--checkpoints c --answer 1:01234567", "= and a text"),
             ("--checkpoints c --session ../x", "--session needs"),
             ("--checkpoints c --session .x", "--session needs"),
         ] {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use futures::StreamExt as _;
 use tokio::io::AsyncBufRead;
 use tokio::signal::unix::Signal;
-use uap_agent::journal::Paused;
+use uap_agent::journal::{JournalError, Paused};
 use uap_agent::{Agent, AgentError, AgentStreamResult, CheckpointMetadata, CheckpointStore};
 use ubos_common::os::Clock;
 
@@ -22,6 +22,8 @@ const COMMANDS: &str = "\
 /history             what was said on this branch
 /tree                all branches
 /state               the state of this branch, as JSON
+/wait                goes on with an answer that waits for a person
+/drop                gives it up
 /help                this list
 /quit                the end
 ";
@@ -33,6 +35,8 @@ pub(super) struct Chat {
     pub(super) store: Option<Arc<dyn CheckpointStore>>,
     /// Where answers are recorded that may wait for a person.
     pub(super) approvals: Option<Approvals>,
+    /// Whether new answers may.
+    pub(super) asks_first: bool,
     pub(super) trace: Option<TraceFile>,
     pub(super) interrupted: Signal,
     /// Whether a person types.
@@ -52,9 +56,7 @@ impl Chat {
         &mut self,
         mut lines: Lines<R>,
     ) -> Result<u8, Stop> {
-        if let Some(approvals) = &self.approvals
-            && approvals.is_begun().await
-        {
+        if self.is_begun().await.map_err(Stop::Input)? {
             note!("  an answer was begun, and goes on");
             self.wait().await?;
         }
@@ -78,6 +80,7 @@ impl Chat {
             match line.trim() {
                 "" => {}
                 "/quit" => break,
+                "/wait" | "/drop" => self.begun(line.trim() == "/drop").await?,
                 command if command.starts_with('/') => self.command(command)?,
                 question => self.answer(question).await?,
             }
@@ -142,7 +145,7 @@ impl Chat {
                 }
                 Err(why) => Some(why),
             },
-            ("/help" | "/history" | "/tree" | "/state", _) => {
+            ("/help" | "/history" | "/tree" | "/state" | "/wait" | "/drop", _) => {
                 Some(format!("{command} takes nothing behind it"))
             }
             _ => Some(format!("no command {command}; /help lists them")),
@@ -156,15 +159,53 @@ impl Chat {
     }
 
     async fn answer(&mut self, question: &str) -> Result<(), Stop> {
+        match self.is_begun().await {
+            Ok(false) => {}
+            Ok(true) => {
+                self.refuse("an answer waits: /wait goes on with it, /drop gives it up");
+                return Ok(());
+            }
+            // What cannot be read is not removed either.
+            Err(why) => {
+                self.refuse(&format!("{why}; /drop gives it up"));
+                return Ok(());
+            }
+        }
         let before = self.session.state().clone();
         let run = match &self.approvals {
-            Some(approvals) => {
+            Some(approvals) if self.asks_first => {
                 let journal = approvals.begin().map_err(Stop::Fault)?;
                 self.agent.record(journal, question, &before)
             }
-            None => self.agent.stream(question, &before),
+            _ => self.agent.stream(question, &before),
         };
         self.follow(run).await
+    }
+
+    async fn is_begun(&self) -> Result<bool, String> {
+        match &self.approvals {
+            Some(approvals) => approvals.is_begun().await,
+            None => Ok(false),
+        }
+    }
+
+    /// Goes on with an answer that waits, or gives it up.
+    async fn begun(&mut self, drops: bool) -> Result<(), Stop> {
+        match (self.is_begun().await, &self.approvals) {
+            (Ok(true) | Err(_), Some(approvals)) if drops => {
+                approvals.end().map_err(Stop::Fault)?;
+                note!("  the answer is given up; the question is not kept");
+            }
+            (Ok(true), _) => return self.wait().await,
+            (Ok(false), _) => self.refuse("no answer waits"),
+            (Err(why), _) => self.refuse(&why),
+        }
+        Ok(())
+    }
+
+    fn refuse(&mut self, why: &str) {
+        note!("  {}", screen::clean_line(why));
+        self.has_failed = true;
     }
 
     /// Waits until a person has decided, and goes on. An interruption leaves the answer waiting.
@@ -175,7 +216,7 @@ impl Chat {
         let resumed = tokio::select! {
             resumed = approvals.resumed(&self.agent) => resumed,
             _ = self.interrupted.recv() => {
-                note!("  it stays waiting, and goes on when this session is begun again");
+                note!("  it stays waiting: /wait goes on with it, and so does the next start of this session");
                 return Ok(());
             }
         };
@@ -183,8 +224,9 @@ impl Chat {
             // A run within a run within a run: each pause is one.
             Ok(run) => Box::pin(self.follow(run)).await,
             Err(why) => {
-                note!("  {}", screen::clean_line(&why));
-                self.has_failed = true;
+                self.refuse(&format!(
+                    "{why}; /wait tries again, /drop gives the answer up"
+                ));
                 Ok(())
             }
         }
@@ -220,6 +262,20 @@ impl Chat {
             && Paused::of(&error.error).is_some()
         {
             return self.wait().await;
+        }
+        if let Err(error) = &result
+            && error
+                .error
+                .cause
+                .as_ref()
+                .is_some_and(|cause| cause.is::<JournalError>())
+        {
+            // What stands in the journal is not over.
+            self.refuse(&format!(
+                "{}; /wait tries again, /drop gives the answer up",
+                error.error
+            ));
+            return Ok(());
         }
         if let Some(approvals) = &self.approvals {
             approvals.end().map_err(Stop::Fault)?;

@@ -94,7 +94,7 @@ async fn run(args: &Args) -> Result<u8, Stop> {
         .checkpoints
         .as_deref()
         .map(|folder| Approvals::of(folder, &args.session));
-    if let (Some(decides), Some(approvals)) = (args.decides, &approvals) {
+    if let (Some(decides), Some(approvals)) = (args.decides.clone(), &approvals) {
         return decide(approvals, clock.now(), decides).await;
     }
     let store = store(args)?;
@@ -120,7 +120,8 @@ async fn run(args: &Args) -> Result<u8, Stop> {
         agent,
         session,
         store,
-        approvals: approvals.filter(|_| !args.ask_first.is_empty()),
+        approvals,
+        asks_first: !args.ask_first.is_empty(),
         trace,
         interrupted,
         is_terminal,

@@ -167,7 +167,7 @@ fn what_is_no_command_is_told_and_what_is_no_argument_ends() {
         "{talk}"
     );
     let (code, out, _) = run(dir.path(), &[], "/help");
-    assert_eq!((code, out.lines().count()), (0, 7));
+    assert_eq!((code, out.lines().count()), (0, 9));
     for arguments in [
         &["--what"][..],
         &["--model", "openai:m"],
@@ -230,7 +230,7 @@ fn an_interrupt_ends_the_answer_and_then_the_program() {
     line.clear();
     out.read_line(&mut line).unwrap();
     assert_eq!(line, "You said: hello\n");
-    for _ in 0..7 {
+    for _ in 0..9 {
         out.read_line(&mut line).unwrap();
     }
     interrupt(&child);
@@ -296,7 +296,16 @@ fn a_call_waits_for_an_approval_from_a_second_terminal() {
         (0, true),
         "{out}"
     );
-    assert_eq!(second(&["--approve", "999"]).0, 1);
+    // An id that another call has by now decides nothing.
+    let (number, _) = id.split_once(':').unwrap();
+    for (call, said) in [
+        ("999:01234567", "nothing waits under 999"),
+        (&format!("{number}:01234567"), "is another call"),
+    ] {
+        let (code, _, why) = second(&["--approve", call]);
+        assert!(code == 1 && why.contains(said), "{why}");
+    }
+    assert_eq!(second(&["--approve", number]).0, 2);
     let (code, out, why) = second(&["--approve", &id]);
     assert!(code == 0 && out.starts_with("decided: "), "{out}{why}");
     until(&mut answers, "2+3 = 5");
@@ -319,4 +328,65 @@ fn a_call_waits_for_an_approval_from_a_second_terminal() {
         "{out}"
     );
     assert_eq!(second(&["--pending"]).1, "");
+}
+
+#[test]
+fn an_answer_that_waits_is_neither_lost_nor_passed_over() {
+    let dir = tempfile::tempdir().unwrap();
+    let kept = ["--checkpoints", "kept", "--session", "s"];
+    let asking = [&kept[..], &["--ask-first", "calc"]].concat();
+    let second = |what: &[&str]| run(dir.path(), &[&kept[..], what].concat(), "");
+    let mut talk = command(dir.path(), &asking).spawn().unwrap();
+    let mut input = talk.stdin.take().unwrap();
+    let mut said = BufReader::new(talk.stderr.take().unwrap())
+        .lines()
+        .map_while(Result::ok);
+    input.write_all(b"calc 2+3\n").unwrap();
+    until(&mut said, "waits for approval: ");
+    until(&mut said, "Ctrl-C leaves it waiting");
+    interrupt(&talk);
+    until(&mut said, "it stays waiting");
+    // The next question does not take its place.
+    input.write_all(b"hello\n").unwrap();
+    until(&mut said, "an answer waits: /wait goes on with it");
+    let pending = second(&["--pending"]).1;
+    assert!(pending.contains("2+3"), "{pending}");
+    drop(input);
+    assert_eq!(talk.wait().unwrap().code(), Some(1));
+
+    // A journal that another has open, or that is damaged, is not removed either.
+    let journal = dir.path().join("kept/s/run");
+    let segment = std::fs::read_dir(&journal)
+        .unwrap()
+        .next()
+        .unwrap()
+        .unwrap()
+        .path();
+    let whole = std::fs::read(&segment).unwrap();
+    let mut damaged = whole.clone();
+    let middle = whole.iter().position(|byte| *byte == b'{').unwrap();
+    damaged[middle] = b'[';
+    std::fs::write(&segment, &damaged).unwrap();
+    for arguments in [&kept[..], &asking] {
+        let (code, out, why) = run(dir.path(), arguments, "hello\n");
+        assert_eq!((code, out.as_str()), (2, ""), "{why}");
+        assert_eq!(std::fs::read(&segment).unwrap(), damaged);
+    }
+    std::fs::write(&segment, &whole).unwrap();
+
+    // Without the option it goes on, too, before anything else is asked.
+    let call = pending.split_whitespace().next().unwrap();
+    let answer = format!("{call}=about five");
+    assert_eq!(second(&["--answer", &answer]).0, 0);
+    let (code, out, talk) = run(dir.path(), &kept, "hello\n/history\n");
+    assert!(talk.contains("an answer was begun, and goes on"), "{talk}");
+    assert_eq!(code, 0, "{talk}");
+    let (first, rest) = out.split_once("You said: hello").unwrap();
+    assert!(first.contains("about five"), "{out}");
+    assert!(rest.contains("user: calc 2+3\n"), "{out}");
+    assert!(!journal.exists());
+
+    // It is given up only where somebody says so.
+    let (_, _, said) = run(dir.path(), &kept, "/drop\n/wait\n");
+    assert_eq!(said.matches("no answer waits").count(), 2, "{said}");
 }
