@@ -8,7 +8,11 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 /// Runs `core` with options and a script over a command; gives its exit code, its lines and what it said.
-fn core(options: &[&str], script: Option<&str>, command: &[&str]) -> (i32, Vec<Value>, String) {
+pub(crate) fn core(
+    options: &[&str],
+    script: Option<&str>,
+    command: &[&str],
+) -> (i32, Vec<Value>, String) {
     let mut core = Command::new(env!("CARGO_BIN_EXE_core"));
     core.args(options);
     if script.is_some() {
@@ -40,7 +44,7 @@ fn core(options: &[&str], script: Option<&str>, command: &[&str]) -> (i32, Vec<V
     )
 }
 
-const AGENT: &str = env!("CARGO_BIN_EXE_agent");
+pub(crate) const AGENT: &str = env!("CARGO_BIN_EXE_agent");
 
 fn events(lines: &[Value]) -> Vec<&str> {
     lines
@@ -49,7 +53,7 @@ fn events(lines: &[Value]) -> Vec<&str> {
         .collect()
 }
 
-fn results(lines: &[Value]) -> Vec<(String, Option<String>, String)> {
+pub(crate) fn results(lines: &[Value]) -> Vec<(String, Option<String>, String)> {
     let text = |value: &Value| value.as_str().map(str::to_owned);
     let results = lines.iter().filter(|line| line["event"] == "result");
     let result = |line: &Value| {

@@ -33,4 +33,6 @@ mod registers;
 mod sap_mcp;
 mod sap_programs;
 mod simulation;
+#[cfg(all(unix, feature = "external-tests"))]
+mod strangers;
 mod validate;
