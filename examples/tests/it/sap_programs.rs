@@ -108,6 +108,32 @@ fn a_task_is_sent_and_its_progress_is_told() {
 }
 
 #[test]
+fn an_issuer_with_a_token_is_known_by_it_and_by_nothing_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, token: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, token).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let (desk, other) = (file("desk", "tok-1\n"), file("other", "tok-2"));
+    let agent = Agent::start(&["--token", &format!("A-desk={desk}")]);
+    let asked = |issuer: &str, token: Option<&str>| {
+        let task = ["--capability", "text.echo", "--issuer", issuer];
+        let token = token.map(|token| ["--token", token]);
+        let (_, lines) =
+            agent.send(&[&task[..], token.as_ref().map_or(&[], |it| &it[..])].concat());
+        let last = lines.last().unwrap();
+        let word = last["code"].as_str().or_else(|| last["status"].as_str());
+        word.unwrap().to_owned()
+    };
+    assert_eq!(asked("A-desk", Some(&desk)), "SUCCEEDED");
+    assert_eq!(asked("A-other", Some(&desk)), "FORBIDDEN");
+    assert_eq!(asked("A-desk", Some(&other)), "UNAUTHORIZED");
+    assert_eq!(asked("A-desk", None), "UNAUTHORIZED");
+    assert_eq!(agent.end(Signal::INT).0, 130);
+}
+
+#[test]
 fn a_file_is_sent_with_its_cache_and_stores_survive() {
     let folder = tempfile::tempdir().unwrap();
     let store = folder.path().join("store");

@@ -178,6 +178,22 @@ mod tests {
         SessionLock::take(&folder).unwrap();
     }
 
+    // spec: UAP-12-4
+    #[test]
+    fn a_lock_ends_although_a_child_has_inherited_its_file() {
+        let place = tempfile::tempdir().unwrap();
+        let lock = SessionLock::take(place.path()).unwrap();
+        // A child that was forked has the same open file.
+        let inherited = lock.0.as_ref().map(|file| file.try_clone().unwrap());
+        assert_eq!(
+            SessionLock::take(place.path()).unwrap_err(),
+            CheckpointError::InUse
+        );
+        drop(lock);
+        SessionLock::take(place.path()).unwrap();
+        drop(inherited);
+    }
+
     #[test]
     fn what_was_used_longest_ago_goes() {
         let mut held = OpenSessions::new();

@@ -26,8 +26,8 @@ use crate::journal::{JournalError, SqlJournal};
 /// was killed can be resumed once the term is over, or by force.
 ///
 /// Threads do all work, so that no runtime waits for the database; dropping the last clone waits for them. While a server is
-/// away, work waits for it and is tried again, for about half a minute; a transaction whose commit got no answer is looked
-/// for before it is repeated.
+/// away, work waits for it and is tried again, for half a minute. A server that says nothing for 15 seconds counts as away, so
+/// that an error comes after a minute at most. A transaction whose commit got no answer is looked for before it is repeated.
 ///
 /// | bound | |
 /// |---|---|

@@ -1,21 +1,31 @@
 //! PostgreSQL.
 
 use core::error::Error as _;
+use core::future::Future;
 use core::time::Duration;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::pin::pin;
 use std::sync::Arc;
 
-use ::postgres::error::SqlState;
-use ::postgres::fallible_iterator::FallibleIterator as _;
-use ::postgres::types::{IsNull, ToSql, Type, private::BytesMut, to_sql_checked};
-use ::postgres::{Client, Config, Error, Statement};
+use futures::TryStreamExt as _;
+use futures_core::future::BoxFuture;
+use tokio::runtime::Runtime;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+use tokio_postgres::error::SqlState;
+use tokio_postgres::types::{IsNull, ToSql, Type, private::BytesMut, to_sql_checked};
+use tokio_postgres::{Client, Config, Error, Statement};
 
 use super::link::{Boundary, Cell, DbFault, Link, Param, Row};
 use super::schema::TABLES;
 
 /// How long a new connection and data on their way may take, where the application has not said so.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long the server may be silent where it has to answer: longer than it waits for the lock of another process. One that
+/// has stopped does not close its connections.
+const SILENCE: Duration = Duration::from_secs(15);
 
 /// A write waits for another process as long as with SQLite. A commit is on the disk of the server when it returns.
 const SETTINGS: &str = "SET lock_timeout = '10s';
@@ -25,14 +35,41 @@ const SETTINGS: &str = "SET lock_timeout = '10s';
 /// Two that make the tables at once would fail: one waits for the other.
 const MAKING: &str = "SELECT pg_advisory_xact_lock(4991137304912871525)";
 
-/// Connects.
-pub(super) type Connect = Arc<dyn Fn(&Config) -> Result<Client, Error> + Send + Sync>;
+/// Connects; gives the client, and what moves its data until the connection ends.
+pub(super) type Connect = Arc<
+    dyn Fn(Config) -> BoxFuture<'static, Result<(Client, BoxFuture<'static, ()>), Error>>
+        + Send
+        + Sync,
+>;
 
 pub(super) struct PgLink {
+    /// It runs while something is asked.
+    runtime: Runtime,
     config: Config,
     connect: Connect,
     client: Client,
+    moving: JoinHandle<()>,
     prepared: BTreeMap<&'static str, Statement>,
+    /// An answer is missing: the connection is of no use any more.
+    is_silent: bool,
+}
+
+/// What the server answers; no error where it is silent.
+type Answer<T> = Result<T, Option<Error>>;
+
+async fn answer<T>(asked: impl Future<Output = Result<T, Error>>) -> Answer<T> {
+    match timeout(SILENCE, asked).await {
+        Ok(answer) => answer.map_err(Some),
+        Err(_) => Err(None),
+    }
+}
+
+fn silent() -> DbFault {
+    let text = format!("the server says nothing for {} seconds", SILENCE.as_secs());
+    DbFault {
+        may_pass: true,
+        ..DbFault::new(text)
+    }
 }
 
 impl PgLink {
@@ -43,67 +80,121 @@ impl PgLink {
         if config.get_tcp_user_timeout().is_none() {
             config.tcp_user_timeout(PATIENCE);
         }
-        let client = connected(&config, &connect)?;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build();
+        let runtime = runtime.map_err(|error| DbFault::new(error.to_string()))?;
+        let (client, moving) = connected(&runtime, &config, &connect)?;
         Ok(Self {
+            runtime,
             config,
             connect,
             client,
+            moving,
             prepared: BTreeMap::new(),
+            is_silent: false,
         })
     }
 
     /// Makes the tables, unless they are there: whoever uses them need not have the right to make them.
     pub(super) fn make_tables(&mut self) -> Result<(), DbFault> {
         let asked = "SELECT to_regclass('uap_schema') IS NOT NULL";
-        let is_there = self.client.query_one(asked, &[]).map_err(fault)?;
-        if is_there.try_get(0).map_err(fault)? {
+        let row = self.client.query_one(asked, &[]);
+        let row = self.runtime.block_on(answer(row));
+        if self.noted(row)?.try_get(0).map_err(fault)? {
             return Ok(());
         }
-        let mut transaction = self.client.transaction().map_err(fault)?;
-        transaction.batch_execute(MAKING).map_err(fault)?;
-        for table in TABLES {
-            transaction.batch_execute(table).map_err(fault)?;
+        let tables = TABLES.join(";");
+        self.batch(&format!("BEGIN; {MAKING}; {tables}; COMMIT"))
+    }
+
+    fn batch(&mut self, text: &str) -> Result<(), DbFault> {
+        if self.is_silent {
+            return Err(silent());
         }
-        transaction.commit().map_err(fault)
+        let done = self
+            .runtime
+            .block_on(answer(self.client.batch_execute(text)));
+        self.noted(done)
+    }
+
+    fn noted<T>(&mut self, answer: Answer<T>) -> Result<T, DbFault> {
+        answer.map_err(|error| {
+            self.is_silent |= error.is_none();
+            error.map_or_else(silent, fault)
+        })
     }
 
     fn prepared(&mut self, text: &'static str) -> Result<Statement, DbFault> {
+        if self.is_silent {
+            return Err(silent());
+        }
         if let Some(statement) = self.prepared.get(text) {
             return Ok(statement.clone());
         }
         let ours = text.replace('?', "$").replace("/*lock*/", " FOR UPDATE");
-        let statement = self.client.prepare(&ours).map_err(fault)?;
+        let statement = self.runtime.block_on(answer(self.client.prepare(&ours)));
+        let statement = self.noted(statement)?;
         self.prepared.insert(text, statement.clone());
         Ok(statement)
     }
+
+    /// Runs a statement, and gives its rows until one is not wanted any more; how many rows it changed.
+    fn rows(
+        &mut self,
+        text: &'static str,
+        values: &[Param<'_>],
+        each: &mut dyn FnMut(&tokio_postgres::Row) -> Result<bool, Error>,
+    ) -> Result<u64, DbFault> {
+        let statement = self.prepared(text)?;
+        let client = &self.client;
+        let done = self.runtime.block_on(async {
+            let rows = answer(client.query_raw(&statement, values.iter())).await?;
+            let mut rows = pin!(rows);
+            while let Some(row) = answer(rows.try_next()).await? {
+                if !each(&row).map_err(Some)? {
+                    break;
+                }
+            }
+            Ok(rows.rows_affected().unwrap_or(0))
+        });
+        self.noted(done)
+    }
 }
 
-fn connected(config: &Config, connect: &Connect) -> Result<Client, DbFault> {
-    let mut client = connect(config).map_err(fault)?;
-    client.batch_execute(SETTINGS).map_err(fault)?;
-    Ok(client)
+fn connected(
+    runtime: &Runtime,
+    config: &Config,
+    connect: &Connect,
+) -> Result<(Client, JoinHandle<()>), DbFault> {
+    let made = runtime.block_on(async {
+        let (client, moving) = answer(connect(config.clone())).await?;
+        let moving = runtime.spawn(moving);
+        answer(client.batch_execute(SETTINGS)).await?;
+        Ok((client, moving))
+    });
+    made.map_err(|error: Option<Error>| error.map_or_else(silent, fault))
+}
+
+impl Drop for PgLink {
+    fn drop(&mut self) {
+        self.moving.abort();
+    }
 }
 
 impl Link for PgLink {
     fn at(&mut self, boundary: Boundary) -> Result<(), DbFault> {
-        let text = match boundary {
+        self.batch(match boundary {
             Boundary::BeginRead => "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
             // Each statement sees what others have committed while it waited for the row.
             Boundary::BeginWrite => "BEGIN ISOLATION LEVEL READ COMMITTED",
             Boundary::Commit => "COMMIT",
             Boundary::RollBack => "ROLLBACK",
-        };
-        self.client.batch_execute(text).map_err(fault)
+        })
     }
 
     fn execute(&mut self, text: &'static str, values: &[Param<'_>]) -> Result<u64, DbFault> {
-        let statement = self.prepared(text)?;
-        let mut rows = self
-            .client
-            .query_raw(&statement, values.iter())
-            .map_err(fault)?;
-        while rows.next().map_err(fault)?.is_some() {}
-        Ok(rows.rows_affected().unwrap_or(0))
+        self.rows(text, values, &mut |_| Ok(true))
     }
 
     fn query(
@@ -112,31 +203,26 @@ impl Link for PgLink {
         values: &[Param<'_>],
         each: &mut dyn FnMut(Row) -> bool,
     ) -> Result<(), DbFault> {
-        let statement = self.prepared(text)?;
-        let mut rows = self
-            .client
-            .query_raw(&statement, values.iter())
-            .map_err(fault)?;
-        while let Some(row) = rows.next().map_err(fault)? {
-            let cells: Result<_, _> = (0..row.len()).map(|n| cell(&row, n)).collect();
-            if !each(Row(cells.map_err(fault)?)) {
-                break;
-            }
-        }
-        Ok(())
+        let read = self.rows(text, values, &mut |row| {
+            let cells: Result<_, _> = (0..row.len()).map(|n| cell(row, n)).collect();
+            Ok(each(Row(cells?)))
+        });
+        read.map(drop)
     }
 
     fn renew(&mut self) -> Result<(), DbFault> {
-        if self.client.is_closed() {
+        if self.is_silent || self.client.is_closed() {
             self.prepared.clear();
-            self.client = connected(&self.config, &self.connect)?;
+            let (client, moving) = connected(&self.runtime, &self.config, &self.connect)?;
+            self.moving.abort();
+            (self.client, self.moving, self.is_silent) = (client, moving, false);
         }
         Ok(())
     }
 }
 
 /// A value that cannot be one of ours is null: who wants another type is told so.
-fn cell(row: &::postgres::Row, column: usize) -> Result<Cell, Error> {
+fn cell(row: &tokio_postgres::Row, column: usize) -> Result<Cell, Error> {
     let Some(kind) = row
         .columns()
         .get(column)

@@ -5,16 +5,17 @@ use core::time::Duration;
 use std::hash::DefaultHasher;
 
 use futures_core::future::BoxFuture;
+use ubos_common::os::Clock;
 
 use super::error::OpenError;
 use super::link::{Boundary, DbFault, Link, Param, Row};
 use super::schema::{ASK_VERSION, SET_VERSION, VERSION};
 use crate::work_thread::{ThreadFault, WorkThread};
 
-/// How often a transaction is tried again while the server is away, or chooses others: for about half a minute.
-const TRIES: u32 = 36;
+/// How long a transaction is tried again while the server is away or silent, or chooses others.
+const WAIT: Duration = Duration::from_secs(30);
 
-/// The wait before the first of these, which doubles up to a second.
+/// The wait before the second attempt, which doubles up to a second.
 const FIRST_WAIT: Duration = Duration::from_millis(10);
 
 /// The connections to a database. All work under one name is done by one thread, in the order of the calls.
@@ -30,7 +31,8 @@ impl Pool {
         let start = |open: Open| {
             WorkThread::start("database", || {
                 let link = open().map_err(OpenError::of)?;
-                let mut worker = Worker { link };
+                let clock = Clock::start();
+                let mut worker = Worker { link, clock };
                 worker.check_version()?;
                 Ok::<_, OpenError>(worker)
             })
@@ -72,6 +74,7 @@ impl Pool {
 /// One connection.
 pub(crate) struct Worker {
     link: Box<dyn Link>,
+    clock: Clock,
 }
 
 /// Whether a transaction may be done again whose commit got no answer.
@@ -108,22 +111,25 @@ impl Worker {
         mut act: impl FnMut(&mut Transaction<'_>) -> Result<T, E>,
     ) -> Result<T, E> {
         let (mut wait, mut may_be_done) = (FIRST_WAIT, false);
-        for _ in 0..TRIES {
-            match self.attempt(begin, may_be_done, &mut act) {
+        let began = self.clock.now().mono;
+        loop {
+            let attempt = self.attempt(begin, may_be_done, &mut act);
+            let is_last = self.clock.now().mono.saturating_since(began) >= WAIT;
+            match attempt {
                 Attempt::Ended(ended) => return ended,
+                Attempt::NotDone if is_last => {
+                    return Err(DbFault::new("the database is not there").into());
+                }
                 Attempt::NotDone => {}
-                Attempt::Unknown(fault) if again == Again::No => return Err(fault.into()),
+                Attempt::Unknown(fault) if again == Again::No || is_last => {
+                    return Err(fault.into());
+                }
                 Attempt::Unknown(_) => may_be_done = true,
             }
             std::thread::sleep(wait);
             wait = (wait * 2).min(Duration::from_secs(1));
             // Where it fails, the next attempt does so, too.
             let _ = self.link.renew();
-        }
-        match self.attempt(begin, may_be_done, &mut act) {
-            Attempt::Ended(ended) => ended,
-            Attempt::Unknown(fault) => Err(fault.into()),
-            Attempt::NotDone => Err(DbFault::new("the database is not there").into()),
         }
     }
 

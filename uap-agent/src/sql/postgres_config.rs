@@ -4,8 +4,9 @@ use core::fmt;
 use core::str::FromStr as _;
 use std::sync::Arc;
 
-use ::postgres::tls::{MakeTlsConnect, TlsConnect};
-use ::postgres::{Config, NoTls, Socket};
+use futures_core::future::BoxFuture;
+use tokio_postgres::tls::{MakeTlsConnect, TlsConnect};
+use tokio_postgres::{Config, NoTls, Socket};
 use ubos_common::ConfigError;
 
 use super::error::OpenError;
@@ -41,7 +42,7 @@ impl PostgresConfig {
         Self {
             address: address.into(),
             connections: 4,
-            connect: Arc::new(|config| config.connect(NoTls)),
+            connect: connect_with(NoTls),
         }
     }
 
@@ -52,7 +53,7 @@ impl PostgresConfig {
         self
     }
 
-    /// Sets what makes connections secure: a connector for the crate `postgres` 0.19, such as `MakeRustlsConnect` of
+    /// Sets what makes connections secure: a connector for the crate `tokio-postgres` 0.7, such as `MakeRustlsConnect` of
     /// `tokio-postgres-rustls` 0.14. Say `sslmode=require` in the address, so that none is made without it.
     #[must_use]
     pub fn with_tls<T>(mut self, tls: T) -> Self
@@ -62,7 +63,7 @@ impl PostgresConfig {
         T::Stream: Send,
         <T::TlsConnect as TlsConnect<Socket>>::Future: Send,
     {
-        self.connect = Arc::new(move |config| config.connect(tls.clone()));
+        self.connect = connect_with(tls);
         self
     }
 
@@ -74,6 +75,26 @@ impl PostgresConfig {
             Config::from_str(&self.address).map_err(|error| OpenError::of(fault(error)))?;
         Ok((seen, config, Arc::clone(&self.connect)))
     }
+}
+
+fn connect_with<T>(tls: T) -> Connect
+where
+    T: MakeTlsConnect<Socket> + Clone + Send + Sync + 'static,
+    T::TlsConnect: Send,
+    T::Stream: Send,
+    <T::TlsConnect as TlsConnect<Socket>>::Future: Send,
+{
+    Arc::new(move |config: Config| {
+        let tls = tls.clone();
+        Box::pin(async move {
+            let (client, connection) = config.connect(tls).await?;
+            let moving: BoxFuture<'static, ()> = Box::pin(async move {
+                // The client tells whoever asks next.
+                let _ = connection.await;
+            });
+            Ok((client, moving))
+        })
+    })
 }
 
 impl fmt::Debug for PostgresConfig {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures::executor::block_on;
 use uap_agent::agent;
-use uap_agent::journal::{Journal as _, Recording};
+use uap_agent::journal::{Journal as _, JournalError, Recording};
 use uap_agent::sql::{Database, OpenError, PostgresConfig};
 use uap_agent::{CheckpointHistory as _, CheckpointStore as _};
 use ubos_common::id::IdSource;
@@ -170,6 +170,26 @@ fn a_run_goes_on_when_the_server_was_killed_in_its_middle() {
     // What stands there is what was recorded: it replays.
     let again = block_on(async { recorded.resume(run).await.unwrap().result().await });
     assert_eq!(again.unwrap(), result);
+}
+
+// spec: UAP-12-5
+#[test]
+fn a_server_that_has_stopped_is_not_waited_for_without_end() {
+    let server = Server::start();
+    let config = PostgresConfig::new(server.address()).with_connections(1);
+    let database = Database::postgres(&config).unwrap();
+    let run = database.journal("run");
+    let mut entries = super::entries().into_iter();
+    let mut next = || vec![entries.next().unwrap()];
+    block_on(run.append(0, next())).unwrap();
+    let written = next();
+    // It holds its connections, and answers nothing.
+    server.signal("-STOP");
+    let refused = block_on(run.append(1, written.clone())).unwrap_err();
+    assert!(matches!(refused, JournalError::Failed(_)), "{refused}");
+    server.signal("-CONT");
+    block_on(run.append(1, written)).unwrap();
+    assert_eq!(block_on(run.read()).unwrap().len(), 2);
 }
 
 // spec: UAP-12-4, UAP-12-5
