@@ -63,7 +63,7 @@ fn processor() -> Processor {
     Processor::new(
         producer,
         Arc::new(AllowAll),
-        Arc::new(MemoryTranscript::default()),
+        Arc::new(MemoryTranscript::default().with_max_bytes(usize::MAX)),
         Config::default(),
     )
     .expect("a processor")
@@ -145,7 +145,7 @@ fn bus(trips: u64) -> Duration {
     let mut spent = Duration::ZERO;
     let mut left = u32::try_from(trips).expect("a number of iterations");
     while left > 0 {
-        let transcript = Arc::new(MemoryTranscript::default());
+        let transcript = Arc::new(MemoryTranscript::default().with_max_bytes(usize::MAX));
         let bus = Bus::new(Arc::new(still()), transcript, bus::Config::default()).expect("a bus");
         bus.attach(processor(), |_| {});
         let round: Vec<Task> = (0..left.min(ROUND)).map(typed).collect();

@@ -109,7 +109,7 @@ fn main() {
     let (tasks, rounds) = if is_bench { (300, 5) } else { (3, 1) };
     for round in 1..=rounds {
         let memory = processor(
-            Arc::new(MemoryTranscript::default()),
+            Arc::new(MemoryTranscript::default().with_max_bytes(usize::MAX)),
             Arc::new(MemoryCache::default()),
         );
         let folder = tempfile::tempdir().expect("a folder");

@@ -224,6 +224,12 @@ pub enum TranscriptError {
         /// The bound.
         limit: usize,
     },
+    /// It holds as many bytes as it may.
+    #[error("transcript holds no more than {limit} bytes, which is its bound")]
+    FullOfBytes {
+        /// The bound.
+        limit: usize,
+    },
     /// The message is no JSON object that can be kept.
     #[error("not an entry: {0}")]
     Body(#[source] json::DecodeError),

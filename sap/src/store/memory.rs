@@ -11,26 +11,47 @@ use crate::error::StoreError;
 use crate::future::{BoxFuture, ready};
 use crate::transcript::{Entry, Head, Proof, Transcript, TranscriptError, Verdict};
 
-/// A cache in memory, bounded: at the bound nothing more is kept.
+/// A cache in memory, bounded in records and in bytes: what would be above a bound is not kept, and a task is computed
+/// each time.
 #[derive(Debug)]
 pub struct MemoryCache {
     max_records: usize,
-    records: Mutex<(usize, BTreeMap<CacheKey, Vec<CacheRecord>>)>,
+    max_bytes: usize,
+    records: Mutex<Records>,
+}
+
+#[derive(Debug)]
+struct Records {
+    count: usize,
+    bytes: usize,
+    by_key: BTreeMap<CacheKey, Vec<CacheRecord>>,
 }
 
 impl MemoryCache {
-    /// A cache of at most `max_records` records, all versions counted.
+    /// A cache of at most `max_records` records, all versions counted, and 64 MiB.
     #[must_use]
     pub const fn new(max_records: usize) -> Self {
         Self {
             max_records,
-            records: Mutex::new((0, BTreeMap::new())),
+            max_bytes: MAX_BYTES,
+            records: Mutex::new(Records {
+                count: 0,
+                bytes: 0,
+                by_key: BTreeMap::new(),
+            }),
         }
+    }
+
+    /// Sets how many bytes of records it keeps.
+    #[must_use]
+    pub const fn with_max_bytes(mut self, bytes: usize) -> Self {
+        self.max_bytes = bytes;
+        self
     }
 }
 
 impl Default for MemoryCache {
-    /// At most 10,000 records.
+    /// At most 10,000 records and 64 MiB.
     fn default() -> Self {
         Self::new(10_000)
     }
@@ -39,7 +60,7 @@ impl Default for MemoryCache {
 impl CacheStore for MemoryCache {
     fn find(&self, key: &CacheKey) -> BoxFuture<'_, Result<Lookup, StoreError>> {
         let records = lock(&self.records);
-        let versions = records.1.get(key).map_or(&[][..], Vec::as_slice);
+        let versions = records.by_key.get(key).map_or(&[][..], Vec::as_slice);
         let newest = versions.iter().rev();
         let mut answering = newest.filter(|record| record.sap_version == SAP_VERSION);
         ready(Ok(Lookup {
@@ -50,40 +71,69 @@ impl CacheStore for MemoryCache {
 
     fn put(&self, record: &CacheRecord) -> BoxFuture<'_, Result<(), StoreError>> {
         let mut records = lock(&self.records);
-        if records.0 >= self.max_records {
+        if records.count >= self.max_records {
             return ready(Err(StoreError::Full {
                 what: "records of a cache",
                 limit: self.max_records,
             }));
         }
-        records.0 += 1;
-        let versions = records.1.entry(record.cache_key).or_default();
+        let bytes = records.bytes.saturating_add(bytes_of(record));
+        if bytes > self.max_bytes {
+            return ready(Err(StoreError::Full {
+                what: "bytes of a cache",
+                limit: self.max_bytes,
+            }));
+        }
+        records.bytes = bytes;
+        records.count += 1;
+        let versions = records.by_key.entry(record.cache_key).or_default();
         versions.push(record.clone());
         ready(Ok(()))
     }
 
     fn versions(&self, key: &CacheKey) -> Result<Vec<CacheRecord>, StoreError> {
-        Ok(lock(&self.records).1.get(key).cloned().unwrap_or_default())
+        Ok(lock(&self.records)
+            .by_key
+            .get(key)
+            .cloned()
+            .unwrap_or_default())
     }
 }
 
-/// A transcript in memory, chained like one in files, and bounded: at the bound nothing more is taken.
+/// A transcript in memory, chained like one in files, and bounded in entries and in bytes: what would be above a bound is
+/// not taken, so that its task is not answered.
 #[derive(Debug)]
 pub struct MemoryTranscript {
     max_entries: usize,
+    max_bytes: usize,
     domain: Domain,
-    entries: Mutex<Vec<(Vec<u8>, Digest)>>,
+    entries: Mutex<Entries>,
+}
+
+#[derive(Debug, Default)]
+struct Entries {
+    /// Each with the digest of the one before, and its own.
+    chain: Vec<(Vec<u8>, Digest)>,
+    bytes: usize,
 }
 
 impl MemoryTranscript {
-    /// A transcript of at most `max_entries` entries.
+    /// A transcript of at most `max_entries` entries and 64 MiB.
     #[must_use]
     pub fn new(max_entries: usize) -> Self {
         Self {
             max_entries,
+            max_bytes: MAX_BYTES,
             domain: Domain::new("ubos sap 2026-11 transcript in memory"),
-            entries: Mutex::new(Vec::new()),
+            entries: Mutex::default(),
         }
+    }
+
+    /// Sets how many bytes of entries it takes.
+    #[must_use]
+    pub const fn with_max_bytes(mut self, bytes: usize) -> Self {
+        self.max_bytes = bytes;
+        self
     }
 
     /// An entry as it is kept: the digest of the one before, then its text.
@@ -110,7 +160,7 @@ impl MemoryTranscript {
 }
 
 impl Default for MemoryTranscript {
-    /// At most 100,000 entries.
+    /// At most 100,000 entries and 64 MiB.
     fn default() -> Self {
         Self::new(100_000)
     }
@@ -120,18 +170,26 @@ impl Transcript for MemoryTranscript {
     fn record(&self, entry: &Entry) -> BoxFuture<'_, Result<u64, TranscriptError>> {
         let mut bytes = Self::linked(entry);
         let mut entries = lock(&self.entries);
-        if entries.len() >= self.max_entries {
+        if entries.chain.len() >= self.max_entries {
             return ready(Err(TranscriptError::Full {
                 limit: self.max_entries,
             }));
         }
-        let digest = self.link(entries.last().map(|(_, digest)| digest), &mut bytes);
-        entries.push((bytes, digest));
-        ready(Ok(entries.len() as u64 - 1))
+        let held = entries.bytes.saturating_add(bytes.len());
+        if held > self.max_bytes {
+            return ready(Err(TranscriptError::FullOfBytes {
+                limit: self.max_bytes,
+            }));
+        }
+        entries.bytes = held;
+        let previous = entries.chain.last().map(|(_, digest)| digest);
+        let digest = self.link(previous, &mut bytes);
+        entries.chain.push((bytes, digest));
+        ready(Ok(entries.chain.len() as u64 - 1))
     }
 
     fn read(&self, from: u64, max: usize) -> BoxFuture<'_, Result<Vec<Entry>, TranscriptError>> {
-        let entries = lock(&self.entries);
+        let entries = &lock(&self.entries).chain;
         let from = usize::try_from(from).unwrap_or(usize::MAX);
         let wanted = entries.iter().skip(from).take(max);
         let read = wanted.map(|(bytes, _)| Entry::decode(bytes.get(LINK..).unwrap_or_default()));
@@ -139,7 +197,7 @@ impl Transcript for MemoryTranscript {
     }
 
     fn verify(&self, kept: Option<&Head>) -> Result<Proof, TranscriptError> {
-        let entries = lock(&self.entries);
+        let entries = &lock(&self.entries).chain;
         let mut previous = None;
         let mut verdict = Verdict::Intact;
         let mut is_kept = kept.is_none() || kept == Some(&Self::head(&[]));
@@ -156,12 +214,22 @@ impl Transcript for MemoryTranscript {
         }
         Ok(Proof {
             records: entries.len() as u64,
-            head: Self::head(&entries),
+            head: Self::head(entries),
             verdict,
         })
     }
 }
 
+/// About the bytes that a record takes.
+fn bytes_of(record: &CacheRecord) -> usize {
+    let citations = record.citations.iter().map(String::len).sum::<usize>();
+    RECORD + record.output.as_str().len() + citations
+}
+
+/// Bytes that a store keeps where nothing else is set.
+const MAX_BYTES: usize = 64 << 20;
+/// Bytes of what every record has.
+const RECORD: usize = 256;
 /// Bytes of the digest that an entry begins with.
 const LINK: usize = 32;
 

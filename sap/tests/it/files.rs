@@ -5,7 +5,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use sap::cache::CacheStore as _;
-use sap::store::{FileCache, FileTranscript, MemoryTranscript, Redacting, StoreKind, fsck};
+use sap::store::{
+    FileCache, FileTranscript, MemoryCache, MemoryTranscript, Redacting, StoreKind, fsck,
+};
 use sap::transcript::{Entry, EntryKind, Head, Transcript, Verdict};
 use sap::validate::Options;
 use serde_json::json;
@@ -13,7 +15,7 @@ use ubos_common::json::RawObject;
 use ubos_common::log::{Config, FsDir, LogId, OpenError, Sync, Verify};
 use ubos_common::time::Timestamp;
 
-use crate::samples::{read_result, read_task, result, task};
+use crate::samples::{read_result, read_task, result, task, with};
 
 fn config() -> Config {
     Config::default()
@@ -394,4 +396,40 @@ fn what_is_left_after_archiving_is_proved_and_resumed() {
     assert_eq!(resumed.failed, []);
     let last = result(run(&second, &clock, &cached_off(99)).1);
     assert_eq!(Some(&last), ended.last());
+}
+
+// spec: SAP-6-8
+#[test]
+fn stores_in_memory_are_bounded_in_bytes_too() {
+    use sap::cache::{CacheRecord, Keys, WholePayload};
+    let long = with(
+        task(),
+        "/payload",
+        Some(json!({"text": "x".repeat((1 << 20) - 4_096)})),
+    );
+    let options = Options::default();
+    let (long, _) = read_task(&long, &options).unwrap();
+    let (short, _) = read_task(&task(), &options).unwrap();
+    let of = |task| Entry::of(EntryKind::Task, Timestamp::EPOCH, task).unwrap();
+    let transcript = MemoryTranscript::default();
+    let full = (0..100).find(|_| block_on(transcript.record(&of(&long))).is_err());
+    // 64 MiB.
+    assert_eq!(full, Some(64));
+    // What is short still finds room.
+    block_on(transcript.record(&of(&short))).unwrap();
+    assert_eq!(transcript.verify(None).unwrap().records, 65);
+    let keys = Keys::of(&short, &WholePayload).unwrap();
+    let record = CacheRecord::new(
+        keys.key,
+        Timestamp::EPOCH.into(),
+        "A-ml-001".parse().unwrap(),
+        sap::Alignment::Valid,
+        long.payload.clone().into(),
+        Vec::new(),
+        keys.fingerprint,
+        "2.0".into(),
+    );
+    let cache = MemoryCache::default();
+    let full = (0..100).find(|_| block_on(cache.put(&record)).is_err());
+    assert_eq!(full, Some(64));
 }
