@@ -193,6 +193,14 @@ fn main() {
             "64 constraints over numbers",
             task(&numbers, "", &constraint("/a/*/* > 7", 8)),
         ),
+        (
+            "64 constraints over a number",
+            task(
+                &filled(r#"{"n":0."#, "7", "}"),
+                "",
+                &constraint("/n > 0.5", 16),
+            ),
+        ),
         ("no task", filled("[", "1,", "]")),
         ("no task, of numbers", numbers.clone()),
         ("findings", filled(r#"{"taskId":["#, "{},", "]}")),

@@ -26,6 +26,8 @@ pub(super) struct Output<'a> {
     objects: BTreeMap<usize, Option<Arc<BTreeMap<String, Raw<'a>>>>>,
     arrays: BTreeMap<usize, Option<Arc<Vec<Raw<'a>>>>>,
     texts: BTreeMap<usize, Option<Arc<str>>>,
+    /// Long ones; to read a short one again is as fast as to find it.
+    numbers: BTreeMap<usize, Option<f64>>,
     digests: BTreeMap<usize, Digest>,
 }
 
@@ -45,6 +47,7 @@ impl<'a> Output<'a> {
             objects: BTreeMap::new(),
             arrays: BTreeMap::new(),
             texts: BTreeMap::new(),
+            numbers: BTreeMap::new(),
             digests: BTreeMap::new(),
         }
     }
@@ -109,6 +112,21 @@ impl<'a> Output<'a> {
         Ok(text)
     }
 
+    pub(super) fn number(&mut self, value: Raw<'a>) -> Result<Option<f64>, Spent> {
+        if value.kind() != Kind::Number {
+            return Ok(None);
+        }
+        if let Some(known) = self.numbers.get(&place(value)) {
+            return Ok(*known);
+        }
+        self.spend(length(value))?;
+        let number = read(value);
+        if length(value) > SHORT {
+            self.numbers.insert(place(value), number);
+        }
+        Ok(number)
+    }
+
     pub(super) fn digest(&mut self, value: Raw<'a>) -> Result<Digest, Spent> {
         if let Some(known) = self.digests.get(&place(value)) {
             return Ok(*known);
@@ -120,6 +138,8 @@ impl<'a> Output<'a> {
     }
 }
 
+/// Bytes of a number that is read each time.
+const SHORT: usize = 64;
 /// Steps after which others have their turn: a fraction of a millisecond to some milliseconds.
 const TURN: usize = 256 << 10;
 

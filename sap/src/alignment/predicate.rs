@@ -313,7 +313,8 @@ impl Test {
             Self::Is(kind) => value.kind() == *kind,
             Self::Equals(other, wanted) => is_equal(value, other, output)? == *wanted,
             Self::Compares(comparison, bound) => {
-                number(value).is_some_and(|number| comparison.holds(number, *bound))
+                let number = output.number(value)?;
+                number.is_some_and(|number| comparison.holds(number, *bound))
             }
             Self::Length(comparison, bound) => {
                 length(value, output)?.is_some_and(|length| comparison.holds(length, *bound))
@@ -371,12 +372,6 @@ fn number_of(text: &str) -> Result<f64, PredicateError> {
     value::<f64>(text.trim()).map_or_else(|| wanted("a JSON number"), Ok)
 }
 
-fn number(value: Raw<'_>) -> Option<f64> {
-    (value.kind() == Kind::Number)
-        .then(|| read(value))
-        .flatten()
-}
-
 #[expect(clippy::cast_precision_loss, reason = "no length comes near 2^53")]
 fn length<'a>(value: Raw<'a>, output: &mut Output<'a>) -> Result<Option<f64>, Spent> {
     let length = match value.kind() {
@@ -392,7 +387,10 @@ fn length<'a>(value: Raw<'a>, output: &mut Output<'a>) -> Result<Option<f64>, Sp
 }
 
 fn constant(value: Raw<'_>) -> Constant {
-    number(value).map_or_else(
+    let number = (value.kind() == Kind::Number)
+        .then(|| read(value))
+        .flatten();
+    number.map_or_else(
         || Constant::Other(value.kind(), body_digest(value.as_str().as_bytes())),
         Constant::Number,
     )
@@ -400,7 +398,7 @@ fn constant(value: Raw<'_>) -> Constant {
 
 fn is_equal<'a>(value: Raw<'a>, other: &Constant, output: &mut Output<'a>) -> Result<bool, Spent> {
     Ok(match other {
-        Constant::Number(other) => number(value).is_some_and(|number| number == *other),
+        Constant::Number(other) => output.number(value)?.is_some_and(|number| number == *other),
         Constant::Other(kind, _) if value.kind() != *kind => false,
         Constant::Other(_, digest) => output.digest(value)? == *digest,
     })
@@ -451,6 +449,21 @@ mod tests {
             let predicate: Predicate = text.parse().unwrap();
             assert_eq!(predicate.holds(output.as_raw()), holds, "{text}");
         }
+    }
+
+    #[test]
+    fn reading_a_long_number_is_paid_for_once() {
+        let text = format!("{{\"n\":0.{}}}", "7".repeat(100_000));
+        let output = RawBuf::parse(&text).unwrap();
+        let terms = ["/n > 0.5 and /n != 2"; 8].join(" and ");
+        let predicate: Predicate = terms.parse().unwrap();
+        let within = |steps| {
+            let mut output = Output::with_steps(output.as_raw(), steps);
+            at_once(predicate.holds_within(&mut output))
+        };
+        // The object is read, and then the number.
+        assert_eq!(within(150_000), Err(Spent));
+        assert_eq!(within(210_000), Ok(true));
     }
 
     #[test]
