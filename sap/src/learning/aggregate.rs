@@ -59,6 +59,8 @@ impl From<&Signal> for SignalKey {
 pub struct Aggregate {
     bounds: Bounds,
     tallies: BTreeMap<SignalKey, Tally>,
+    /// How many keys each capability has.
+    keys: BTreeMap<Capability, usize>,
     seen: BTreeSet<SignalId>,
     refused: u64,
     bytes: usize,
@@ -93,7 +95,7 @@ impl Aggregate {
         if self.seen.contains(&signal.id) {
             return Ok(false);
         }
-        let held = self.held().plus(others);
+        let held = self.held(&signal.capability).plus(others);
         if held.signals >= self.bounds.max_signals {
             return Err(self.refuse("signals", self.bounds.max_signals));
         }
@@ -111,6 +113,12 @@ impl Aggregate {
             if held.keys >= self.bounds.max_keys {
                 return Err(self.refuse("keys", self.bounds.max_keys));
             }
+            if held.capability_keys >= self.bounds.max_capability_keys {
+                let limit = self.bounds.max_capability_keys;
+                return Err(self.refuse("keys of one capability", limit));
+            }
+            let keys = self.keys.entry(signal.capability.clone());
+            *keys.or_default() += 1;
         }
         self.seen.insert(signal.id);
         let tally = self.tallies.entry(key).or_default();
@@ -125,10 +133,11 @@ impl Aggregate {
         self
     }
 
-    /// How much it holds.
-    pub(super) fn held(&self) -> Held {
+    /// How much it holds, and how many keys of a capability.
+    pub(super) fn held(&self, capability: &Capability) -> Held {
         Held {
             keys: self.tallies.len(),
+            capability_keys: self.keys.get(capability).copied().unwrap_or(0),
             signals: self.seen.len(),
             bytes: self.bytes,
         }
@@ -137,6 +146,9 @@ impl Aggregate {
     /// Adds what another one holds, of whose weight so many thousandths are left.
     pub(super) fn absorb(&mut self, other: &Self, thousandths: u64) {
         for (key, tally) in &other.tallies {
+            if !self.tallies.contains_key(key) {
+                *self.keys.entry(key.capability.clone()).or_default() += 1;
+            }
             let own = self.tallies.entry(key.clone()).or_default();
             own.absorb(tally, thousandths);
         }
@@ -166,6 +178,7 @@ impl Aggregate {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Held {
     keys: usize,
+    capability_keys: usize,
     signals: usize,
     bytes: usize,
 }
@@ -173,6 +186,7 @@ pub(super) struct Held {
 impl Held {
     pub(super) const fn plus(mut self, other: Self) -> Self {
         self.keys += other.keys;
+        self.capability_keys += other.capability_keys;
         self.signals += other.signals;
         self.bytes += other.bytes;
         self

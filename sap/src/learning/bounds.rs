@@ -8,6 +8,7 @@
 /// | bound | default | at the bound |
 /// |---|---|---|
 /// | `max_keys` | 10,000 | a signal of a new key is refused |
+/// | `max_capability_keys`, of one capability | 2,500 | a signal of a new key of it is refused |
 /// | `max_signals` | 100,000 | a new signal is refused |
 /// | `max_names` | 64 | further principles, notes, actions, metrics of a key are left out |
 /// | `max_text_bytes` | 1,024 | a longer name, note or action is left out |
@@ -17,6 +18,8 @@
 pub struct Bounds {
     /// Keys.
     pub(super) max_keys: usize,
+    /// Keys of one capability: payloads that differ each time must not keep the others from being learned of.
+    pub(super) max_capability_keys: usize,
     /// Signals whose ids are known.
     pub(super) max_signals: usize,
     /// Different names under one key, of each kind.
@@ -33,6 +36,7 @@ impl Default for Bounds {
     fn default() -> Self {
         Self {
             max_keys: 10_000,
+            max_capability_keys: 2_500,
             max_signals: 100_000,
             max_names: 64,
             max_text_bytes: 1_024,
@@ -47,6 +51,13 @@ impl Bounds {
     #[must_use]
     pub const fn with_max_keys(mut self, keys: usize) -> Self {
         self.max_keys = keys;
+        self
+    }
+
+    /// Sets how many keys one capability has.
+    #[must_use]
+    pub const fn with_max_capability_keys(mut self, keys: usize) -> Self {
+        self.max_capability_keys = keys;
         self
     }
 

@@ -69,7 +69,9 @@ impl Learner {
     pub fn insert(&mut self, signal: &Signal) -> Result<bool, StoreError> {
         let period = self.window.period(signal.at.timestamp());
         let others = self.periods.iter().filter(|(other, _)| **other != period);
-        let others = others.fold(Held::default(), |sum, (_, other)| sum.plus(other.held()));
+        let others = others.fold(Held::default(), |sum, (_, other)| {
+            sum.plus(other.held(&signal.capability))
+        });
         let inserted = match self.periods.get_mut(&period) {
             Some(known) => known.insert_beside(signal, others),
             None => {

@@ -8,8 +8,8 @@ use sap::Psi;
 use sap::alignment::{Policy as _, Rules, Subject};
 use sap::cache::{DropMembers, Keys, WholePayload};
 use sap::learning::{
-    Aggregate, Artifact, ArtifactKind, Bounds, Feedback, Heuristics, Librarian, Publisher, Rating,
-    Signal, SignalKey, SignalSink as _,
+    Aggregate, Artifact, ArtifactKind, Bounds, Feedback, Heuristics, Learner, Librarian, Publisher,
+    Rating, Signal, SignalKey, SignalSink as _, Window,
 };
 use sap::transcript::{Head, Proof, Verdict};
 use sap::validate::Options;
@@ -141,6 +141,22 @@ fn at_a_bound_what_is_new_is_refused_and_counted() {
         (&keys).into_iter().collect::<Vec<_>>(),
         (&before).into_iter().collect::<Vec<_>>()
     );
+    // One capability leaves room to others.
+    let share = Bounds::default().with_max_capability_keys(1);
+    let mut shared = Aggregate::new(share);
+    assert!(shared.insert(&a).is_ok());
+    assert_eq!(
+        shared.insert(&b).unwrap_err().to_string(),
+        "keys of one capability at their limit of 1"
+    );
+    let other = [("/target/capability", json!("other.capability"))];
+    assert!(shared.insert(&signal(4, &other, &[])).is_ok());
+    // In all periods together, too.
+    let mut learner = Learner::new(Window::default(), share).unwrap();
+    assert!(learner.insert(&a).is_ok());
+    let later = [("/reportedAt", json!("2026-09-28T10:15:26Z"))];
+    let later = signal(5, &[("/payload", json!({"n": 5}))], &later);
+    assert!(learner.insert(&later).is_err());
     // A known key goes on counting.
     let more = signal(9, &[("/payload", json!({"n": 1}))], &[]);
     assert!(keys.insert(&more).unwrap());
