@@ -1,10 +1,12 @@
 //! Which requests are read: a browser on a page of somebody else may send some, too.
 
+use core::net::{Ipv4Addr, Ipv6Addr};
+
 use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE, HOST, ORIGIN};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, StatusCode};
 
-use super::config::Config;
+use super::config::{Config, Hosts};
 use crate::error::ErrorCode;
 
 /// Why a request is turned away before its body is read.
@@ -23,7 +25,7 @@ pub(super) fn admit_head(head: &Parts, config: &Config) -> Result<(), Turned> {
         why,
     };
     let host = host_of(head);
-    if !is_ours(host, config.hosts.as_deref()) {
+    if !is_ours(host, &config.hosts) {
         return Err(forbidden(
             "the host of the request is not one of this server",
         ));
@@ -61,9 +63,27 @@ fn host_of(head: &Parts) -> Option<&str> {
     of_address.or_else(|| text(&head.headers, &HOST))
 }
 
-/// Where no hosts are set, each is one of ours.
-fn is_ours(host: Option<&str>, hosts: Option<&[String]>) -> bool {
-    hosts.is_none_or(|hosts| is_among(host, hosts))
+fn is_ours(host: Option<&str>, hosts: &Hosts) -> bool {
+    match hosts {
+        Hosts::Any => true,
+        Hosts::These(hosts) => is_among(host, hosts),
+        Hosts::Addresses => is_address(host.unwrap_or_default()),
+    }
+}
+
+/// Whether a host is an address or `localhost`, with or without a port.
+fn is_address(host: &str) -> bool {
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if !port.ends_with(']') => name,
+        _ => host,
+    };
+    let in_brackets = name
+        .strip_prefix('[')
+        .and_then(|name| name.strip_suffix(']'));
+    match in_brackets {
+        Some(name) => name.parse::<Ipv6Addr>().is_ok(),
+        None => name.eq_ignore_ascii_case("localhost") || name.parse::<Ipv4Addr>().is_ok(),
+    }
 }
 
 /// The pages of this server itself, and those of the settings.

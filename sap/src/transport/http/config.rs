@@ -15,7 +15,7 @@ use crate::ConfigError;
 /// | `max_body_bytes`, of one task | 1 MiB | Nack and 413, at once where the head says so |
 /// | `body_timeout`, for a body to come whole | 30 s | Nack and 408 |
 /// | `write_timeout`, for a client to take some of an answer | 30 s | the connection is closed |
-/// | `hosts`, as clients name this server | those of the address where that is a loopback, else any | Nack and 403 |
+/// | `hosts`, as clients name this server | those of the address; on every address (`0.0.0.0`) each that is an address, and `localhost`; any on a Unix socket | Nack and 403 |
 /// | `origins`, pages in browsers that may send tasks beside those of this server | none | Nack and 403 |
 /// | `shutdown_grace`, for tasks that run when the server is to end | 10 s | they are cancelled |
 ///
@@ -29,7 +29,7 @@ pub struct Config {
     pub(super) max_body_bytes: usize,
     pub(super) body_timeout: Duration,
     pub(super) write_timeout: Duration,
-    pub(super) hosts: Option<Vec<String>>,
+    pub(super) hosts: Hosts,
     pub(super) origins: Vec<String>,
     pub(super) shutdown_grace: Duration,
 }
@@ -43,7 +43,7 @@ impl Default for Config {
             max_body_bytes: 1 << 20,
             body_timeout: Duration::from_secs(30),
             write_timeout: Duration::from_secs(30),
-            hosts: None,
+            hosts: Hosts::Any,
             origins: Vec::new(),
             shutdown_grace: Duration::from_secs(10),
         }
@@ -97,7 +97,7 @@ impl Config {
     /// Sets how clients name this server, such as `agent.example:8080`; no other host is answered.
     #[must_use]
     pub fn with_hosts<H: Into<String>>(mut self, hosts: impl IntoIterator<Item = H>) -> Self {
-        self.hosts = Some(hosts.into_iter().map(Into::into).collect());
+        self.hosts = Hosts::These(hosts.into_iter().map(Into::into).collect());
         self
     }
 
@@ -108,16 +108,10 @@ impl Config {
         self
     }
 
-    /// The hosts of a loopback address, where none are set: a name that somebody else points at it is no host.
+    /// The hosts of an address, where none are set: a name that somebody else points at it is no host.
     pub(super) fn on(mut self, address: Option<SocketAddr>) -> Self {
-        if let (None, Some(address)) = (&self.hosts, address)
-            && address.ip().is_loopback()
-        {
-            let port = address.port();
-            let names = ["localhost", "127.0.0.1", "[::1]"];
-            let mut hosts = names.map(|name| format!("{name}:{port}")).to_vec();
-            hosts.push(address.to_string());
-            self.hosts = Some(hosts);
+        if let (Hosts::Any, Some(address)) = (&self.hosts, address) {
+            self.hosts = Hosts::of(address);
         }
         self
     }
@@ -166,5 +160,37 @@ impl Config {
     }
 }
 
+/// The hosts that a server answers for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Hosts {
+    Any,
+    These(Vec<String>),
+    /// Addresses, and `localhost`. Nobody can have a name of theirs lead here under one of these.
+    Addresses,
+}
+
+impl Hosts {
+    fn of(address: SocketAddr) -> Self {
+        let (ip, port) = (address.ip(), address.port());
+        if ip.is_unspecified() {
+            return Self::Addresses;
+        }
+        let mut hosts = vec![address.to_string()];
+        if ip.is_loopback() {
+            let names = ["localhost", "127.0.0.1", "[::1]"];
+            hosts.extend(names.map(|name| format!("{name}:{port}")));
+        }
+        if port == HTTP {
+            // The port that nobody writes.
+            let bare = hosts.iter().filter_map(|host| host.strip_suffix(":80"));
+            let bare: Vec<String> = bare.map(str::to_owned).collect();
+            hosts.extend(bare);
+        }
+        Self::These(hosts)
+    }
+}
+
+/// The port of HTTP where none is written.
+const HTTP: u16 = 80;
 /// More are no bound.
 const MAX_CONNECTIONS: usize = 1_000_000;

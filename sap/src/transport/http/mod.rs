@@ -27,6 +27,7 @@
 mod about;
 mod accept;
 mod admission;
+mod body;
 mod client;
 mod config;
 mod connections;

@@ -1,7 +1,7 @@
 //! The answering side.
 
 use core::convert::Infallible;
-use core::future::Future;
+use core::future::{Future, ready};
 use core::panic::AssertUnwindSafe;
 use core::time::Duration;
 use std::io;
@@ -13,6 +13,7 @@ use axum::body::{Body, to_bytes};
 use axum::extract::{Request, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderValue, StatusCode};
+use axum::middleware::map_request;
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::post;
 use bytes::Bytes;
@@ -25,6 +26,7 @@ use super::CORRELATION;
 use super::about;
 use super::accept::wants_lines;
 use super::admission::{Turned, admit};
+use super::body::in_time;
 use super::config::Config;
 use super::connections::{self, Listener};
 use super::request::peer_of;
@@ -50,6 +52,10 @@ struct Server {
 
 /// The routes of a service, for an application that has others too. Tasks run on tokio. An application that knows
 /// who is at the other end of a connection puts a [`Peer`] into the extensions of its requests.
+///
+/// These routes do not know the address that they are served on. Without [`Config::with_hosts`] they answer for every host:
+/// a page of somebody else whose name leads here can then send tasks from a browser. The connections, and how long a client
+/// may take to read, are the application's to bound.
 ///
 /// # Errors
 ///
@@ -91,7 +97,8 @@ pub async fn serve(
 }
 
 /// As [`serve`], with routes of the application beside those of the service: on the same connections, with their
-/// bounds. An application's route has its own rules for hosts and origins.
+/// bounds. The body of a request for them fails where it has not come whole within `body_timeout`, and has no trailers.
+/// An application's route has its own rules for the length of bodies, hosts and origins.
 ///
 /// # Errors
 ///
@@ -112,25 +119,23 @@ pub async fn serve_with(
     let tasks = running.downgrade();
     let (grace, processor) = (config.shutdown_grace, Arc::clone(service.processor()));
     let closed = Arc::new(AtomicBool::new(false));
+    let settings = config.clone();
     let server = Server {
         service,
         config,
         closed: Arc::clone(&closed),
         running,
     };
+    let body_timeout = server.config.body_timeout;
+    let timed = map_request(move |request| ready(in_time(request, body_timeout)));
+    let routes = router_of(server).merge(beside.layer(timed));
     let (begin, begun) = tokio::sync::oneshot::channel();
-    let settings = server.config.clone();
     let serving = async {
-        connections::take(
-            listener,
-            router_of(server).merge(beside),
-            &settings,
-            async move {
-                shutdown.await;
-                let _ = begin.send(());
-            },
-        )
-        .await;
+        let until = async move {
+            shutdown.await;
+            let _ = begin.send(());
+        };
+        connections::take(listener, routes, &settings, until).await;
         // Tasks whose client is gone, or whose results go elsewhere.
         while ended.recv().await.is_some() {}
     };

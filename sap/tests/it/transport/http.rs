@@ -774,3 +774,68 @@ async fn a_task_that_runs_at_the_end_has_its_grace() {
     };
     assert_eq!(result.status, Status::Succeeded);
 }
+
+#[tokio::test]
+async fn bodies_for_routes_beside_must_come_in_time_too() {
+    use axum::routing::post;
+    use tokio::io::AsyncWriteExt as _;
+    let seen = Seen::default();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let config = http::Config::default()
+        .with_max_connections(2)
+        .with_body_timeout(Duration::from_millis(100));
+    let beside = axum::Router::new().route("/mcp", post(async |body: String| body));
+    let service = seen.service_of(Config::default());
+    let serving = http::serve_with(listener, service, config, beside, std::future::pending());
+    #[expect(clippy::disallowed_methods, reason = "a server beside the test")]
+    let server = tokio::spawn(serving);
+    let mut stalled = Vec::new();
+    for _ in 0..2 {
+        let head = "POST /mcp HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n{";
+        let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
+        stream.write_all(head.as_bytes()).await.unwrap();
+        stalled.push(stream);
+    }
+    let task = typed(&ask(1, "test.echo").to_string());
+    let client = HttpClient::new(&format!("http://{address}/sap/tasks")).unwrap();
+    let mut ignored = |_: &Message| {};
+    let asked = tokio::time::timeout(Duration::from_secs(60), client.send(&task, &mut ignored));
+    let answer = asked.await.expect("the places are free again").unwrap();
+    assert!(matches!(answer, Some(Message::Result(_))), "{answer:?}");
+    // One that comes whole is answered.
+    let whole = plain().post(format!("http://{address}/mcp")).body("whole");
+    assert_eq!(whole.send().await.unwrap().text().await.unwrap(), "whole");
+    server.abort();
+}
+
+#[tokio::test]
+async fn a_server_on_every_address_answers_for_addresses_and_no_name() {
+    let seen = Seen::default();
+    let listener = TcpListener::bind("0.0.0.0:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let service = seen.service_of(Config::default());
+    let config = http::Config::default();
+    let serving = serve(listener, service, config, std::future::pending());
+    #[expect(clippy::disallowed_methods, reason = "a server beside the test")]
+    let server = tokio::spawn(serving);
+    let url = format!("http://127.0.0.1:{port}/sap/tasks");
+    for (host, wanted) in [
+        ("evil.example".to_owned(), 403),
+        (format!("evil.example:{port}"), 403),
+        ("127.0.0.1.evil.example".to_owned(), 403),
+        (format!("192.0.2.7:{port}"), 200),
+        (format!("[2001:db8::1]:{port}"), 200),
+        (format!("localhost:{port}"), 200),
+        (format!("127.0.0.1:{port}"), 200),
+    ] {
+        let request = plain()
+            .post(&url)
+            .header("content-type", "application/json")
+            .header("origin", format!("http://{host}"))
+            .header("host", &host);
+        let answer = request.body(ask(1, "test.echo").to_string()).send().await;
+        assert_eq!(answer.unwrap().status().as_u16(), wanted, "{host}");
+    }
+    server.abort();
+}
