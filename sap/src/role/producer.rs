@@ -140,10 +140,11 @@ pub enum Error {
 /// | `max_ended` | 10,000 | the oldest ended task is forgotten, and copies of its results with it |
 /// | `receipt_patience` | 10 s | [`Output::Overdue`] |
 /// | `result_patience` | 300 s | [`Output::Overdue`] |
+/// | `default_time` of a task without a deadline, after it was sent | 1 hour | as the deadline of one that has one |
 /// | `deadline_patience`, after the deadline of a task, or after it was sent where that is later | 300 s | [`Output::Overdue`] |
 /// | `resends` of a task for which nothing came in time | 0 | [`Output::Overdue`] |
 ///
-/// A patience of [`Duration::MAX`] has no end.
+/// A patience, or a time, of [`Duration::MAX`] has no end.
 ///
 /// Results are checked strictly against those before them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -152,6 +153,7 @@ pub struct Config {
     max_ended: usize,
     receipt_patience: Duration,
     result_patience: Duration,
+    default_time: Duration,
     deadline_patience: Duration,
     resends: u32,
 }
@@ -163,6 +165,7 @@ impl Default for Config {
             max_ended: 10_000,
             receipt_patience: Duration::from_secs(10),
             result_patience: Duration::from_secs(300),
+            default_time: Duration::from_secs(3_600),
             deadline_patience: Duration::from_secs(300),
             resends: 0,
         }
@@ -189,6 +192,13 @@ impl Config {
     pub const fn with_patience(mut self, receipt: Duration, result: Duration) -> Self {
         self.receipt_patience = receipt;
         self.result_patience = result;
+        self
+    }
+
+    /// Sets the time of a task that names no deadline, after it was sent. The one who does it may have a time of its own.
+    #[must_use]
+    pub const fn with_default_time(mut self, time: Duration) -> Self {
+        self.default_time = time;
         self
     }
 
@@ -425,9 +435,14 @@ impl SentTasks {
     /// When a task is late that is sent now.
     fn late_at(&self, now: Now, deadline: Option<Timestamp>) -> Option<Mono> {
         let patience = Some(self.config.deadline_patience).filter(|it| *it != Duration::MAX)?;
-        // Times on the wire are whole seconds: all of the deadline's second is in time.
-        let over = deadline?.saturating_add(Duration::from_secs(1));
-        let left = over.saturating_since(now.wall);
+        let left = match deadline {
+            // Times on the wire are whole seconds: all of the deadline's second is in time.
+            Some(deadline) => {
+                let over = deadline.saturating_add(Duration::from_secs(1));
+                over.saturating_since(now.wall)
+            }
+            None => Some(self.config.default_time).filter(|it| *it != Duration::MAX)?,
+        };
         Some(now.mono.saturating_add(left.saturating_add(patience)))
     }
 

@@ -20,7 +20,8 @@
 //! let producer = Producer::new("A-ml-001".parse()?, ProducerKind::Agent);
 //! let processor = Processor::new(producer, Arc::new(AllowAll), transcript.clone(), Config::default())?
 //!     .handle("text.upper".parse()?, |_: Context| async { Ok(Outcome::new(RawBuf::parse("\"DONE\"").unwrap())) });
-//! let bus = Bus::new(clock, transcript, bus::Config::default())?;
+//! let refusals = Arc::new(MemoryTranscript::default()); // anybody can fill it
+//! let bus = Bus::new(clock, refusals, bus::Config::default())?;
 //! bus.attach(processor, |warning| eprintln!("{warning}"));
 //! let answer = futures::executor::block_on(bus.send(&task, &mut |_| {}))?;
 //! let Some(Message::Result(result)) = answer else { panic!("not turned away") };
@@ -268,6 +269,8 @@ impl Bus {
         };
         let clock = self.0.clock.as_ref();
         let patient = producer::Config::default().with_patience(Duration::MAX, Duration::MAX);
+        // The processor is in this process, and has a time for it.
+        let patient = patient.with_default_time(Duration::MAX);
         let mut sent = Sent::new(task, clock.now(), patient)?;
         // What was dispatched is valid, and need not be read again.
         let pass = self.pass(task.clone(), Given::Encoded(bytes), &mut caller);

@@ -10,6 +10,7 @@ use ubos_common::driver::Sleep;
 use ubos_common::time::Now;
 
 use super::SendError;
+use crate::future::yield_once;
 use crate::ident::TaskId;
 use crate::lifecycle::LifecycleError;
 #[cfg(any(feature = "http", feature = "mcp", feature = "nats"))]
@@ -22,6 +23,8 @@ use crate::task::Task;
 pub(crate) struct Sent {
     machine: SentTasks,
     task_id: TaskId,
+    /// How often something was heard.
+    heard: u32,
 }
 
 /// What comes while a client waits.
@@ -38,6 +41,7 @@ impl Sent {
         let mut sent = Self {
             machine: SentTasks::of_one(config),
             task_id: task.task_id,
+            heard: 0,
         };
         // The client sends it first by itself.
         sent.take(now, Input::Dispatch(task))?;
@@ -83,7 +87,8 @@ impl Sent {
         self.machine.may_resend(&self.task_id)
     }
 
-    /// Waits for what comes next, as long as the machine has patience.
+    /// Waits for what comes next, as long as the machine has patience. One who is told without pause looks at the time
+    /// first, and gives way now and then.
     ///
     /// # Errors
     ///
@@ -93,21 +98,30 @@ impl Sent {
         clock: &(impl Sleep + ?Sized),
         next: impl Future<Output = T>,
     ) -> Result<Heard<T>, SendError> {
+        self.heard = self.heard.wrapping_add(1);
+        if self.heard.is_multiple_of(YIELD_AFTER) {
+            yield_once().await;
+        }
         let mut next = pin!(next);
         loop {
+            let now = clock.now();
             let Some(at) = self.machine.poll_timeout() else {
                 return Ok(Heard::Said(next.await));
+            };
+            if now.mono >= at {
+                self.machine.handle_timeout(now);
+                match self.machine.poll_output() {
+                    Some(Output::Overdue(_, waiting)) => return Err(overdue(waiting)),
+                    Some(_) => return Ok(Heard::SendAgain),
+                    None => {}
+                }
+            }
+            let Some(at) = self.machine.poll_timeout() else {
+                continue;
             };
             match select(next, clock.sleep_until(at)).await {
                 Either::Left((said, _)) => return Ok(Heard::Said(said)),
                 Either::Right(((), waiting)) => next = waiting,
-            }
-            self.machine.handle_timeout(clock.now());
-            if let Some(output) = self.machine.poll_output() {
-                return match output {
-                    Output::Overdue(_, waiting) => Err(overdue(waiting)),
-                    _ => Ok(Heard::SendAgain),
-                };
             }
         }
     }
@@ -132,7 +146,84 @@ fn overdue(waiting: Waiting) -> SendError {
     let what = match waiting {
         Waiting::Receipt => "neither Ack nor result for longer than the patience of the client",
         Waiting::Result => "nothing for longer than the patience of the client",
-        Waiting::End => "no end before the deadline",
+        Waiting::End => "no end in the time that the task has",
     };
     SendError::NoAnswer { what: what.into() }
+}
+
+/// Lines after which a client gives way, whatever is there.
+const YIELD_AFTER: u32 = 32;
+
+#[cfg(test)]
+mod tests {
+    use core::future::ready;
+    use core::sync::atomic::{AtomicU64, Ordering};
+    use core::time::Duration;
+
+    use futures::FutureExt as _;
+    use futures::future::BoxFuture;
+    use ubos_common::id::IdSource;
+    use ubos_common::json::RawObject;
+    use ubos_common::time::{Mono, Timestamp};
+
+    use super::*;
+    use crate::context::{ConstitutionalContext, PressureLevel};
+    use crate::task::{AgentKind, Issuer, Target};
+
+    /// A clock that is set by hand, in seconds.
+    #[derive(Default)]
+    struct Set(AtomicU64);
+
+    impl Sleep for Set {
+        fn now(&self) -> Now {
+            let start = Now::new(Mono::ZERO, Timestamp::EPOCH);
+            start.plus(Duration::from_secs(self.0.load(Ordering::SeqCst)))
+        }
+
+        fn sleep_until(&self, _: Mono) -> BoxFuture<'static, ()> {
+            Box::pin(core::future::pending())
+        }
+    }
+
+    fn sent(clock: &Set) -> Sent {
+        let task = Task::draft(
+            &mut IdSource::seeded(1),
+            Timestamp::EPOCH,
+            Issuer::new("a".parse().unwrap(), AgentKind::Agent),
+            Target::new("a.b".parse().unwrap()),
+            ConstitutionalContext::new(PressureLevel::Instant),
+            RawObject::empty(),
+        );
+        let config = Config::default().with_patience(Duration::MAX, Duration::MAX);
+        Sent::new(&task, clock.now(), config).unwrap()
+    }
+
+    // spec: SAP-5-8
+    #[test]
+    fn one_who_is_told_without_pause_still_looks_at_the_time() {
+        let clock = Set::default();
+        let mut sent = sent(&clock);
+        // An hour for a task without a deadline, and the patience after it.
+        clock.0.store(3_600 + 299, Ordering::SeqCst);
+        let heard = sent.hear(&clock, ready(())).now_or_never();
+        assert!(matches!(heard, Some(Ok(Heard::Said(())))));
+        clock.0.store(3_600 + 300, Ordering::SeqCst);
+        let heard = sent.hear(&clock, ready(())).now_or_never();
+        assert!(matches!(heard, Some(Err(SendError::NoAnswer { .. }))));
+    }
+
+    #[test]
+    fn one_who_is_told_without_pause_gives_way() {
+        let clock = Set::default();
+        let mut sent = sent(&clock);
+        let all = async {
+            for _ in 0..100 {
+                assert!(matches!(
+                    sent.hear(&clock, ready(())).await,
+                    Ok(Heard::Said(()))
+                ));
+            }
+        };
+        assert!(all.now_or_never().is_none());
+    }
 }

@@ -33,7 +33,9 @@ impl Queue {
         on_message: &mut (dyn FnMut(&Message) + Send),
     ) -> Result<Option<Message>, SendError> {
         let clock = TokioClock::default();
-        let patient = Config::default().with_patience(KEEP, KEEP);
+        let patient = Config::default()
+            .with_patience(KEEP, KEEP)
+            .with_default_time(KEEP);
         let (bytes, mut exchange) = begin(task, &clock, patient).await?;
         let bytes = Bytes::from(bytes);
         let body = digest_apart(bytes.clone()).await;

@@ -65,10 +65,14 @@ use crate::work;
 ///
 /// | limit | value | at the limit |
 /// |---|---|---|
-/// | tasks that wait | 100,000 | a task cannot be sent |
+/// | tasks that wait | 100,000, and 1 GiB | a task cannot be sent |
+/// | what is said about tasks | 4 GiB | the oldest is removed; a task whose result is removed before it was acknowledged may run again |
+/// | dead letters | 64 MiB | the oldest is removed |
 /// | tasks that one worker runs at the same time | 16 | it takes no more |
 /// | a message with its headers | `max_payload` of the server, 1 MiB by default | a task cannot be sent; a part on the way is left out, and an end is FAILED, `UNPROCESSABLE`; the operator is [told](crate::transport::Service::on_warning); of a dead letter its digest is kept |
 /// | how long messages about a task, and dead letters, are kept | 7 days | they are removed |
+///
+/// The server must have as much room. A stream that is there already keeps its own bounds.
 #[derive(Clone, Debug)]
 pub struct Config {
     name: String,
@@ -160,6 +164,12 @@ impl Config {
 
 /// Tasks that wait.
 const MAX_TASKS: i64 = 100_000;
+/// Bytes of the tasks that wait.
+const MAX_TASK_BYTES: i64 = 1 << 30;
+/// Bytes of what is said about tasks.
+const MAX_OUT_BYTES: i64 = 4 << 30;
+/// Bytes of dead letters.
+const MAX_DEAD_BYTES: i64 = 64 << 20;
 /// Tasks that one worker runs at the same time.
 const MAX_IN_FLIGHT: usize = 16;
 /// How long messages about a task, and dead letters, are kept.
@@ -215,18 +225,22 @@ impl Queue {
             retention: RetentionPolicy::WorkQueue,
             discard: DiscardPolicy::New,
             max_messages: MAX_TASKS,
+            max_bytes: MAX_TASK_BYTES,
             subjects: vec![format!("{name}.task"), format!("{name}.task.*")],
             ..stream("tasks", "task")
         };
-        let kept = |kind: &str, subject: &str| StreamConfig {
+        // What is new goes before what is old, for otherwise no task could end.
+        let kept = |kind: &str, subject: &str, max_bytes| StreamConfig {
             max_age: KEEP,
+            discard: DiscardPolicy::Old,
+            max_bytes,
             ..stream(kind, subject)
         };
         let made = async |stream: StreamConfig| made(&context, stream).await;
-        let mut out = kept("out", "out.>");
+        let mut out = kept("out", "out.>", MAX_OUT_BYTES);
         out.subjects.push(format!("{name}.cancel.>"));
         let (tasks, out) = (made(tasks).await?, made(out).await?);
-        made(kept("dead", "dead")).await?;
+        made(kept("dead", "dead", MAX_DEAD_BYTES)).await?;
         let consumer = pull::Config {
             durable_name: Some(format!("{name}_workers")),
             ack_policy: AckPolicy::Explicit,
@@ -382,7 +396,7 @@ fn trace_of(headers: &HeaderMap) -> Option<TraceContext> {
 
 /// The digest of a body: made at once where it is short, on another thread where it is not.
 async fn digest_apart(body: impl AsRef<[u8]> + Send + 'static) -> Digest {
-    work::done(body.as_ref().len(), move || body_digest(body.as_ref())).await
+    work::wanted(body.as_ref().len(), move || body_digest(body.as_ref())).await
 }
 
 /// An issuer in a subject, where its id itself may have any character.

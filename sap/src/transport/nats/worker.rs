@@ -10,6 +10,7 @@ use futures::StreamExt as _;
 use futures::channel::oneshot;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
+use tokio::time::timeout;
 use ubos_common::canon::Digest;
 use ubos_common::trace_context::TraceContext;
 
@@ -27,6 +28,7 @@ use crate::result::TaskResult;
 use crate::status::Status;
 use crate::task::Task;
 use crate::trace;
+use crate::transport::about::MAX_AUTHORIZE;
 use crate::transport::beside::{self, signed};
 use crate::transport::{Caller, Message, Service};
 use crate::validate::{Options, issuer_of};
@@ -185,7 +187,7 @@ impl Queue {
 
 /// Who issued what is no valid task; empty where that cannot be read.
 async fn issuer_apart(payload: Bytes) -> String {
-    let read = work::done(payload.len(), move || {
+    let read = work::wanted(payload.len(), move || {
         issuer_of(&payload, &Options::default().limits)
     });
     read.await.unwrap_or_default()
@@ -194,7 +196,7 @@ async fn issuer_apart(payload: Bytes) -> String {
 /// What is said of a result that the server does not take: that, with its verdict.
 fn too_long(result: &TaskResult) -> TaskResult {
     let told = TaskResult::new(
-        result.protocol_version.clone(),
+        result.protocol_version,
         result.task_id,
         result.correlation_id,
         result.reported_at,
@@ -240,8 +242,11 @@ impl Job<'_> {
         if begun >= self.queue.config.max_attempts {
             return self.give_up(begun).await;
         }
-        self.say("attempt", (begun + 1).to_string().into_bytes())
-            .await?;
+        // What is no task never begins.
+        if self.read.is_ok() {
+            self.say("attempt", (begun + 1).to_string().into_bytes())
+                .await?;
+        }
         let (cancel, cancelled) = oneshot::channel();
         let cancel = self.listen(cancel).await?;
         let mut caller = Publisher {
@@ -400,7 +405,11 @@ impl Job<'_> {
             return false;
         };
         let (processor, peer) = (self.service.processor(), self.peer(Some(headers)));
-        is_of(headers, &self.body) && processor.allows(&peer, task).await
+        if !is_of(headers, &self.body) {
+            return false;
+        }
+        let allowed = timeout(MAX_AUTHORIZE, processor.allows(&peer, task)).await;
+        allowed.unwrap_or(false)
     }
 
     /// The user on whose subject the task was published.

@@ -111,11 +111,10 @@ struct Faulty(Real, AtomicUsize);
 
 impl Sleep for Faulty {
     fn now(&self) -> Now {
+        let less = |left: usize| left.checked_sub(1);
         let left = self
             .1
-            .try_update(Ordering::SeqCst, Ordering::SeqCst, |left| {
-                left.checked_sub(1)
-            });
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, less);
         assert!(left.is_err(), "a clock that does not work yet");
         self.0.now()
     }
