@@ -19,6 +19,8 @@ use crate::validate::Options;
 /// | limit | value | at the limit |
 /// |---|---|---|
 /// | ended tasks that are remembered, to answer them again without running them | 10,000 | the oldest is forgotten |
+/// | tasks that wait for [`Authorize`](super::Authorize) | 256 | Nack `RATE_LIMIT` |
+/// | how long it may take to say who may | 30 s | Nack `RATE_LIMIT` |
 /// | reports of one handler that wait for their delivery | 16 | the handler waits |
 /// | how long a cancelled handler may take to end by itself | 100 ms | it is dropped |
 #[derive(Clone, Copy, Debug)]
@@ -76,6 +78,12 @@ impl Config {
             "max_running",
             self.max_running,
             "a processor needs room for at least 1 task",
+        )?;
+        ConfigError::require(
+            self.default_time > Duration::ZERO,
+            "default_time",
+            self.default_time,
+            "a task takes some time",
         )
     }
 }
@@ -84,3 +92,18 @@ impl Config {
 pub(super) const MAX_FINISHED: usize = 10_000;
 /// Reports of one handler that wait for their delivery.
 pub(super) const MAX_REPORTS: usize = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_out_of_range_are_refused() {
+        let refused = |config: Config| config.check().unwrap_err().to_string();
+        let none = refused(Config::default().with_max_running(0));
+        assert!(none.starts_with("max_running is 0, but"), "{none}");
+        let none = refused(Config::default().with_default_time(Duration::ZERO));
+        assert!(none.starts_with("default_time is 0ns, but"), "{none}");
+        assert_eq!(Config::default().check(), Ok(()));
+    }
+}

@@ -130,8 +130,7 @@ impl<'p> Effects<'p> {
             // It was allowed when it was begun.
             Request::Authorize if self.abandons => Reply::Access(Access::Allowed).into(),
             Request::Authorize => {
-                let access = processor.authorize.authorize(self.peer, &self.task);
-                Reply::Access(access.await).into()
+                Reply::Access(processor.access(self.peer, &self.task).await).into()
             }
             Request::Enter => self.enter().await,
             Request::Record(record) => self.record(now, &record).await,

@@ -49,6 +49,9 @@ impl Authorize for AllowAll {
 /// assert_eq!(asked("A-other", "consult.align"), Access::Unknown);
 /// # Ok::<(), sap::NameError>(())
 /// ```
+///
+/// The issuer of a task is what the task says: a claim of whoever brought it. Where strangers may send tasks,
+/// [`Speakers`](super::Speakers) or `Signed` in front of this table hold them to it.
 #[derive(Clone, Debug, Default)]
 pub struct Table(BTreeMap<AgentId, BTreeSet<Capability>>);
 

@@ -111,7 +111,7 @@ impl KnownTask {
 /// A result that was said before: read at once where it is short, on another thread where it is not.
 pub(super) async fn read_result(encoded: Option<Arc<[u8]>>) -> Option<Box<TaskResult>> {
     let encoded = encoded?;
-    let read = work::done(encoded.len(), move || {
+    let read = work::wanted(encoded.len(), move || {
         decode_result(&encoded, &Options::default()).ok()
     });
     read.await.map(|(result, _)| Box::new(result))
@@ -127,9 +127,17 @@ impl Standing {
 }
 
 impl Processor {
+    /// What the hook says of a task, where not too many wait for it.
+    pub(super) async fn access(&self, peer: &Peer, task: &Task) -> Access {
+        let Some(_waits) = self.gate.enter() else {
+            return Access::Busy;
+        };
+        self.authorize.authorize(peer, task).await
+    }
+
     /// Whether a peer may have this task done.
     pub(crate) async fn allows(&self, peer: &Peer, task: &Task) -> bool {
-        let access = guarded(async { self.authorize.authorize(peer, task).await }).await;
+        let access = guarded(self.access(peer, task)).await;
         matches!(access, Ok(Access::Allowed))
     }
 }

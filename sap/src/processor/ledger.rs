@@ -61,8 +61,8 @@ struct Held {
 #[derive(Debug)]
 enum State {
     Running(Stop),
-    /// It ran when an earlier process ended; its last status.
-    Interrupted(Option<Status>),
+    /// It ran when an earlier process ended; its last status, and whether it is to end when it comes again.
+    Interrupted(Option<Status>, bool),
     Ended,
 }
 
@@ -115,13 +115,16 @@ impl Tasks {
     /// Lets in a task that came before.
     fn enter_again(&mut self, key: &Key, max_running: usize) -> Option<Entered> {
         let held = self.held.get_mut(key)?;
-        let State::Interrupted(status) = &held.state else {
+        let State::Interrupted(status, is_cancelled) = &held.state else {
             return Some(Entered::Known(held.latest.clone()));
         };
         if self.running >= max_running {
             return Some(Entered::Full);
         }
         let (stop, status) = (Stop::new(), status.clone());
+        if *is_cancelled {
+            stop.fire(StopReason::Cancelled);
+        }
         held.state = State::Running(stop.clone());
         self.running += 1;
         Some(Entered::Interrupted(stop, status))
@@ -176,9 +179,13 @@ impl Ledger {
             latest: None,
             results: 0,
             followers: Vec::new(),
-            state: State::Interrupted(status),
+            state: State::Interrupted(status, false),
         };
         let mut tasks = self.tasks();
+        let before = tasks.held.get(key);
+        if before.is_some_and(|before| matches!(before.state, State::Ended)) {
+            tasks.finished.retain(|finished| finished != key);
+        }
         tasks.remove(key);
         tasks.held.insert(key.clone(), held);
     }
@@ -215,7 +222,7 @@ impl Ledger {
                     tasks.running -= 1;
                     tasks.finished.push_back(key.clone());
                 }
-                State::Interrupted(_) => tasks.finished.push_back(key.clone()),
+                State::Interrupted(..) => tasks.finished.push_back(key.clone()),
                 State::Ended => {}
             }
         }
@@ -235,10 +242,17 @@ impl Ledger {
         }
     }
 
-    /// Whether the task runs; it is told to stop then.
+    /// Whether the task runs, or is to run again; it is told to stop then.
     pub(super) fn cancel(&self, key: &Key) -> bool {
-        let tasks = self.tasks();
-        tasks.held.get(key).is_some_and(Held::cancel)
+        let mut tasks = self.tasks();
+        let Some(held) = tasks.held.get_mut(key) else {
+            return false;
+        };
+        if let State::Interrupted(_, is_cancelled) = &mut held.state {
+            *is_cancelled = true;
+            return true;
+        }
+        held.cancel()
     }
 
     /// What there is to see of a task for one who has seen so many results of it.
@@ -299,5 +313,46 @@ impl Held {
         };
         stop.fire(StopReason::Cancelled);
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ubos_common::id::IdSource;
+    use ubos_common::json::RawObject;
+    use ubos_common::time::Timestamp;
+
+    use super::*;
+    use crate::context::{ConstitutionalContext, PressureLevel};
+    use crate::evidence::{Alignment, ConstitutionalEvidence};
+    use crate::result::{Producer, ProducerKind};
+    use crate::task::{AgentKind, Issuer, Target};
+
+    #[test]
+    fn a_task_that_is_taken_up_again_is_not_forgotten_as_the_one_that_ended() {
+        let task = Arc::new(Task::draft(
+            &mut IdSource::seeded(1),
+            Timestamp::EPOCH,
+            Issuer::new("a".parse().unwrap(), AgentKind::Agent),
+            Target::new("a.b".parse().unwrap()),
+            ConstitutionalContext::new(PressureLevel::Instant),
+            RawObject::empty(),
+        ));
+        let ended = TaskResult::of(
+            &task,
+            Timestamp::EPOCH,
+            Producer::new("b".parse().unwrap(), ProducerKind::Agent),
+            Status::Succeeded,
+            ConstitutionalEvidence::new(Alignment::Valid),
+        );
+        let (ledger, key) = (Ledger::default(), Key::of(&task));
+        let body = Digest::of_bytes(b"");
+        assert!(matches!(
+            ledger.enter(&key, &task, body, 1),
+            Entered::New(_)
+        ));
+        ledger.update(&key, &ended, ended.encode().into(), usize::MAX);
+        ledger.resume(&key, body, 0, None);
+        assert!(ledger.tasks().finished.is_empty());
     }
 }

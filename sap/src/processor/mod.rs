@@ -44,6 +44,7 @@ mod contract;
 mod drive;
 mod effects;
 mod flight;
+mod gate;
 mod guard;
 mod handler;
 mod hooks;
@@ -139,6 +140,7 @@ impl Processor {
             routes: BTreeMap::new(),
             caching: BTreeMap::new(),
             authorize,
+            gate: gate::Gate::default(),
             policy: Arc::new(AlwaysValid),
             contract: Arc::new(Unchecked),
             cache: None,
@@ -258,7 +260,7 @@ impl Processor {
         self.ledger.running()
     }
 
-    /// Cancels a task of an issuer; false where it does not run.
+    /// Cancels a task of an issuer; false where it does not run. One that is to run again after a restart ends when it comes.
     pub fn cancel(&self, issuer: &AgentId, task_id: &TaskId) -> bool {
         let key = Key::new(*task_id, issuer.clone());
         self.ledger.cancel(&key)
@@ -430,7 +432,7 @@ pub(crate) async fn read_apart(bytes: &[u8], options: Options) -> Result<Task, B
         return read(bytes, &options);
     }
     let bytes = bytes.to_vec();
-    work::done(bytes.len(), move || read(&bytes, &options)).await
+    work::wanted(bytes.len(), move || read(&bytes, &options)).await
 }
 
 fn read(bytes: &[u8], options: &Options) -> Result<Task, Box<Nack>> {

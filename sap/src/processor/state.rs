@@ -7,6 +7,7 @@ use ubos_common::json::RawBuf;
 
 use super::config::Config;
 use super::flight::SingleFlight;
+use super::gate::Gate;
 use super::handler::Handler;
 use super::hooks::{Authorize, ContractCheck, Judge};
 use super::ledger::Ledger;
@@ -25,6 +26,7 @@ pub struct Processor {
     pub(super) routes: BTreeMap<Capability, Route>,
     pub(super) caching: BTreeMap<Capability, Caching>,
     pub(super) authorize: Arc<dyn Authorize>,
+    pub(super) gate: Gate,
     pub(super) policy: Arc<dyn Judge>,
     pub(super) contract: Arc<dyn ContractCheck>,
     pub(super) cache: Option<Arc<dyn CacheStore>>,

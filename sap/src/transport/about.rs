@@ -1,6 +1,10 @@
 //! What became of a task that was sent before: how far it is, to the end, and its cancel.
 
 use core::fmt;
+use core::pin::pin;
+use core::time::Duration;
+
+use futures::future::{Either, select};
 
 use super::{Message, Service};
 use crate::error::ErrorCode;
@@ -44,9 +48,20 @@ impl About {
         issuer: &AgentId,
         task_id: &TaskId,
     ) -> Option<Self> {
-        let known = KnownTask::of_issuer(service.processor(), peer, issuer, task_id);
+        // A hook that never answers must not keep a connection for ever.
+        let clock = service.clock();
+        let late = clock.sleep_until(clock.now().mono.saturating_add(MAX_AUTHORIZE));
+        let known = pin!(KnownTask::of_issuer(
+            service.processor(),
+            peer,
+            issuer,
+            task_id
+        ));
+        let Either::Left((known, _)) = select(known, late).await else {
+            return None;
+        };
         Some(Self {
-            task: known.await?,
+            task: known?,
             task_id: *task_id,
         })
     }
@@ -93,6 +108,9 @@ impl fmt::Debug for About {
             .finish_non_exhaustive()
     }
 }
+
+/// How long it may take to know whether somebody may ask about a task.
+pub(super) const MAX_AUTHORIZE: Duration = Duration::from_secs(30);
 
 pub(super) fn unknown(task_id: &TaskId) -> Nack {
     let why = "no task of this issuer and id is known here";

@@ -137,7 +137,7 @@ impl Service {
         let (key, result) = (Arc::clone(key), result.clone());
         let output = result.output.as_ref();
         let bytes = output.map_or(0, |output| output.as_str().len());
-        let signed = work::done(bytes, move || key.sign_result(&result));
+        let signed = work::wanted(bytes, move || key.sign_result(&result));
         Some(signed.await.ok()?.to_string())
     }
 
@@ -148,6 +148,10 @@ impl Service {
     #[expect(clippy::unused_async, reason = "the feature does it")]
     pub(super) async fn signature(&self, _: &Message) -> Option<String> {
         None
+    }
+
+    pub(super) fn clock(&self) -> &(dyn Sleep + Send + Sync) {
+        self.clock.as_ref()
     }
 
     /// The processor.

@@ -221,6 +221,7 @@ fn replies(play: &Play) -> Vec<(&'static str, Reply)> {
         ("allowed", Reply::Access(Access::Allowed)),
         ("forbidden", Reply::Access(Access::Forbidden)),
         ("unknown", Reply::Access(Access::Unknown)),
+        ("busy", Reply::Access(Access::Busy)),
         ("new", Reply::Admission(Admission::New)),
         (
             "interrupted",
@@ -288,10 +289,11 @@ const TABLE: [Row; 19] = [
             ("allowed", "enter"),
             ("forbidden", "nack FORBIDDEN"),
             ("unknown", "nack UNAUTHORIZED"),
+            ("busy", "nack RATE_LIMIT"),
             ("panicked", "nack INTERNAL"),
         ],
         "-",
-        "=",
+        "nack RATE_LIMIT",
         "lost",
     ),
     (

@@ -398,3 +398,61 @@ fn a_task_that_comes_again_before_it_is_written_is_the_same_in_any_spelling() {
     let other = block_on(processor.process(&clock, other.as_bytes(), &mut sink));
     assert_eq!(nack(other.unwrap()).code, ErrorCode::InvalidTask);
 }
+
+/// A hook whose server never answers.
+#[derive(Debug)]
+struct Hanging;
+
+impl Authorize for Hanging {
+    fn authorize<'a>(&'a self, _: &'a Peer, _: &'a Task) -> BoxFuture<'a, Access> {
+        Box::pin(pending())
+    }
+}
+
+// spec: SAP-11-2
+#[test]
+fn a_hook_that_does_not_say_who_may_costs_a_bounded_time() {
+    let (log, clock) = (Log::default(), Jumping::new());
+    let processor = answering(&log, "1", &Arc::default()).authorize(Arc::new(Hanging));
+    let bytes = no_cache().to_string();
+    let mut sink = |_: Delivery<'_>| {};
+    let mut task = pin!(processor.process(&clock, bytes.as_bytes(), &mut sink));
+    let mut waking = Waking::from_waker(Waker::noop());
+    let answer = (0..1_000).find_map(|_| match task.as_mut().poll(&mut waking) {
+        std::task::Poll::Ready(answer) => Some(answer),
+        std::task::Poll::Pending => None,
+    });
+    let refused = nack(answer.expect("an answer").unwrap());
+    assert_eq!(refused.code, ErrorCode::RateLimit);
+    assert_eq!(kinds(&log), ["nack"]);
+}
+
+// spec: SAP-11-2
+#[test]
+fn tasks_that_wait_for_a_hook_are_bounded() {
+    let (log, clock) = (Log::default(), Jumping::new());
+    let processor = answering(&log, "1", &Arc::default()).authorize(Arc::new(Hanging));
+    let mut waking = Waking::from_waker(Waker::noop());
+    let bytes = no_cache().to_string();
+    let mut sinks: Vec<_> = (0..=256).map(|_| |_: Delivery<'_>| {}).collect();
+    let mut tasks: Vec<_> = sinks
+        .iter_mut()
+        .map(|sink| Box::pin(processor.process(&clock, bytes.as_bytes(), sink)))
+        .collect();
+    let last = tasks.pop().unwrap();
+    for task in &mut tasks {
+        assert!(task.as_mut().poll(&mut waking).is_pending());
+    }
+    let mut last = last;
+    let answer = (0..4).find_map(|_| match last.as_mut().poll(&mut waking) {
+        std::task::Poll::Ready(answer) => Some(answer),
+        std::task::Poll::Pending => None,
+    });
+    let refused = nack(answer.expect("turned away at once").unwrap());
+    assert_eq!(refused.code, ErrorCode::RateLimit);
+    // Room comes back.
+    drop(tasks);
+    let mut sink = |_: Delivery<'_>| {};
+    let mut next = pin!(processor.process(&clock, bytes.as_bytes(), &mut sink));
+    assert!((0..4).all(|_| next.as_mut().poll(&mut waking).is_pending()));
+}

@@ -383,3 +383,22 @@ fn tasks_that_run_again_have_no_more_places_than_others() {
     let refused = crate::processor::nack(run(&second, &clock, &tasks[1]).1);
     assert_eq!(refused.code, ErrorCode::RateLimit);
 }
+
+// spec: SAP-5-6, SAP-5-10
+#[test]
+fn a_task_that_is_to_run_again_is_cancelled_before_it_comes() {
+    let (log, clock) = (Log::default(), Jumping::new());
+    let task = cached(1, "bypass");
+    let entry = Entry::of(EntryKind::Task, clock.now().wall, &typed(&task)).unwrap();
+    block_on(log.record(&entry)).unwrap();
+    let calls = Arc::default();
+    let mut second = working(processor_on(log), &calls);
+    let resumed = block_on(second.resume(&clock, Interrupted::RunAgain)).unwrap();
+    let waiting = &resumed.interrupted[0];
+    assert!(second.cancel(&waiting.issuer.agent_id, &waiting.task_id));
+    let ended = result(run(&second, &clock, &task).1);
+    assert_eq!(
+        (ended.status, calls.load(Ordering::SeqCst)),
+        (Status::Cancelled, 0)
+    );
+}

@@ -52,6 +52,8 @@ pub struct ReceivedTask {
     limits: TimeLimits,
     /// When to look at the time, as far as the last look showed it.
     wake: Option<Mono>,
+    /// When it must be known whether the issuer may have this done.
+    access_end: Mono,
     /// Of the last result that was recorded.
     status: Option<Status>,
     is_cancelled: bool,
@@ -118,6 +120,7 @@ impl ReceivedTask {
             step: Step::Authorize,
             limits,
             wake: limits.next(now),
+            access_end: now.mono.saturating_add(MAX_AUTHORIZE),
             status: None,
             is_cancelled: false,
             grace_end: None,
@@ -195,6 +198,9 @@ impl ReceivedTask {
     /// When [`ReceivedTask::handle_timeout`] is due next.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Mono> {
+        if matches!(self.step, Step::Authorize) {
+            return Some(self.access_end);
+        }
         if !self.may_end() {
             return None;
         }
@@ -229,6 +235,14 @@ impl ReceivedTask {
     /// Ends a task whose time is over, or which was cancelled; true where it did.
     // impl: SAP-5-8
     fn expire(&mut self, now: Now) -> bool {
+        if matches!(self.step, Step::Authorize) && now.mono >= self.access_end {
+            if let Some(id) = self.open.take() {
+                self.out.push(Output::Cancel(id));
+            }
+            let why = "whether the issuer may have this done is not known in time; try again later";
+            self.turn_away(ErrorCode::RateLimit, why);
+            return true;
+        }
         if !self.may_end() {
             return false;
         }
@@ -328,6 +342,10 @@ impl ReceivedTask {
                 self.turn_away(ErrorCode::Forbidden, why);
             }
             Access::Unknown => self.turn_away(ErrorCode::Unauthorized, "the issuer is not known"),
+            Access::Busy => {
+                let why = "whether the issuer may have this done cannot be found out now; try again later";
+                self.turn_away(ErrorCode::RateLimit, why);
+            }
         }
     }
 
@@ -756,5 +774,8 @@ impl Step {
         }
     }
 }
+
+/// How long it may take to know whether the issuer may have a task done.
+const MAX_AUTHORIZE: Duration = Duration::from_secs(30);
 
 ubos_common::forward_machine! { [] ReceivedTask: Input => Output, Error }

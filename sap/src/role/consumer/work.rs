@@ -17,6 +17,8 @@ pub enum Access {
     Forbidden,
     /// It is not known: `UNAUTHORIZED`.
     Unknown,
+    /// That cannot be found out now: `RATE_LIMIT`.
+    Busy,
 }
 
 /// How far a handler is.
