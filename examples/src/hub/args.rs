@@ -22,12 +22,15 @@ usage: hub [OPTIONS] [FILES...]
                       last 1000
   --results           prints the ends of all jobs in the store, and does nothing else
   --nats URL          shares one queue of jobs with other hubs, on NATS JetStream
-  --token-file FILE   agents must show the token that is the file's first line
+  --token-file FILE   agents must show the token that is the file's first line. Without certificates all that have it count as
+                      one: each can use what the hub gave to another, if it learns the id
   --tls-cert FILE     serves over TLS with this certificate (PEM)
   --tls-key FILE      its private key (PEM)
   --tls-ca FILE       agents must show a certificate that this authority (PEM) signed, and are told apart by it
   --max-control-bytes N
                       bytes of a registration or control message, 1 to 67108864; default 1048576
+  --max-per-peer N    agents, and connections, that one peer may have, 1 to 1000000; default 1000. A peer is a
+                      certificate, all that have the token, or an address; connections count by address
   --grace SECONDS     how long an agent that was cut off may take to come back, 0 to 86400; default 0. Its sessions go on
                       if it can resume them
   --attempts N        how often a job may be begun when agents are lost, 1 to 100; default 1
@@ -60,6 +63,9 @@ exit codes: 0 every job ended COMPLETED
 /// The most bytes of a message in any call.
 const MAX_CONTROL_BYTES: usize = 64 << 20;
 
+/// The most agents of one peer.
+const MAX_PER_PEER: usize = 1_000_000;
+
 /// The most seconds that an agent may be away.
 const MAX_GRACE: u64 = 24 * 60 * 60;
 
@@ -82,6 +88,8 @@ pub(super) struct Args {
     pub(super) tls: TlsFiles,
     /// Bytes of a control message, where they are limited by hand.
     pub(super) max_control_bytes: Option<usize>,
+    /// Agents and connections of one peer.
+    pub(super) max_per_peer: usize,
     /// How long an agent that was cut off may take to come back.
     pub(super) grace: Duration,
     /// How often a job may be begun.
@@ -104,6 +112,7 @@ pub(super) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Opt
         token_file: None,
         tls: TlsFiles::default(),
         max_control_bytes: None,
+        max_per_peer: 1000,
         grace: Duration::ZERO,
         attempts: 1,
         exit_when_done: false,
@@ -153,6 +162,13 @@ pub(super) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Opt
                     || format!("--max-control-bytes needs a number from 1 to {MAX_CONTROL_BYTES}");
                 args.max_control_bytes = Some(number.ok_or_else(refused)?);
             }
+            "--max-per-peer" => {
+                let given = value("a number")?;
+                let number = given.to_str().and_then(|text| text.parse().ok());
+                let number = number.filter(|number| (1..=MAX_PER_PEER).contains(number));
+                let refused = || format!("--max-per-peer needs a number from 1 to {MAX_PER_PEER}");
+                args.max_per_peer = number.ok_or_else(refused)?;
+            }
             "--exit-when-done" => args.exit_when_done = true,
             option if option.starts_with("--") => return Err(format!("unknown option {option}")),
             _ => args.files.push(argument.into()),
@@ -198,6 +214,8 @@ mod tests {
             "--what",
             "--max-control-bytes 0",
             "--max-control-bytes 67108865",
+            "--max-per-peer 0",
+            "--max-per-peer 1000001",
             "--tls-cert c",
             "--tls-key k",
             "--tls-ca a",

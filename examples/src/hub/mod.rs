@@ -99,6 +99,7 @@ async fn run(args: Args) -> Result<u8, Problem> {
     let config = hub::Config::default()
         .with_max_attempts(args.attempts)
         .with_resume_grace(args.grace)
+        .with_max_agents_per_peer(args.max_per_peer)
         .with_wait_limit(Duration::from_secs(24 * 60 * 60));
     let mut config =
         secured(&args, ServerConfig::default().with_hub(config)).map_err(|why| (UNUSABLE, why))?;
@@ -144,6 +145,7 @@ fn archived(store: &FileStore, folder: &Path) -> Result<usize, String> {
 
 /// Lets in whom the arguments let in.
 fn secured(args: &Args, mut config: ServerConfig) -> Result<ServerConfig, String> {
+    config = config.with_max_connections_per_address(args.max_per_peer);
     if let Some(bytes) = args.max_control_bytes {
         config = config.with_max_control_message_bytes(bytes);
     }
