@@ -384,7 +384,7 @@ fn tasks_that_run_again_have_no_more_places_than_others() {
     assert_eq!(refused.code, ErrorCode::RateLimit);
 }
 
-// spec: SAP-5-6, SAP-5-10
+// spec: SAP-5-8, SAP-5-10
 #[test]
 fn a_task_that_is_to_run_again_is_cancelled_before_it_comes() {
     let (log, clock) = (Log::default(), Jumping::new());
