@@ -77,7 +77,7 @@ impl About {
 
     /// Has the task stopped where it runs, and tells how far it is. Its end comes as soon as its handler has
     /// stopped, CANCELLED where it had not ended by itself.
-    // impl: SAP-5-6
+    // impl: SAP-5-8
     #[must_use]
     pub async fn cancel(&self) -> Message {
         self.task.cancel();
