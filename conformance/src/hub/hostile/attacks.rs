@@ -3,6 +3,7 @@
 use std::{
     convert::Infallible,
     future::poll_fn,
+    net::{IpAddr, Ipv4Addr},
     pin::Pin,
     sync::{
         Arc,
@@ -13,7 +14,11 @@ use std::{
 };
 
 use prost::Message as _;
-use tokio::{io::AsyncWriteExt as _, net::TcpStream, task::JoinSet};
+use tokio::{
+    io::AsyncWriteExt as _,
+    net::{TcpSocket, TcpStream, lookup_host},
+    task::JoinSet,
+};
 use tokio_stream::StreamExt as _;
 use tonic::{
     Request,
@@ -33,8 +38,19 @@ use uap_hub_proto::{
 const CONNECTIONS: usize = 8;
 /// Calls at once on a connection.
 const CALLS: usize = 32;
-/// Connections that stay silent.
+/// Connections that stay silent, more than one address should have.
 const SILENT: usize = 2_000;
+/// Agents that a call registers and has listen.
+const LISTENING: usize = 7;
+/// How long a call waits that found the hub full.
+const FULL: Duration = Duration::from_millis(100);
+/// Bytes of a message of many parts.
+const PARTS: usize = 16 << 20;
+
+const REGISTER: &str = "uap.v1.AgentHub/Register";
+const LISTEN: &str = "uap.v1.AgentHub/Listen";
+const EXECUTE: &str = "uap.v1.AgentHub/Execute";
+const CHECK: &str = "grpc.health.v1.Health/Check";
 
 /// One kind of attack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +62,12 @@ pub enum Attack {
     LargeRegistrations,
     /// Agents that register one after the other and never listen.
     NamesWithoutListening,
+    /// Agents that register and listen, as many as the hub takes.
+    NamesThatListen,
+    /// Messages of parts that are empty, which take much more memory than bytes.
+    EmptyParts,
+    /// Questions about the hub's health of 4 MiB that are never sent to their end.
+    UnfinishedHealthChecks,
     /// Client ids and session ids that are guessed.
     GuessedIds,
     /// Answers to offers that were never made.
@@ -62,10 +84,13 @@ pub enum Attack {
 
 impl Attack {
     /// All attacks, in the order in which they run.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 12] = [
         Self::UnfinishedRegistrations,
         Self::LargeRegistrations,
         Self::NamesWithoutListening,
+        Self::NamesThatListen,
+        Self::EmptyParts,
+        Self::UnfinishedHealthChecks,
         Self::GuessedIds,
         Self::StrayAnswers,
         Self::UnfinishedMessages,
@@ -81,6 +106,9 @@ impl Attack {
             Self::UnfinishedRegistrations => "unfinished registrations",
             Self::LargeRegistrations => "large registrations",
             Self::NamesWithoutListening => "names without listening",
+            Self::NamesThatListen => "names that listen",
+            Self::EmptyParts => "empty parts",
+            Self::UnfinishedHealthChecks => "unfinished health checks",
             Self::GuessedIds => "guessed ids",
             Self::StrayAnswers => "stray answers",
             Self::UnfinishedMessages => "unfinished messages",
@@ -90,13 +118,17 @@ impl Attack {
         }
     }
 
-    /// Runs it for a time; how often it did what it does.
-    pub(super) async fn run(self, target: Target, time: Duration) -> u64 {
-        let attempts = Arc::new(AtomicU64::new(0));
+    /// Whether it takes all places of its address, so that an honest agent needs another.
+    pub(super) const fn fills_its_address(self) -> bool {
+        matches!(self, Self::NamesThatListen | Self::SilentConnections)
+    }
+
+    /// Runs it until it is dropped, and counts how often it did what it does.
+    pub(super) async fn run(self, target: Target, attempts: Arc<AtomicU64>) {
         let mut workers = JoinSet::new();
         let (connections, calls) = match self {
             Self::SilentConnections => (1, 1),
-            Self::Garbage | Self::StrayAnswers => (CONNECTIONS, 1),
+            Self::Garbage | Self::StrayAnswers | Self::EmptyParts => (CONNECTIONS, 1),
             _ => (CONNECTIONS, CALLS),
         };
         for _ in 0..connections {
@@ -113,9 +145,7 @@ impl Attack {
                 });
             }
         }
-        tokio::time::sleep(time).await;
-        workers.shutdown().await;
-        attempts.load(Ordering::Relaxed)
+        while workers.join_next().await.is_some() {}
     }
 
     async fn once(self, target: &Target, channel: Channel, attempts: &AtomicU64) {
@@ -124,15 +154,27 @@ impl Attack {
         match self {
             Self::UnfinishedRegistrations => {
                 count();
-                target.call(channel, "Register", None, unfinished()).await;
+                let body = Body::unfinished(&target.unfinished);
+                target.call(channel, REGISTER, None, body).await;
             }
             Self::LargeRegistrations => {
                 count();
-                target.call(channel, "Register", None, target.large()).await;
+                let body = Body::whole(&target.large);
+                target.call(channel, REGISTER, None, body).await;
             }
             Self::NamesWithoutListening => {
                 count();
                 let _ = client.register(AgentRegistration::default()).await;
+            }
+            Self::NamesThatListen => names_that_listen(&mut client, attempts).await,
+            Self::EmptyParts => {
+                count();
+                target.empty_parts(channel).await;
+            }
+            Self::UnfinishedHealthChecks => {
+                count();
+                let body = Body::unfinished(&target.unfinished_check);
+                target.call(channel, CHECK, None, body).await;
             }
             Self::GuessedIds => {
                 let guess = format!("00000000-0000-4000-8000-{:012x}", count());
@@ -145,14 +187,15 @@ impl Attack {
                 count();
                 if let Ok(answer) = client.register(AgentRegistration::default()).await {
                     let id = answer.into_inner().client_id;
-                    target
-                        .call(channel, "Listen", Some(&id), unfinished())
-                        .await;
+                    let id = Some((CLIENT_ID_KEY, id.as_str()));
+                    let body = Body::unfinished(&target.unfinished);
+                    target.call(channel, LISTEN, id, body).await;
                 }
             }
             Self::DroppedCalls => {
                 count();
-                let call = target.call(channel, "Register", None, target.large());
+                let body = Body::whole(&target.large);
+                let call = target.call(channel, REGISTER, None, body);
                 let _ = tokio::time::timeout(Duration::ZERO, call).await;
             }
             Self::SilentConnections => target.silent(attempts).await,
@@ -166,25 +209,38 @@ impl Attack {
     }
 }
 
-/// The hub that is attacked.
+/// The hub that is attacked, and messages as they go over the wire. They are shared, so that the attacker needs little memory.
 #[derive(Clone, Debug)]
 pub(super) struct Target {
     endpoint: Endpoint,
-    /// A large registration, as it goes over the wire.
+    address: Option<IpAddr>,
     large: Bytes,
+    unfinished: Bytes,
+    unfinished_check: Bytes,
+    capabilities: Bytes,
+    parts: Bytes,
 }
 
 impl Target {
-    pub(super) fn new(endpoint: Endpoint) -> Self {
-        let message = large().encode_to_vec();
-        let large = [&[0][..], &length(message.len()), &message].concat().into();
-        Self { endpoint, large }
-    }
-
-    fn large(&self) -> Body {
-        Body {
-            bytes: Some(self.large.clone()),
-            ends: true,
+    /// The hub at an endpoint, attacked from another address than an honest agent's if there is one.
+    pub(super) fn new(endpoint: Endpoint, address: Option<IpAddr>) -> Self {
+        let endpoint = endpoint.local_address(address);
+        let unfinished = |bytes: usize| framed(bytes, &vec![0; bytes - 1]);
+        let empty = |field: u8, bytes: usize| [field, 0].repeat(bytes / 2);
+        // A result of attachments, in the response that it is in.
+        let mut result = vec![0x22];
+        let attachments = empty(0x22, PARTS);
+        prost::encode_length_delimiter(attachments.len(), &mut result).unwrap_or_default();
+        let parts = [result, attachments].concat();
+        let capabilities = empty(0x12, 1 << 20);
+        Self {
+            endpoint,
+            address,
+            large: whole(&large().encode_to_vec()),
+            unfinished: unfinished(1 << 20),
+            unfinished_check: unfinished(4 << 20),
+            capabilities: whole(&capabilities),
+            parts: whole(&parts),
         }
     }
 
@@ -192,9 +248,18 @@ impl Target {
     async fn connect(&self) -> Option<TcpStream> {
         let uri = self.endpoint.uri();
         let (host, port) = (uri.host()?, uri.port_u16().unwrap_or(80));
-        TcpStream::connect((host.trim_matches(['[', ']']), port))
+        let mut found = lookup_host((host.trim_matches(['[', ']']), port))
             .await
-            .ok()
+            .ok()?;
+        let hub = found.next()?;
+        let socket = match hub {
+            _ if self.address.is_none() => return TcpStream::connect(hub).await.ok(),
+            std::net::SocketAddr::V4(_) => TcpSocket::new_v4(),
+            std::net::SocketAddr::V6(_) => TcpSocket::new_v6(),
+        };
+        let socket = socket.ok()?;
+        socket.bind((self.address?, 0).into()).ok()?;
+        socket.connect(hub).await.ok()
     }
 
     /// Opens connections, and keeps them.
@@ -210,12 +275,21 @@ impl Target {
         std::future::pending().await
     }
 
+    /// Sends a registration of empty capabilities, and a result of empty attachments to no session.
+    async fn empty_parts(&self, channel: Channel) {
+        let body = Body::whole(&self.capabilities);
+        self.call(channel.clone(), REGISTER, None, body).await;
+        let id = Some((SESSION_ID_KEY, "JOB-00000000-0000-4000-8000-000000000000"));
+        let body = Body::whole(&self.parts);
+        self.call(channel, EXECUTE, id, body).await;
+    }
+
     /// Makes a call with this body, and waits for its end.
-    async fn call(&self, mut channel: Channel, call: &str, id: Option<&str>, body: Body) {
-        let uri = format!("{}uap.v1.AgentHub/{call}", self.endpoint.uri());
+    async fn call(&self, mut channel: Channel, call: &str, id: Option<(&str, &str)>, body: Body) {
+        let uri = format!("{}{call}", self.endpoint.uri());
         let mut request = http::Request::post(uri).header("content-type", "application/grpc");
-        if let Some(id) = id {
-            request = request.header(CLIENT_ID_KEY, id);
+        if let Some((name, id)) = id {
+            request = request.header(name, id);
         }
         let Ok(request) = request.body(tonic::body::Body::new(body)) else {
             return;
@@ -254,20 +328,37 @@ impl http_body::Body for Body {
     }
 }
 
-/// A message of 1 MiB that lacks its last byte.
-fn unfinished() -> Body {
-    const BYTES: usize = 1 << 20;
-    let mut body = [&[0][..], &length(BYTES)].concat();
-    body.resize(body.len() + BYTES - 1, 0);
-    Body {
-        bytes: Some(body.into()),
-        ends: false,
+impl Body {
+    fn whole(bytes: &Bytes) -> Self {
+        Self {
+            bytes: Some(bytes.clone()),
+            ends: true,
+        }
+    }
+
+    fn unfinished(bytes: &Bytes) -> Self {
+        Self {
+            bytes: Some(bytes.clone()),
+            ends: false,
+        }
     }
 }
 
-/// The length of a message, as it goes before it.
-fn length(bytes: usize) -> [u8; 4] {
-    u32::try_from(bytes).unwrap_or(u32::MAX).to_be_bytes()
+/// What comes of a message of a length, as it goes over the wire.
+fn framed(length: usize, message: &[u8]) -> Bytes {
+    let length = u32::try_from(length).unwrap_or(u32::MAX).to_be_bytes();
+    [&[0][..], &length, message].concat().into()
+}
+
+fn whole(message: &[u8]) -> Bytes {
+    framed(message.len(), message)
+}
+
+/// Another address of this machine, for a hub at `host` that is on it.
+pub(super) fn other_address(host: &str) -> Option<IpAddr> {
+    let host: Ipv4Addr = host.parse().ok()?;
+    host.is_loopback()
+        .then(|| Ipv4Addr::new(127, 9, 9, 9).into())
 }
 
 fn with(name: &'static str, id: &str) -> Request<tokio_stream::Pending<ListenRequest>> {
@@ -281,6 +372,23 @@ fn with(name: &'static str, id: &str) -> Request<tokio_stream::Pending<ListenReq
 fn sessions(id: &str) -> Request<tokio_stream::Pending<TestResponse>> {
     let (metadata, extensions, _) = with(SESSION_ID_KEY, id).into_parts();
     Request::from_parts(metadata, extensions, tokio_stream::pending())
+}
+
+/// Registers agents that listen, and keeps them.
+async fn names_that_listen(client: &mut AgentHubClient<Channel>, attempts: &AtomicU64) {
+    let mut listening = Vec::new();
+    for _ in 0..LISTENING {
+        attempts.fetch_add(1, Ordering::Relaxed);
+        let Ok(answer) = client.register(AgentRegistration::default()).await else {
+            break;
+        };
+        let id = answer.into_inner().client_id;
+        listening.extend(client.listen(with(CLIENT_ID_KEY, &id)).await);
+    }
+    if listening.is_empty() {
+        return tokio::time::sleep(FULL).await;
+    }
+    std::future::pending().await
 }
 
 /// Registers, listens, and answers offers that nobody made until the hub ends the call.

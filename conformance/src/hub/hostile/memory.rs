@@ -13,8 +13,11 @@ pub(super) fn resident(process: Option<u32>) -> Option<u64> {
     Some(kib * 1024)
 }
 
-/// The most that it has within a time.
-pub(super) async fn most(process: Option<u32>, time: Duration) -> Option<u64> {
+/// What comes of `work`, and the most that the process has until then.
+pub(super) async fn most_during<T>(
+    process: Option<u32>,
+    work: impl Future<Output = T>,
+) -> (T, Option<u64>) {
     let mut most = None;
     let reads = async {
         loop {
@@ -22,6 +25,9 @@ pub(super) async fn most(process: Option<u32>, time: Duration) -> Option<u64> {
             tokio::time::sleep(PERIOD).await;
         }
     };
-    let _ = tokio::time::timeout(time, reads).await;
-    most
+    let done = tokio::select! {
+        done = work => done,
+        never = reads => never,
+    };
+    (done, most.max(resident(process)))
 }

@@ -1,20 +1,25 @@
 //! Strangers that attack a hub, and what an honest agent notices of them.
 //!
-//! Each attack runs alone for a while. Beside it an honest agent registers and opens its control stream again and again, and
-//! the hub's memory is read. Nothing here breaks a rule of the network: a hub that may face strangers must stand all of it.
+//! Each attack runs alone, until the last of an honest agent's tries to register and open its control stream has ended: what
+//! counts as served was served while the attack went on. The hub's memory is read meanwhile. Where the hub is at an IPv4
+//! address of this machine alone, the attacks come from another address than the honest agent. Nothing here breaks a rule of the network: a hub that may face strangers must stand all of it.
 
 mod attacks;
 mod honest;
 mod memory;
 
-use std::{fmt, io, time::Duration};
+use std::{
+    fmt, io,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use tokio::runtime::Builder;
 use tonic::transport::Endpoint;
 use ubos_common::os::Clock;
 
 pub use attacks::Attack;
-use attacks::Target;
+use attacks::{Target, other_address};
 pub use honest::Latency;
 use honest::PATIENCE;
 
@@ -34,6 +39,7 @@ pub struct HostileRun {
     process: Option<u32>,
     time: Duration,
     max_growth: u64,
+    attacks: Vec<Attack>,
 }
 
 impl HostileRun {
@@ -45,6 +51,7 @@ impl HostileRun {
             process: None,
             time: Duration::from_secs(5),
             max_growth: 512 << 20,
+            attacks: Attack::ALL.to_vec(),
         }
     }
 
@@ -70,7 +77,15 @@ impl HostileRun {
         self
     }
 
-    /// Runs all attacks, one after the other. It blocks: do not use it inside an async runtime.
+    /// Sets the attacks: [all](Attack::ALL) by default.
+    #[must_use]
+    pub fn with_attacks(mut self, attacks: &[Attack]) -> Self {
+        self.attacks = attacks.to_vec();
+        self
+    }
+
+    /// Runs the attacks, one after the other. Those that take all places of an address are left out where there is no other
+    /// address than that of the honest agent. It blocks: do not use it inside an async runtime.
     ///
     /// # Errors
     ///
@@ -90,8 +105,11 @@ impl HostileRun {
                 return Err(io::Error::new(io::ErrorKind::ConnectionRefused, why));
             }
             let mut rounds = Vec::new();
-            for attack in Attack::ALL {
-                rounds.push(self.round(attack, &endpoint, &clock).await);
+            let address = endpoint.uri().host().and_then(other_address);
+            let target = Target::new(endpoint.clone(), address);
+            let may_run = |attack: &Attack| address.is_some() || !attack.fills_its_address();
+            for attack in self.attacks.iter().copied().filter(may_run) {
+                rounds.push(self.round(attack, &target, &endpoint, &clock).await);
             }
             Ok(HostileReport {
                 calm,
@@ -101,18 +119,28 @@ impl HostileRun {
         })
     }
 
-    async fn round(&self, attack: Attack, endpoint: &Endpoint, clock: &Clock) -> HostileRound {
+    async fn round(
+        &self,
+        attack: Attack,
+        target: &Target,
+        endpoint: &Endpoint,
+        clock: &Clock,
+    ) -> HostileRound {
         let before = memory::resident(self.process);
-        let target = Target::new(endpoint.clone());
-        let attacking = super::spawn(attack.run(target, self.time));
-        let (under, most) = tokio::join!(
-            honest::trips(endpoint, clock, self.time),
-            memory::most(self.process, self.time)
-        );
-        let attempts = attacking.await.unwrap_or(0);
+        let attempts = Arc::default();
+        let attacking = super::spawn(attack.run(target.clone(), Arc::clone(&attempts)));
+        // The honest agent begins when the attack has.
+        while attempts.load(Ordering::Relaxed) == 0 && !attacking.is_finished() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        let trips = honest::trips(endpoint, clock, self.time);
+        let (under, most) = memory::most_during(self.process, trips).await;
+        attacking.abort();
+        // Its connections are closed before the next attack begins.
+        let _ = attacking.await;
         HostileRound {
             attack,
-            attempts,
+            attempts: attempts.load(Ordering::Relaxed),
             under,
             grown: before
                 .zip(most)
@@ -147,7 +175,7 @@ pub struct HostileRound {
 }
 
 impl HostileReport {
-    /// Whether under each attack the honest agent was served each time, and the memory grew no further than it may. Times
+    /// Whether while each attack went on the honest agent was served each time, and the memory grew no further than it may. Times
     /// are for people to judge: they are the machine's as well.
     #[must_use]
     pub fn is_survived(&self) -> bool {
