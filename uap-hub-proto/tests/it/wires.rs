@@ -1,7 +1,5 @@
 //! What connections do: limits, floods, halves that close.
 
-#![expect(clippy::disallowed_methods, reason = "a test of wires starts tasks")]
-
 use std::{
     pin::Pin,
     task::{Context, Poll},

@@ -186,7 +186,7 @@ impl Reader {
             // One that is not read stops its own stream and no other.
             let next = poll_fn(|cx| call.poll_read(cx, |cx| Pin::new(&mut messages).poll_next(cx)));
             let Some(read) = next.await else {
-                poll_fn(|cx| Poll::Ready(read_out(&mut messages, cx))).await;
+                poll_fn(|cx| read_out(&mut messages, cx)).await;
                 break Status::cancelled("the call was dropped");
             };
             match read {
@@ -215,8 +215,9 @@ impl Reader {
 
 /// Reads what has come of a call that was paused and is gone: only behind it stands whether its connection was lost. An agent
 /// that can resume the session sends it again, and to others it is lost as before.
-fn read_out<In>(messages: &mut Streaming<In>, cx: &mut Context<'_>) {
+fn read_out<In>(messages: &mut Streaming<In>, cx: &mut Context<'_>) -> Poll<()> {
     while let Poll::Ready(Some(Ok(_))) = Pin::new(&mut *messages).poll_next(cx) {}
+    Poll::Ready(())
 }
 
 /// The messages of a call, then its status.
