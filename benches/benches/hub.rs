@@ -61,6 +61,8 @@ use ubos_common::id::IdSource;
 use ubos_common::time::{Mono, Now, Timestamp};
 
 const AGENTS: usize = 10_000;
+/// Kinds of payloads that jobs of one skill have.
+const SHAPES: usize = 256;
 #[global_allocator]
 static GLOBAL: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
@@ -100,25 +102,47 @@ fn median(mut all: Vec<Duration>) -> Duration {
     all.get(all.len() / 2).copied().unwrap_or_default()
 }
 
-/// A job from submission to its proposal, among agents that all can take it and are equal or all different.
+/// A job from submission to its proposal, among agents that all can take it and are equal or all different; among jobs whose
+/// payloads differ and that the same agents can do; and among jobs that each two agents can do.
 fn place() {
-    place_among("equal", |_| Skill::test("t").into());
-    place_among("different", |n| {
-        let script = PayloadRequirement {
-            r#type: "p".into(),
-            is_required: true,
-            is_repeatable: false,
-            accepted_mime_types: vec![format!("application/x-{n}"), "text/plain".into()],
-        };
-        let format = Some(Format::Test(TestCapability {
-            r#type: "t".into(),
-            payloads: vec![script],
-        }));
-        Capability { format }
-    });
+    let plain = |_: usize| vec![Payload::file("p", "f", "text/plain", "x")];
+    place_among("equal agents", |_| Skill::test("t").into(), plain);
+    place_among("different agents", different, plain);
+    let beside = |n: usize| {
+        let mut payloads = plain(n);
+        payloads.push(Payload::new(format!("beside-{}", n % SHAPES)));
+        payloads
+    };
+    let kind = format!("different agents, {SHAPES} shapes of jobs");
+    place_among(&kind, different, beside);
+    let of_two = |n: usize| {
+        let mime = format!("application/x-{}", n % SHAPES);
+        vec![Payload::file("p", "f", mime, "x")]
+    };
+    let kind = format!("different agents, {SHAPES} shapes of jobs for two each");
+    place_among(&kind, |n| different(n / 2), of_two);
 }
 
-fn place_among(kind: &str, capability: impl Fn(usize) -> Capability) {
+/// An agent that takes plain text, and a type that no other takes.
+fn different(n: usize) -> Capability {
+    let script = PayloadRequirement {
+        r#type: "p".into(),
+        is_required: true,
+        is_repeatable: false,
+        accepted_mime_types: vec![format!("application/x-{n}"), "text/plain".into()],
+    };
+    let format = Some(Format::Test(TestCapability {
+        r#type: "t".into(),
+        payloads: vec![script],
+    }));
+    Capability { format }
+}
+
+fn place_among(
+    kind: &str,
+    capability: impl Fn(usize) -> Capability,
+    payloads: impl Fn(usize) -> Vec<Payload>,
+) {
     let config = Config::default()
         .with_max_agents(AGENTS)
         .with_max_jobs(AGENTS);
@@ -147,8 +171,8 @@ fn place_among(kind: &str, capability: impl Fn(usize) -> Capability) {
     }
     let (mut placed, mut looked_up) = (Vec::new(), Vec::new());
     let keys: Vec<String> = agents.keys().cloned().collect();
-    for key in keys.iter().cycle().take(50_000) {
-        let job = Job::test("t", vec![Payload::file("p", "f", "text/plain", "x")]);
+    for (n, key) in keys.iter().cycle().take(50_000).enumerate() {
+        let job = Job::test("t", payloads(n));
         let begun = Instant::now();
         let job = hub.submit(now, job).expect("is taken");
         placed.push(begun.elapsed());
@@ -162,11 +186,9 @@ fn place_among(kind: &str, capability: impl Fn(usize) -> Capability) {
         looked_up.push(begun.elapsed() / 10);
     }
     let (placed, looked_up) = (median(placed), median(looked_up));
-    println!(
-        "place: a job among {AGENTS} {kind} agents {placed:?}, a hash map's lookup {looked_up:?}"
-    );
+    println!("place: a job among {AGENTS} {kind} {placed:?}, a hash map's lookup {looked_up:?}");
     let (what, micros) = (
-        format!("hub: us to place a job among {AGENTS} {kind} agents"),
+        format!("hub: us to place a job among {AGENTS} {kind}"),
         placed.as_secs_f64() * 1e6,
     );
     report(&what, micros, Bar::AtMost(5.0));
@@ -433,7 +455,9 @@ async fn connect(url: &str) -> Channel {
 }
 
 async fn serve_ours() {
-    let config = ServerConfig::default().with_max_streams(STREAMS);
+    let config = ServerConfig::default()
+        .with_hub(Config::default().with_max_agents_per_peer(AGENTS))
+        .with_max_streams(STREAMS);
     let hub = serve(([127, 0, 0, 1], 0).into(), config)
         .await
         .expect("a port");
