@@ -13,8 +13,12 @@ pub struct Args {
     pub mcp: bool,
     /// The agent's id.
     pub agent: String,
-    /// Issuers that may ask; everybody where there is none.
+    /// Issuers that may ask; everybody where there is none. Who sends a task can claim to be any of them.
     pub allow: BTreeSet<String>,
+    /// Issuers, each with the file of the token by which it is known; where there are some, nobody else may ask.
+    pub tokens: Vec<(String, PathBuf)>,
+    /// How clients name this server, beside its address.
+    pub hosts: Vec<String>,
     /// Where transcript and cache live; in memory where there is none.
     pub store: Option<PathBuf>,
 }
@@ -39,8 +43,15 @@ usage: sap-agent [options]
                     the address is printed as one JSON line
   --mcp             serve MCP tools on standard input and output instead, until the input ends
   --agent ID        the agent's id (default A-agent)
-  --allow ISSUER    an issuer that may ask; may be said again (default: everybody)
-  --store DIR       where transcript and cache live (default: in memory)
+  --allow ISSUER    an issuer that may ask; may be said again (default: everybody). The issuer is what
+                    the task says: anybody who reaches the address can claim it. See --token
+  --token ISSUER=FILE
+                    an issuer that may ask with the bearer token in this file; may be said again. Nobody
+                    else may ask then
+  --host NAME:PORT  how clients name this server beside its address; may be said again. Without it a server
+                    on every address answers for addresses and localhost
+  --store DIR       where transcript and cache live (default: in memory, 64 MiB of each: a full
+                    transcript ends the service, so this is for trying it out)
   --help            this text
 
 capabilities: text.upper {text}, text.echo {...}, text.count {to}, which reports each step
@@ -57,6 +68,8 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Parsed, St
         mcp: false,
         agent: "A-agent".into(),
         allow: BTreeSet::new(),
+        tokens: Vec::new(),
+        hosts: Vec::new(),
         store: None,
     };
     while let Some(argument) = arguments.next() {
@@ -77,9 +90,20 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Parsed, St
             "--mcp" => args.mcp = true,
             "--agent" => args.agent = text(value("an id")?),
             "--allow" => drop(args.allow.insert(text(value("an issuer")?))),
+            "--token" => {
+                let told = text(value("an issuer and a file")?);
+                let parts = told.split_once('=');
+                let parts = parts.filter(|(issuer, file)| !issuer.is_empty() && !file.is_empty());
+                let (issuer, file) = parts.ok_or("--token needs ISSUER=FILE")?;
+                args.tokens.push((issuer.to_owned(), file.into()));
+            }
+            "--host" => args.hosts.push(text(value("a name")?)),
             "--store" => args.store = Some(value("a folder")?.into()),
             other => return Err(format!("unknown argument {other}")),
         }
+    }
+    if args.mcp && !args.tokens.is_empty() {
+        return Err("--mcp has no tokens: whoever starts it is the one who asks".to_owned());
     }
     Ok(Parsed::Run(args))
 }

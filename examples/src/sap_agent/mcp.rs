@@ -27,10 +27,11 @@ pub async fn on_standard_streams(service: Service) -> Result<(), String> {
 
 /// The tools over streamable HTTP, for requests to this address. Each call stands alone, so that nobody can make
 /// sessions without end.
-pub fn router(service: &Service, address: &str) -> Router {
+pub fn router(service: &Service, address: &str, names: &[String]) -> Router {
     let service = service.clone();
     let port = address.rsplit(':').next().unwrap_or_default();
-    let hosts = [address.to_owned(), format!("localhost:{port}")];
+    let own = [address.to_owned(), format!("localhost:{port}")];
+    let hosts: Vec<String> = own.into_iter().chain(names.iter().cloned()).collect();
     let config = StreamableHttpServerConfig::default()
         .with_allowed_hosts(hosts)
         .with_legacy_session_mode(false)

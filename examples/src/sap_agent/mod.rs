@@ -18,7 +18,9 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use sap::alignment::Rules;
 use sap::cache::{CacheStore, Caching, WholePayload};
-use sap::processor::{AllowAll, Config, Interrupted, Processor, Schemas, Table};
+use sap::processor::{
+    AllowAll, Authorize, Config, Identity, Interrupted, Processor, Schemas, Speakers, Table,
+};
 use sap::store::{
     FileCache, FileCacheError, FileTranscript, MemoryCache, MemoryTranscript, Redacting,
 };
@@ -31,6 +33,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use ubos_common::id::IdSource;
 use ubos_common::json::MemberWriter;
 use ubos_common::log::{self, LogId, OpenError};
+use ubos_common::secret::Secret;
 
 use args::{Args, Parsed, USAGE};
 use mission::words::with_causes;
@@ -117,13 +120,14 @@ pub async fn serve(args: &Args) -> Result<u8, Problem> {
     let listener = TcpListener::bind(&args.listen).await;
     let unusable = |error| Problem::Usage(format!("{}: {error}", args.listen));
     let listener = listener.map_err(unusable)?;
-    let config = http::Config::default().with_path(PATH);
-    let url = format!("http://{}{PATH}", listener.local_addr().map_err(failed)?);
+    let address = listener.local_addr().map_err(failed)?.to_string();
+    let mut config = http::Config::default().with_path(PATH);
+    if !args.hosts.is_empty() {
+        config = config.with_hosts(args.hosts.iter().chain([&address]));
+    }
+    let url = format!("http://{address}{PATH}");
     listening(&url, &args.agent, &capabilities).map_err(failed)?;
-    let tools = mcp::router(
-        &service,
-        &listener.local_addr().map_err(failed)?.to_string(),
-    );
+    let tools = mcp::router(&service, &address, &args.hosts);
     let code = Arc::new(AtomicU8::new(INTERRUPTED));
     let exit_code = Arc::clone(&code);
     let shutdown = async move {
@@ -182,15 +186,8 @@ fn processor(args: &Args) -> Result<Processor, Problem> {
     .policy(Arc::new(Rules::default()))
     .contract(Arc::new(Schemas::default()))
     .cache(cache);
-    if !args.allow.is_empty() {
-        let mut table = Table::default();
-        for issuer in &args.allow {
-            let issuer: AgentId = issuer.parse().map_err(|error| usage(&error))?;
-            for capability in &capabilities {
-                table = table.allow(issuer.clone(), capability.clone());
-            }
-        }
-        processor = processor.authorize(Arc::new(table));
+    if let Some(authorize) = authorize(args, &capabilities)? {
+        processor = processor.authorize(authorize);
     }
     for capability in capabilities {
         processor = processor.cached(capability.clone(), Caching::shared(WholePayload));
@@ -203,6 +200,42 @@ fn processor(args: &Args) -> Result<Processor, Problem> {
         processor = processor.shaped(&capability, shape);
     }
     Ok(processor)
+}
+
+/// Who may ask, where not everybody may.
+fn authorize(
+    args: &Args,
+    capabilities: &[Capability],
+) -> Result<Option<Arc<dyn Authorize>>, Problem> {
+    let issuer = |id: &str| -> Result<AgentId, Problem> {
+        let id = id.parse();
+        id.map_err(|error: sap::NameError| Problem::Usage(error.to_string()))
+    };
+    let mut table = Table::default();
+    for id in &args.allow {
+        for capability in capabilities {
+            table = table.allow(issuer(id)?, capability.clone());
+        }
+    }
+    let claimed: Arc<dyn Authorize> = match args.allow.is_empty() {
+        true => Arc::new(AllowAll),
+        false => Arc::new(table),
+    };
+    if args.tokens.is_empty() {
+        return Ok((!args.allow.is_empty()).then_some(claimed));
+    }
+    let mut speakers = Speakers::new(claimed);
+    for (id, file) in &args.tokens {
+        let shown = file.display();
+        let read = std::fs::read_to_string(file);
+        let token = read.map_err(|error| Problem::Usage(format!("{shown}: {error}")))?;
+        let token = Secret::new(token.trim().to_owned());
+        if token.expose().is_empty() {
+            return Err(Problem::Usage(format!("{shown}: no token in it")));
+        }
+        speakers = speakers.allow(Identity::bearer(&token), issuer(id)?);
+    }
+    Ok(Some(Arc::new(speakers)))
 }
 
 type Stores = (Arc<dyn Transcript>, Arc<dyn CacheStore>);

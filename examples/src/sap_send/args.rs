@@ -8,6 +8,8 @@ use std::path::PathBuf;
 pub struct Args {
     /// Where tasks are posted.
     pub url: String,
+    /// The file of the token that says who asks.
+    pub token: Option<PathBuf>,
     /// The task.
     pub task: TaskFrom,
 }
@@ -65,6 +67,7 @@ usage: sap-send URL FILE
   --level WORD       instant, consulted or deliberated (default instant)
   --territory NAME   the domain
   --cache MODE       prefer, only or bypass
+  --token FILE       the bearer token in this file says who asks; goes with a task from a file, too
   --help             this text
 
 exit codes: 0 succeeded, or taken where results go elsewhere, or sent before and still at work; 1 not valid,
@@ -75,7 +78,7 @@ exit codes: 0 succeeded, or taken where results go elsewhere, or sent before and
 /// Reads the arguments behind the program's name.
 pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Parsed, String> {
     let mut arguments = arguments.into_iter();
-    let (mut url, mut file) = (None, None);
+    let (mut url, mut file, mut token) = (None, None, None);
     let mut draft = Draft::default();
     let mut has_options = false;
     while let Some(argument) = arguments.next() {
@@ -105,6 +108,7 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Parsed, St
             "--level" => draft.level = Some(value("a level")?),
             "--territory" => draft.territory = Some(value("a name")?),
             "--cache" => draft.cache = Some(value("a mode")?),
+            "--token" => token = Some(value("a file")?.into()),
             option if option.starts_with('-') && option.len() > 1 => {
                 return Err(format!("unknown option {option}"));
             }
@@ -112,7 +116,7 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Parsed, St
             _ if file.is_none() => file = Some(PathBuf::from(argument)),
             _ => return Err("more than one file".into()),
         }
-        has_options |= name.starts_with("--");
+        has_options |= name.starts_with("--") && name != "--token";
     }
     let url = url.ok_or("no URL")?;
     let task = match file {
@@ -121,5 +125,5 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Parsed, St
         None if draft.capability.is_empty() => return Err("no file and no --capability".into()),
         None => TaskFrom::Options(draft),
     };
-    Ok(Parsed::Run(Args { url, task }))
+    Ok(Parsed::Run(Args { url, token, task }))
 }

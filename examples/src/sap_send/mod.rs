@@ -18,6 +18,7 @@ use sap::transport::{Message, SendError};
 use sap::validate::{Options, decode_task, findings};
 use sap::{Status, Task};
 use ubos_common::json::MemberWriter;
+use ubos_common::secret::Secret;
 use ubos_common::violation::Report;
 
 use args::{Args, Parsed, TaskFrom, USAGE};
@@ -62,7 +63,15 @@ pub fn run(args: &Args) -> Result<u8, Problem> {
         TaskFrom::File(file) => read(file)?,
         TaskFrom::Options(options) => draft::task(options).map_err(Problem::Usage)?,
     };
-    let client = HttpClient::new(&args.url).map_err(|error| Problem::Usage(error.to_string()))?;
+    let mut client =
+        HttpClient::new(&args.url).map_err(|error| Problem::Usage(error.to_string()))?;
+    if let Some(file) = &args.token {
+        let unread =
+            |why: &dyn std::fmt::Display| Problem::Usage(format!("{}: {why}", file.display()));
+        let token = std::fs::read_to_string(file).map_err(|error| unread(&error))?;
+        let token = Secret::new(token.trim().to_owned());
+        client = client.with_bearer(&token).map_err(|error| unread(&error))?;
+    }
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
