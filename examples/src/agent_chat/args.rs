@@ -111,7 +111,7 @@ pub(super) enum Way {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Parsed {
     /// Talk.
-    Run(Args),
+    Run(Box<Args>),
     /// Show [`USAGE`].
     Help,
 }
@@ -170,7 +170,7 @@ pub(super) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Par
     if needs_folder && args.checkpoints.is_none() {
         return Err("approvals need --checkpoints".to_owned());
     }
-    Ok(Parsed::Run(args))
+    Ok(Parsed::Run(Box::new(args)))
 }
 
 fn tools(word: &str) -> Vec<String> {

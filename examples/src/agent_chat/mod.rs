@@ -59,7 +59,7 @@ pub fn main() -> ExitCode {
         ExitCode::from(code)
     };
     let args = match args::parse(std::env::args_os().skip(1)) {
-        Ok(Parsed::Run(args)) => args,
+        Ok(Parsed::Run(args)) => *args,
         Ok(Parsed::Help) => {
             // Nobody may be reading any more.
             let _ = io::stdout().write_all(USAGE.as_bytes());

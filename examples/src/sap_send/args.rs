@@ -46,7 +46,7 @@ pub struct Draft {
 #[derive(Debug, PartialEq, Eq)]
 pub enum Parsed {
     /// Send.
-    Run(Args),
+    Run(Box<Args>),
     /// Show [`USAGE`].
     Help,
 }
@@ -125,5 +125,5 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Parsed, St
         None if draft.capability.is_empty() => return Err("no file and no --capability".into()),
         None => TaskFrom::Options(draft),
     };
-    Ok(Parsed::Run(Args { url, token, task }))
+    Ok(Parsed::Run(Box::new(Args { url, token, task })))
 }

@@ -28,7 +28,7 @@ use mission::words::with_causes;
 #[must_use]
 pub fn main() -> ExitCode {
     let args = match args::parse(std::env::args_os().skip(1)) {
-        Ok(Parsed::Run(args)) => args,
+        Ok(Parsed::Run(args)) => *args,
         Ok(Parsed::Help) => {
             let _ = io::stdout().write_all(USAGE.as_bytes());
             return ExitCode::SUCCESS;

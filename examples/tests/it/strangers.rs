@@ -97,7 +97,7 @@ fn value(ids: &mut IdSource, depth: u32) -> Value {
     let count = ids.bits() % 5;
     match ids.bits() % kinds {
         0 => Value::Null,
-        1 => Value::Bool(count % 2 == 0),
+        1 => Value::Bool(count.is_multiple_of(2)),
         2 => json!(i64::from_le_bytes(ids.bits().to_le_bytes()) >> 11),
         3 => Number::from_f64(double(ids)).map_or(Value::Null, Value::Number),
         4 => Value::String(text(ids)),
