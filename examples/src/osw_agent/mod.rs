@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use opensentience_wire::message::{SemVer, ToolSpec};
 use opensentience_wire::role::CloseReason;
-use opensentience_wire::transport::mcp::{Bridge, BridgeError};
+use opensentience_wire::transport::mcp::{Bridge, BridgeError, NotCarried};
 use opensentience_wire::transport::tokio::{Agent, ServeError, ToolContext, ToolError};
 use opensentience_wire::{ErrorCode, ErrorObject};
 use serde::Deserialize;
@@ -95,9 +95,16 @@ async fn bridge(
     let mut server = tokio::process::Command::new(command);
     server.args(arguments);
     let bridge = Bridge::launch(server).await?;
-    for loss in bridge.not_carried() {
-        eprintln!("agent: {loss}");
-    }
+    let told = |losses: &[NotCarried]| {
+        for loss in losses {
+            eprintln!("agent: {loss}");
+        }
+    };
+    told(bridge.not_carried());
+    let bridge = bridge.with_on_change(move |changed| match changed {
+        Ok(losses) => told(&losses),
+        Err(why) => eprintln!("agent: the tools stay what they were: {why}"),
+    });
     Ok(bridge.serve_from_env().await)
 }
 

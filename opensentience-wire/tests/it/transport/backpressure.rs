@@ -271,3 +271,29 @@ async fn output_of_a_call_that_has_ended_holds_up_no_other_call() {
     assert_eq!(outcome.unwrap().status, Status::Succeeded);
     assert_eq!(slow.next_chunk().await.unwrap().seq, 1);
 }
+
+// spec: OSW-4.3-9
+#[tokio::test]
+async fn what_a_call_waits_for_room_is_taken_from_its_time() {
+    let (handle, mut far) = raw_agent().await;
+    let long = json!({"text": "x".repeat(1_000_000)});
+    let first = handle.call(request("echo", long.clone())).await.unwrap();
+    let second = handle.call(request("echo", long)).await.unwrap();
+    let asked = request("echo", json!({})).with_timeout(Duration::from_secs(600));
+    let waits = async {
+        let call = handle.call(asked).await.unwrap();
+        (call, ())
+    };
+    let reads = async {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        loop {
+            let sent = next_frame(&mut far).await;
+            if let Some(left) = sent["payload"]["timeout_ms"].as_u64() {
+                return left;
+            }
+        }
+    };
+    let (_third, left) = tokio::join!(waits, reads);
+    assert!(left <= 600_000 - 40, "{left} ms are left");
+    drop((first, second));
+}

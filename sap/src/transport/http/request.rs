@@ -32,6 +32,6 @@ pub(super) fn peer_of(head: &Parts) -> Peer {
 fn trace_of(headers: &HeaderMap) -> Option<TraceContext> {
     TraceContext::carried(|name| {
         let values = headers.get_all(name).iter();
-        values.map(|value| value.to_str().unwrap_or("\u{7f}"))
+        values.filter_map(|value| value.to_str().ok())
     })
 }

@@ -60,19 +60,20 @@ use crate::work;
 /// | `ack_wait`, for which a worker may be silent about a task | 30 s | another worker gets the task |
 /// | `max_attempts` at a task | 5 | dead letter, and FAILED `INTERNAL` |
 /// | `busy_delay`, after which a task comes back that could not be taken | 1 s | |
+/// | `max_task_bytes`, of the tasks that wait | 1 GiB | a task cannot be sent |
+/// | `max_said_bytes`, of what is said about tasks | 4 GiB | the oldest is removed; a task whose result is removed before it was acknowledged may run again |
 ///
 /// These limits are fixed:
 ///
 /// | limit | value | at the limit |
 /// |---|---|---|
-/// | tasks that wait | 100,000, and 1 GiB | a task cannot be sent |
-/// | what is said about tasks | 4 GiB | the oldest is removed; a task whose result is removed before it was acknowledged may run again |
+/// | tasks that wait | 100,000 | a task cannot be sent |
 /// | dead letters | 64 MiB | the oldest is removed |
 /// | tasks that one worker runs at the same time | 16 | it takes no more |
 /// | a message with its headers | `max_payload` of the server, 1 MiB by default | a task cannot be sent; a part on the way is left out, and an end is FAILED, `UNPROCESSABLE`; the operator is [told](crate::transport::Service::on_warning); of a dead letter its digest is kept |
 /// | how long messages about a task, and dead letters, are kept | 7 days | they are removed |
 ///
-/// The server must have as much room. A stream that is there already keeps its own bounds.
+/// The server sets so much room aside when the queue is made, and refuses a queue that it has no room for. A stream that is there already keeps its own bounds.
 #[derive(Clone, Debug)]
 pub struct Config {
     name: String,
@@ -80,6 +81,8 @@ pub struct Config {
     ack_wait: Duration,
     max_attempts: u32,
     busy_delay: Duration,
+    max_task_bytes: u64,
+    max_said_bytes: u64,
 }
 
 impl Default for Config {
@@ -90,6 +93,8 @@ impl Default for Config {
             ack_wait: Duration::from_secs(30),
             max_attempts: 5,
             busy_delay: Duration::from_secs(1),
+            max_task_bytes: 1 << 30,
+            max_said_bytes: 4 << 30,
         }
     }
 }
@@ -130,7 +135,24 @@ impl Config {
         self
     }
 
+    /// Sets the bytes of the tasks that wait; at least one.
+    #[must_use]
+    pub const fn with_max_task_bytes(mut self, bytes: u64) -> Self {
+        self.max_task_bytes = bytes;
+        self
+    }
+
+    /// Sets the bytes of what is said about tasks; at least one.
+    #[must_use]
+    pub const fn with_max_said_bytes(mut self, bytes: u64) -> Self {
+        self.max_said_bytes = bytes;
+        self
+    }
+
     fn check(&self) -> Result<(), ConfigError> {
+        // The server reads 0 as no bound.
+        ConfigError::at_least("max_task_bytes", self.max_task_bytes, 1)?;
+        ConfigError::at_least("max_said_bytes", self.max_said_bytes, 1)?;
         let is_plain = |text: &str| {
             let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
             !text.is_empty() && text.chars().all(is_plain)
@@ -164,10 +186,6 @@ impl Config {
 
 /// Tasks that wait.
 const MAX_TASKS: i64 = 100_000;
-/// Bytes of the tasks that wait.
-const MAX_TASK_BYTES: i64 = 1 << 30;
-/// Bytes of what is said about tasks.
-const MAX_OUT_BYTES: i64 = 4 << 30;
 /// Bytes of dead letters.
 const MAX_DEAD_BYTES: i64 = 64 << 20;
 /// Tasks that one worker runs at the same time.
@@ -221,11 +239,12 @@ impl Queue {
             subjects: vec![format!("{name}.{subject}")],
             ..StreamConfig::default()
         };
+        let bound = |bytes| i64::try_from(bytes).unwrap_or(i64::MAX);
         let tasks = StreamConfig {
             retention: RetentionPolicy::WorkQueue,
             discard: DiscardPolicy::New,
             max_messages: MAX_TASKS,
-            max_bytes: MAX_TASK_BYTES,
+            max_bytes: bound(config.max_task_bytes),
             subjects: vec![format!("{name}.task"), format!("{name}.task.*")],
             ..stream("tasks", "task")
         };
@@ -237,7 +256,7 @@ impl Queue {
             ..stream(kind, subject)
         };
         let made = async |stream: StreamConfig| made(&context, stream).await;
-        let mut out = kept("out", "out.>", MAX_OUT_BYTES);
+        let mut out = kept("out", "out.>", bound(config.max_said_bytes));
         out.subjects.push(format!("{name}.cancel.>"));
         let (tasks, out) = (made(tasks).await?, made(out).await?);
         made(kept("dead", "dead", MAX_DEAD_BYTES)).await?;
@@ -439,6 +458,14 @@ mod tests {
             (
                 Config::default().with_max_attempts(0),
                 "max_attempts is 0, but",
+            ),
+            (
+                Config::default().with_max_task_bytes(0),
+                "max_task_bytes is 0, but",
+            ),
+            (
+                Config::default().with_max_said_bytes(0),
+                "max_said_bytes is 0, but",
             ),
         ] {
             let refused = config.check().unwrap_err().to_string();

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use sap::processor;
-use sap::transport::{Message, Service};
+use sap::transport::{Message, SendError, Service};
 use sap::{ErrorCode, Status, TaskResult};
 use serde_json::json;
 use ubos_common::driver::Sleep;
@@ -139,4 +139,35 @@ async fn a_panic_beside_the_hooks_gives_its_task_back_and_ends_no_worker() {
     };
     succeeds(&on, 1).await;
     assert_eq!(seen.calls(), 1);
+}
+
+// spec: SAP-10-4
+#[tokio::test]
+async fn tasks_that_wait_have_a_bound_of_bytes() {
+    let nats = Nats::start();
+    let queue = nats.queue(config().with_max_task_bytes(100_000)).await;
+    let sent = async |number| {
+        let long = with(
+            ask(number, "test.echo"),
+            "/payload",
+            Some(json!({"text": "x".repeat(40_000)})),
+        );
+        let sending = typed(&long.to_string());
+        let mut heard = |_: &Message| {};
+        let sent = queue.send(&sending, &mut heard);
+        tokio::time::timeout(Duration::from_millis(500), sent).await
+    };
+    // Two wait for a worker, who never comes; there is no room for a third.
+    for number in [1, 2] {
+        assert!(sent(number).await.is_err());
+    }
+    until_kept(&nats, "sap_tasks", 2).await;
+    let third = loop {
+        // A busy server may take longer to refuse it.
+        if let Ok(ended) = sent(3).await {
+            break ended;
+        }
+        assert_eq!(nats.kept("sap_tasks").await, 2);
+    };
+    assert!(matches!(third, Err(SendError::Carrier(_))), "{third:?}");
 }

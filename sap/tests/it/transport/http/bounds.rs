@@ -1,0 +1,246 @@
+//! Peers that are silent, slow, or not meant: time, places and names.
+
+use super::*;
+
+// spec: SAP-5-8
+#[tokio::test]
+async fn a_client_does_not_wait_for_a_silent_server_for_ever() {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/sap/tasks", listener.local_addr().unwrap());
+    let client = HttpClient::new(&url)
+        .unwrap()
+        .with_patience(Duration::from_millis(50));
+    let no_answer = |answer| matches!(answer, Err(SendError::NoAnswer { .. }));
+    let task = typed(&ask(1, "test.echo").to_string());
+    assert!(no_answer(client.send(&task, &mut |_| {}).await));
+    // One that says the same again and again is heard until the deadline is over.
+    let late = with(
+        ask(2, "test.echo"),
+        "/telemetry",
+        Some(json!({"deadline": "2025-09-28T10:15:24Z"})),
+    );
+    let late = typed(&late.to_string());
+    let talking = async {
+        let (_silent, _) = listener.accept().await.unwrap();
+        let (mut stream, _) = listener.accept().await.unwrap();
+        stream.read_exact(&mut [0; 64]).await.unwrap();
+        let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+        stream.write_all(head.as_bytes()).await.unwrap();
+        // Until the client has gone.
+        let ack = String::from_utf8(ubos_common::json::to_vec(&sap::Ack::from(&late))).unwrap();
+        let line = format!("{:x}\r\n{ack}\n\r\n", ack.len() + 1);
+        while stream.write_all(line.as_bytes()).await.is_ok() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let mut ignored = |_: &Message| {};
+    tokio::select! {
+        answer = client.send(&late, &mut ignored) => assert!(matches!(answer, Err(SendError::NoAnswer { .. })), "{answer:?}"),
+        () = talking => panic!("the client went without an error"),
+    }
+}
+
+// spec: SAP-4.3-3, SAP-5-10
+#[tokio::test]
+async fn a_client_sends_again_what_nobody_answers() {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/sap/tasks", listener.local_addr().unwrap());
+    let client = HttpClient::new(&url)
+        .unwrap()
+        .with_patience(Duration::from_millis(50))
+        .with_resends(1_000);
+    let task = typed(&ask(1, "test.echo").to_string());
+    let answer = |status| {
+        let mut result = sap::TaskResult::of(
+            &task,
+            "2025-09-28T10:15:30Z".parse().unwrap(),
+            sap::Producer::new("b".parse().unwrap(), sap::ProducerKind::Agent),
+            status,
+            sap::ConstitutionalEvidence::new(sap::Alignment::Valid),
+        );
+        result.output = Some(ubos_common::json::RawBuf::parse("1").unwrap());
+        String::from_utf8(result.encode()).unwrap()
+    };
+    let runs = std::sync::atomic::AtomicBool::new(false);
+    let serving = async {
+        // One is silent, one breaks off, one has the task still running, and one has its end.
+        let (_silent, _) = listener.accept().await.unwrap();
+        drop(listener.accept().await.unwrap());
+        loop {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut request = [0; 64 << 10];
+            let _ = stream.read(&mut request).await;
+            let body = if runs.load(Ordering::SeqCst) {
+                answer(Status::Succeeded)
+            } else {
+                answer(Status::Running)
+            };
+            let head = "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length:";
+            let said = format!("{head} {}\r\n\r\n{body}", body.len());
+            // A client that was not answered in time has gone.
+            let _ = stream.write_all(said.as_bytes()).await;
+            let _ = stream.shutdown().await;
+        }
+    };
+    let mut told = Vec::new();
+    let mut note = |message: &Message| {
+        if let Message::Result(result) = message {
+            runs.store(true, Ordering::SeqCst);
+            told.push(result.status.clone());
+        }
+    };
+    let answer = tokio::select! {
+        answer = client.send(&task, &mut note) => answer.unwrap(),
+        () = serving => panic!("it never ends"),
+    };
+    assert!(matches!(answer, Some(Message::Result(result)) if result.status == Status::Succeeded));
+    assert_eq!(told, [Status::Running, Status::Succeeded]);
+}
+
+// spec: SAP-10-2
+#[tokio::test]
+async fn a_server_reads_what_is_meant_for_it_and_comes_in_time() {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    let seen = Seen::default();
+    let hasty = http::Config::default().with_body_timeout(Duration::from_millis(50));
+    let server = OverHttp::with(&seen, Config::default(), hasty).await;
+    let address = server.url.replace("http://", "").replace("/sap/tasks", "");
+    for (host, length, wanted) in [
+        ("evil.example", 10, "403"),
+        // Nothing of the body is waited for.
+        (address.as_str(), 1 << 30, "413"),
+        // Only a part of the body comes.
+        (address.as_str(), 10, "408"),
+    ] {
+        let mut stream = tokio::net::TcpStream::connect(&address).await.unwrap();
+        let head = "Content-Type: application/json\r\nConnection: close";
+        let request = format!(
+            "POST /sap/tasks HTTP/1.1\r\nHost: {host}\r\n{head}\r\nContent-Length: {length}\r\n\r\n{{"
+        );
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = [0; 12];
+        stream.read_exact(&mut answer).await.unwrap();
+        assert_eq!(
+            std::str::from_utf8(&answer).unwrap(),
+            format!("HTTP/1.1 {wanted}")
+        );
+    }
+    let foreign = [("origin", "https://evil.example")];
+    let task = ask(1, "test.echo").to_string();
+    assert_eq!(
+        server.post(task.clone(), &foreign).await.status().as_u16(),
+        403
+    );
+    assert_eq!(
+        (seen.calls(), seen.written(0)),
+        (0, vec!["nack".to_owned(); 4])
+    );
+    assert_eq!(server.post(task, &[]).await.status().as_u16(), 200);
+}
+
+// spec: SAP-10-2
+#[tokio::test]
+async fn a_connection_that_says_nothing_is_closed() {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    let seen = Seen::default();
+    let hasty = http::Config::default().with_head_timeout(Duration::from_millis(50));
+    let server = OverHttp::with(&seen, Config::default(), hasty).await;
+    let address = server.url.replace("http://", "").replace("/sap/tasks", "");
+    let idle = format!("GET / HTTP/1.1\r\nHost: {address}\r\n\r\n");
+    for begun in [
+        "",
+        "POST /sap",
+        "POST /sap/tasks HTTP/1.1\r\nHost: a\r\n",
+        &idle,
+    ] {
+        let mut stream = tokio::net::TcpStream::connect(&address).await.unwrap();
+        stream.write_all(begun.as_bytes()).await.unwrap();
+        // Ends where the server closes it.
+        let _ = stream.read_to_end(&mut Vec::new()).await;
+    }
+}
+
+// spec: SAP-10-2
+#[tokio::test]
+async fn connections_above_the_bound_wait_for_a_place() {
+    let seen = Seen::default();
+    let few = http::Config::default().with_max_connections(2);
+    let server = OverHttp::with(&seen, Config::default(), few).await;
+    let address = server.url.replace("http://", "").replace("/sap/tasks", "");
+    let first = tokio::net::TcpStream::connect(&address).await.unwrap();
+    let _second = tokio::net::TcpStream::connect(&address).await.unwrap();
+    let mut posting = std::pin::pin!(server.post(ask(1, "test.echo").to_string(), &[]));
+    tokio::select! {
+        answer = &mut posting => panic!("{answer:?}"),
+        () = tokio::time::sleep(Duration::from_millis(50)) => {}
+    }
+    drop(first);
+    assert_eq!(posting.await.status().as_u16(), 200);
+}
+
+#[tokio::test]
+async fn bodies_for_routes_beside_must_come_in_time_too() {
+    use axum::routing::post;
+    use tokio::io::AsyncWriteExt as _;
+    let seen = Seen::default();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let config = http::Config::default()
+        .with_max_connections(2)
+        .with_body_timeout(Duration::from_millis(100));
+    let beside = axum::Router::new().route("/mcp", post(async |body: String| body));
+    let service = seen.service_of(Config::default());
+    let serving = http::serve_with(listener, service, config, beside, std::future::pending());
+    #[expect(clippy::disallowed_methods, reason = "a server beside the test")]
+    let server = tokio::spawn(serving);
+    let mut stalled = Vec::new();
+    for _ in 0..2 {
+        let head = "POST /mcp HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n{";
+        let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
+        stream.write_all(head.as_bytes()).await.unwrap();
+        stalled.push(stream);
+    }
+    let task = typed(&ask(1, "test.echo").to_string());
+    let client = HttpClient::new(&format!("http://{address}/sap/tasks")).unwrap();
+    let mut ignored = |_: &Message| {};
+    let asked = tokio::time::timeout(Duration::from_secs(60), client.send(&task, &mut ignored));
+    let answer = asked.await.expect("the places are free again").unwrap();
+    assert!(matches!(answer, Some(Message::Result(_))), "{answer:?}");
+    // One that comes whole is answered.
+    let whole = plain().post(format!("http://{address}/mcp")).body("whole");
+    assert_eq!(whole.send().await.unwrap().text().await.unwrap(), "whole");
+    server.abort();
+}
+
+#[tokio::test]
+async fn a_server_on_every_address_answers_for_addresses_and_no_name() {
+    let seen = Seen::default();
+    let listener = TcpListener::bind("0.0.0.0:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let service = seen.service_of(Config::default());
+    let config = http::Config::default();
+    let serving = serve(listener, service, config, std::future::pending());
+    #[expect(clippy::disallowed_methods, reason = "a server beside the test")]
+    let server = tokio::spawn(serving);
+    let url = format!("http://127.0.0.1:{port}/sap/tasks");
+    for (host, wanted) in [
+        ("evil.example".to_owned(), 403),
+        (format!("evil.example:{port}"), 403),
+        ("127.0.0.1.evil.example".to_owned(), 403),
+        (format!("192.0.2.7:{port}"), 200),
+        (format!("[2001:db8::1]:{port}"), 200),
+        (format!("localhost:{port}"), 200),
+        (format!("127.0.0.1:{port}"), 200),
+    ] {
+        let request = plain()
+            .post(&url)
+            .header("content-type", "application/json")
+            .header("origin", format!("http://{host}"))
+            .header("host", &host);
+        let answer = request.body(ask(1, "test.echo").to_string()).send().await;
+        assert_eq!(answer.unwrap().status().as_u16(), wanted, "{host}");
+    }
+    server.abort();
+}
