@@ -1,5 +1,7 @@
 //! The kit of resumed runs holds the agent of this repository, and each of its mutants.
 
+use std::time::Duration;
+
 use ubos_conformance::Expectations;
 use ubos_conformance::uap::{ResumeProgram, resume_kit};
 
@@ -30,6 +32,7 @@ fn each_mutant_breaks_its_property_and_no_other() {
     for (mutant, name) in [
         ("prefix", "what was recorded before"),
         ("once", "what is recorded is not done again"),
+        ("once-paid", "what is recorded is not done again"),
         ("fork", "two forks"),
         ("checkpoint", "a checkpoint that is loaded"),
         ("consume", "a question is answered once"),
@@ -39,6 +42,33 @@ fn each_mutant_breaks_its_property_and_no_other() {
         assert_eq!(failed.len(), 1, "{mutant}: {failed:#?}");
         assert!(failed[0].starts_with(name), "{mutant}: {failed:#?}");
     }
+}
+
+/// A program in the shell instead of an agent.
+#[cfg(unix)]
+fn shell(script: &str) -> ResumeProgram {
+    ResumeProgram::new(["sh", "-c", script])
+}
+
+#[cfg(unix)]
+#[test]
+fn a_program_that_lives_on_without_output_is_told() {
+    let program = shell("exec >&-; exec sleep 1000").with_patience(Duration::from_millis(100));
+    let failed = failed(&program);
+    assert_eq!(failed.len(), 6, "{failed:#?}");
+    // On a busy machine it closes its output too late.
+    let is_told = |case: &String| case.contains("lives on") || case.contains("says nothing");
+    let told = failed.iter().all(is_told);
+    assert!(told, "{failed:#?}");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_program_that_prints_without_end_is_told() {
+    let failed = failed(&shell("exec yes $(head -c 60000 /dev/zero | tr '\\0' x)"));
+    assert_eq!(failed.len(), 6, "{failed:#?}");
+    let told = failed.iter().all(|case| case.contains("prints more than"));
+    assert!(told, "{failed:#?}");
 }
 
 /// The built-in program, with its run in a database.

@@ -1,7 +1,7 @@
 //! The program that proves the kit of resumed runs: an agent of `uap-agent` with its journal and checkpoints in files, or in a
 //! database.
 //!
-//! The variable `UAP_RESUME_MUTANT` names the property that it breaks.
+//! The variable `UAP_RESUME_MUTANT` names the property that it breaks; `once-paid` breaks it behind the pause alone.
 
 use std::ffi::OsString;
 use std::io::BufRead as _;
@@ -226,15 +226,11 @@ fn resume(folder: &Path, system: &str) -> Result<u8, Stop> {
     let journal = journal(folder)?;
     let mut owner = owner(folder, journal.as_ref())?;
     let agent = program(folder, system, owner.as_ref())?;
-    if is_mutant("once") && system == "Work." {
-        let recording = block_on(Recording::load(journal.as_ref()))?;
-        let has_decided = |entry: &RawObject| entry.as_str().contains("\"decision\"");
-        if !recording.to_entries().iter().any(has_decided)
-            && let Some(key) = answered(&recording).into_iter().flatten().next()
-        {
-            at("effect", &key);
-            at("done", &key);
-        }
+    if system == "Work."
+        && let Some(key) = done_again(&block_on(Recording::load(journal.as_ref()))?)
+    {
+        at("effect", &key);
+        at("done", &key);
     }
     let resumed = block_on(agent.resume(journal));
     if let (Ok(_), Some(owner)) = (&resumed, &mut owner) {
@@ -249,6 +245,18 @@ fn resume(folder: &Path, system: &str) -> Result<u8, Stop> {
         let _ = std::fs::write(folder.join("compacted"), "");
     }
     ended(folder, result)
+}
+
+/// The recorded effect that a mutant does again: before a person has decided, or behind the payment alone.
+fn done_again(recording: &Recording) -> Option<String> {
+    let has_decided = |entry: &RawObject| entry.as_str().contains("\"decision\"");
+    let keys: Vec<_> = answered(recording).into_iter().flatten().collect();
+    let is_wrong = if is_mutant("once") {
+        !recording.to_entries().iter().any(has_decided)
+    } else {
+        is_mutant("once-paid") && keys.last().is_some_and(|key| key == "pay-1")
+    };
+    keys.into_iter().next().filter(|_| is_wrong)
 }
 
 fn waits(paused: &Paused) -> u8 {

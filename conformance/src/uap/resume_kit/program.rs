@@ -1,20 +1,23 @@
 //! The program under test: started, held at its effects, and killed.
 
 use std::ffi::{OsStr, OsString};
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::Path;
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What each line of the program begins with that is meant for the kit.
 pub const MARK: &str = "uap-resume ";
 
-/// How long the program may be silent.
+/// How long a process may be silent, where nothing else is set.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Lines that one process may print.
-const MAX_LINES: usize = 100_000;
+/// How often its patience a process may take in all.
+const LIFETIME: u32 = 10;
+
+/// Bytes that a process may print.
+const MAX_OUTPUT: u64 = 256 << 20;
 
 /// The exit code of a program that does not know a verb.
 pub(super) const UNKNOWN: i32 = 127;
@@ -27,6 +30,7 @@ pub(super) const DIFFERS: i32 = 12;
 pub struct ResumeProgram {
     command: Vec<OsString>,
     mutant: Option<&'static str>,
+    patience: Duration,
 }
 
 impl ResumeProgram {
@@ -36,6 +40,7 @@ impl ResumeProgram {
         Self {
             command: command.into_iter().map(Into::into).collect(),
             mutant: None,
+            patience: PATIENCE,
         }
     }
 
@@ -48,6 +53,7 @@ impl ResumeProgram {
         Self {
             command: vec![program.unwrap_or_default(), "uap-resume-agent".into()],
             mutant,
+            patience: PATIENCE,
         }
     }
 
@@ -55,6 +61,14 @@ impl ResumeProgram {
     #[must_use]
     pub const fn with_mutant(mut self, mutant: &'static str) -> Self {
         self.mutant = Some(mutant);
+        self
+    }
+
+    /// Sets how long a process may be silent, and live on when its output has ended: a day at most, and 60 s where it is not
+    /// set. It may take ten times as long in all.
+    #[must_use]
+    pub fn with_patience(mut self, patience: Duration) -> Self {
+        self.patience = patience.min(Duration::from_hours(24));
         self
     }
 
@@ -75,18 +89,10 @@ impl ResumeProgram {
             Stdio::null()
         };
         let spawned = command.stdin(input).stdout(Stdio::piped()).spawn();
-        let mut child =
+        let child =
             spawned.map_err(|err| Broken::new(format!("the program does not start: {err}")))?;
-        let lines = child.stdout.take().map(read_lines).transpose()?;
-        Ok(Process {
-            verb: arguments
-                .first()
-                .map(|verb| verb.to_string_lossy().into_owned())
-                .unwrap_or_default(),
-            input: child.stdin.take(),
-            lines: lines.ok_or_else(|| Broken::new("the program has no output"))?,
-            child,
-        })
+        let verb = arguments.first().copied().unwrap_or_default();
+        Process::new(verb, child, self.patience)
     }
 
     /// Runs a verb to its end, without holding it anywhere.
@@ -100,21 +106,30 @@ impl ResumeProgram {
     }
 }
 
-/// The lines of a child, read by a thread so that a silent child is noticed.
-fn read_lines(output: std::process::ChildStdout) -> Result<Receiver<String>, Broken> {
+/// The marked lines of a child, or why no more are read; by a thread, so that a silent child is noticed.
+fn read_lines(
+    output: std::process::ChildStdout,
+) -> Result<Receiver<Result<String, String>>, Broken> {
     let (send, lines) = channel();
     let read = move || {
-        for line in BufReader::new(output)
-            .lines()
-            .map_while(Result::ok)
-            .take(MAX_LINES)
+        let mut output = BufReader::new(output.take(MAX_OUTPUT));
+        let mut line = Vec::new();
+        while output
+            .read_until(b'\n', &mut line)
+            .is_ok_and(|read| read > 0)
         {
+            let text = String::from_utf8_lossy(&line);
             // The test harness of Rust writes names of tests before what a test prints.
-            if let Some((_, told)) = line.split_once(MARK)
-                && send.send(told.to_owned()).is_err()
+            if let Some((_, told)) = text.trim_end_matches(['\n', '\r']).split_once(MARK)
+                && send.send(Ok(told.to_owned())).is_err()
             {
                 return;
             }
+            line.clear();
+        }
+        if output.get_ref().limit() == 0 {
+            // Nobody reads it where the kit has enough.
+            let _ = send.send(Err(format!("prints more than {MAX_OUTPUT} bytes")));
         }
     };
     let thread = std::thread::Builder::new().name("program's lines".into());
@@ -124,12 +139,21 @@ fn read_lines(output: std::process::ChildStdout) -> Result<Receiver<String>, Bro
     Ok(lines)
 }
 
+#[expect(clippy::disallowed_methods, reason = "a kit waits for a process")]
+fn now() -> Instant {
+    Instant::now()
+}
+
 /// A process of the program.
 pub(super) struct Process {
     verb: String,
     child: Child,
     input: Option<ChildStdin>,
-    lines: Receiver<String>,
+    lines: Receiver<Result<String, String>>,
+    /// The lines that were read.
+    read: Vec<String>,
+    patience: Duration,
+    deadline: Instant,
 }
 
 /// What a process came to.
@@ -140,18 +164,52 @@ pub(super) struct Ended {
 }
 
 impl Process {
-    /// The next line; `None` at the end.
-    pub(super) fn line(&self) -> Result<Option<String>, Broken> {
-        match self.lines.recv_timeout(PATIENCE) {
-            Ok(line) => Ok(Some(line)),
+    fn new(verb: &OsStr, mut child: Child, patience: Duration) -> Result<Self, Broken> {
+        let lines = child.stdout.take().map(read_lines).transpose()?;
+        Ok(Self {
+            verb: verb.to_string_lossy().into_owned(),
+            input: child.stdin.take(),
+            lines: lines.ok_or_else(|| Broken::new("the program has no output"))?,
+            child,
+            read: Vec::new(),
+            patience,
+            deadline: now() + patience.saturating_mul(LIFETIME),
+        })
+    }
+
+    fn broken(&self, what: impl core::fmt::Display) -> Broken {
+        Broken::new(format!("{} {what}", self.verb))
+    }
+
+    /// Reads the next line; `None` at the end of the output.
+    fn line(&mut self) -> Result<Option<&str>, Broken> {
+        let left = self.deadline.saturating_duration_since(now());
+        let patience = self.patience;
+        match self.lines.recv_timeout(left.min(patience)) {
+            Ok(Ok(line)) => {
+                self.read.push(line);
+                Ok(self.read.last().map(String::as_str))
+            }
+            Ok(Err(why)) => Err(self.broken(why)),
             Err(RecvTimeoutError::Disconnected) => Ok(None),
+            Err(RecvTimeoutError::Timeout) if left < patience => Err(self.broken(format!(
+                "takes more than {:?}",
+                patience.saturating_mul(LIFETIME)
+            ))),
             Err(RecvTimeoutError::Timeout) => {
-                let (verb, seconds) = (&self.verb, PATIENCE.as_secs());
-                Err(Broken::new(format!(
-                    "{verb} says nothing for {seconds} seconds"
-                )))
+                Err(self.broken(format!("says nothing for {patience:?}")))
             }
         }
+    }
+
+    /// Lets it go on to its next stop: an effect that it is about to perform, or has performed. `None` where it ends before.
+    pub(super) fn next_stop(&mut self) -> Result<Option<String>, Broken> {
+        while let Some(line) = self.line()? {
+            if line.starts_with("effect ") || line.starts_with("done ") {
+                return Ok(Some(line.to_owned()));
+            }
+        }
+        Ok(None)
     }
 
     /// Lets it go on from the effect at which it waits.
@@ -168,22 +226,35 @@ impl Process {
         let _ = self.child.wait();
     }
 
+    /// Lets it go on to its end. The lines are all that it has said.
     pub(super) fn end(mut self) -> Result<Ended, Broken> {
         drop(self.input.take());
-        let mut lines = Vec::new();
-        while let Some(line) = self.line()? {
-            lines.push(line);
-        }
-        let status = self
-            .child
-            .wait()
-            .map_err(|err| Broken::new(err.to_string()))?;
-        let code = status.code();
+        while self.line()?.is_some() {}
+        let code = self.wait()?.code();
         if code == Some(UNKNOWN) {
             let verb = self.verb.clone();
             return Err(Broken::Unknown(verb));
         }
+        let lines = core::mem::take(&mut self.read);
         Ok(Ended { code, lines })
+    }
+
+    /// Waits for the exit of a process whose output has ended.
+    fn wait(&mut self) -> Result<ExitStatus, Broken> {
+        let until = now() + self.patience;
+        loop {
+            let exited = self.child.try_wait();
+            if let Some(status) = exited.map_err(|err| Broken::new(err.to_string()))? {
+                return Ok(status);
+            }
+            if now() >= until {
+                let patience = self.patience;
+                return Err(
+                    self.broken(format!("closes its output, and lives on for {patience:?}"))
+                );
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
     }
 }
 
@@ -228,40 +299,5 @@ pub(super) enum Broken {
 impl Broken {
     pub(super) fn new(seen: impl Into<String>) -> Self {
         Self::Seen(seen.into())
-    }
-}
-
-/// Holds a process at each of its effects, up to one of them.
-pub(super) struct Held {
-    /// The effects at which it was held, each with `effect` or `done`.
-    pub(super) seen: Vec<String>,
-    /// Whether it waits at the last of them; else it has ended.
-    pub(super) waits: bool,
-    pub(super) process: Process,
-}
-
-impl Held {
-    /// Lets a process go on until it comes to its nth stop, from 1.
-    pub(super) fn at(mut process: Process, stop: usize) -> Result<Self, Broken> {
-        let mut seen = Vec::new();
-        while let Some(line) = process.line()? {
-            if !line.starts_with("effect ") && !line.starts_with("done ") {
-                continue;
-            }
-            seen.push(line);
-            if seen.len() == stop {
-                return Ok(Self {
-                    seen,
-                    waits: true,
-                    process,
-                });
-            }
-            process.go_on();
-        }
-        Ok(Self {
-            seen,
-            waits: false,
-            process,
-        })
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::program::{Broken, DIFFERS, Ended, Held, PAUSED, REFUSED, ResumeProgram};
+use super::program::{Broken, DIFFERS, Ended, PAUSED, Process, REFUSED, ResumeProgram};
 
 /// Stops at which a run is killed, at most. A run with more is killed at these.
 const MAX_STOPS: usize = 64;
@@ -88,24 +88,36 @@ fn to_the_end(program: &ResumeProgram, folder: &Path, first: &str) -> Result<Vec
     let mut ended = program.ask(first, folder)?;
     for _ in 0..MAX_STOPS {
         done.extend(ended.told("done"));
-        if ended.code != Some(PAUSED) {
-            ended.done(first)?;
+        if !is_paused(program, folder, first, ended)? {
             return Ok(done);
-        }
-        let questions = ended.told("question");
-        if questions.is_empty() {
-            return Err(Broken::new(
-                "the run waits for a person, and names no question",
-            ));
-        }
-        for question in questions {
-            program
-                .run(&["answer".as_ref(), folder.as_ref(), question.as_ref()])?
-                .done("answer")?;
         }
         ended = program.ask("resume", folder)?;
     }
     Err(Broken::new("the run asks persons without end"))
+}
+
+/// Whether a run has paused; its questions are approved then. A run that has not must have ended well.
+fn is_paused(
+    program: &ResumeProgram,
+    folder: &Path,
+    verb: &str,
+    ended: Ended,
+) -> Result<bool, Broken> {
+    if ended.code != Some(PAUSED) {
+        return ended.done(verb).map(|_| false);
+    }
+    let questions = ended.told("question");
+    if questions.is_empty() {
+        return Err(Broken::new(
+            "the run waits for a person, and names no question",
+        ));
+    }
+    for question in questions {
+        program
+            .run(&["answer".as_ref(), folder.as_ref(), question.as_ref()])?
+            .done("answer")?;
+    }
+    Ok(true)
 }
 
 fn record(program: &ResumeProgram, folder: &Path) -> Result<Ended, Broken> {
@@ -116,8 +128,34 @@ fn states(program: &ResumeProgram, folder: &Path) -> Result<Vec<String>, Broken>
     Ok(program.ask("states", folder)?.done("states")?.told("state"))
 }
 
-/// Kills a run at each of its stops, each time in a folder of its own, and looks at what is left: the folder, and the lines of
-/// effects up to the kill. Returns how often.
+/// Starts a run, answers what it asks, and holds it at its nth stop, from 1: the stops up to there, and the process that
+/// waits. `None` where the run ends before.
+fn held_at(
+    program: &ResumeProgram,
+    folder: &Path,
+    stop: usize,
+) -> Result<Option<(Vec<String>, Process)>, Broken> {
+    let mut seen = Vec::new();
+    let mut verb = "start";
+    for _ in 0..MAX_STOPS {
+        let mut process = program.spawn(&[verb.as_ref(), folder.as_ref()], true)?;
+        while let Some(place) = process.next_stop()? {
+            seen.push(place);
+            if seen.len() == stop {
+                return Ok(Some((seen, process)));
+            }
+            process.go_on();
+        }
+        if !is_paused(program, folder, verb, process.end()?)? {
+            return Ok(None);
+        }
+        verb = "resume";
+    }
+    Err(Broken::new("the run asks persons without end"))
+}
+
+/// Kills a run at each of its stops, before and behind its pauses, each time in a folder of its own, and looks at what is left:
+/// the folder, and the stops up to the kill. Returns how often.
 fn kills(
     program: &ResumeProgram,
     scratch: &mut Scratch,
@@ -125,19 +163,17 @@ fn kills(
 ) -> Result<usize, Broken> {
     for stop in 1..=MAX_STOPS {
         let folder = scratch.folder()?;
-        let process = program.spawn(&["start".as_ref(), folder.as_ref()], true)?;
-        let held = Held::at(process, stop)?;
-        if !held.waits {
+        let Some((seen, process)) = held_at(program, &folder, stop)? else {
             return match stop {
                 1 => Err(Broken::new(
                     "the run has no effect at which it can be killed",
                 )),
                 _ => Ok(stop - 1),
             };
-        }
-        held.process.kill();
-        let place = held.seen.last().cloned().unwrap_or_default();
-        look(scratch, &folder, &held.seen).map_err(|broken| match broken {
+        };
+        process.kill();
+        let place = seen.last().cloned().unwrap_or_default();
+        look(scratch, &folder, &seen).map_err(|broken| match broken {
             Broken::Seen(what) => Broken::new(format!("killed at stop {stop} ({place}): {what}")),
             unknown => unknown,
         })?;
@@ -371,7 +407,7 @@ fn crowd(program: &ResumeProgram, arguments: &[&std::ffi::OsStr]) -> Result<Vec<
     let all: Result<Vec<_>, _> = (0..CROWD)
         .map(|_| program.spawn(arguments, false))
         .collect();
-    all?.into_iter().map(super::program::Process::end).collect()
+    all?.into_iter().map(Process::end).collect()
 }
 
 /// Two resumptions of one record come to the same, and a changed program is told what differs.
