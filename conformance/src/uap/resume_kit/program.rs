@@ -68,7 +68,7 @@ impl ResumeProgram {
     /// set. It may take ten times as long in all.
     #[must_use]
     pub fn with_patience(mut self, patience: Duration) -> Self {
-        self.patience = patience.min(Duration::from_hours(24));
+        self.patience = patience.min(Duration::from_secs(86_400));
         self
     }
 
