@@ -270,6 +270,15 @@ mod tests {
     }
 
     #[test]
+    fn one_who_was_pushed_out_has_less_than_before() {
+        let mut calls = vec![("z/t", 0); 8];
+        calls.extend([("b/t", 0); 6]);
+        // Three of `z` go until both have five; then the oldest of `b`.
+        let known: Vec<_> = (3..14).filter(|n| *n != 8).collect();
+        assert_eq!(remembered(10, usize::MAX, &calls), known);
+    }
+
+    #[test]
     fn what_a_key_is_called_counts_for_the_bound() {
         let caller = Caller::new(ActorType::Human, "c".repeat(40));
         let input = RawObject::empty();

@@ -336,11 +336,14 @@ async fn an_agent_is_added_to_a_router_that_runs() {
     assert_eq!(router.view().agents.len(), 1);
     let unknown = router.replace(source("com.example.b")).await.unwrap_err();
     assert_eq!(unknown.to_string(), "the router has no agent com.example.b");
-    let (added, again) = tokio::join!(
+    let (added, again, third) = tokio::join!(
         router.add(source("com.example.b")),
-        router.add(source("com.example.b"))
+        router.add(source("com.example.b")),
+        router.add(source("com.example.c"))
     );
     added.unwrap();
+    let third = third.unwrap_err();
+    assert!(matches!(third, AddError::TooMany { limit: 2 }), "{third}");
     let again = again.unwrap_err();
     assert!(matches!(again, AddError::InProgress { .. }), "{again}");
     let exists = router.add(source("com.example.b")).await.unwrap_err();
@@ -395,6 +398,38 @@ async fn an_agent_that_is_replaced_goes_on_with_its_calls() {
     router.replace(hasty).await.unwrap();
     assert_ne!(running.result().await.status, Status::Succeeded);
     until_gone(new).await;
+
+    // One without calls has nothing to go on with.
+    let idle = pid(&router, "com.example.a").await;
+    let patient = source("com.example.a").with_drain_time(Duration::from_secs(3600));
+    router.replace(patient).await.unwrap();
+    until_gone(idle).await;
+    router.shutdown().await;
+}
+
+// spec: OSW-4.5-2
+#[tokio::test]
+async fn an_agent_that_hangs_is_unhealthy_and_gets_no_calls() {
+    let hasty = CoreConfig::default().with_heartbeat_interval(Duration::from_secs(1));
+    let source = move || launcher("com.example.a").with_config(hasty.clone());
+    let router = ToolRouter::builder(Config::default()).agent("com.example.a", source);
+    let mut router = router.start().unwrap();
+    router.ready().await;
+    let frozen = loop {
+        // On a busy machine it may be late before.
+        if let Ok(call) = router
+            .call(request("com.example.a/freeze", json!({})))
+            .await
+        {
+            break call;
+        }
+    };
+    while router.view().agents["com.example.a"] == Health::Ok {
+        assert!(router.view_changed().await);
+    }
+    let refused = router.call(request("com.example.a/echo", json!({}))).await;
+    assert_eq!(refused.unwrap_err(), Refused::Unhealthy);
+    drop(frozen);
     router.shutdown().await;
 }
 

@@ -154,3 +154,33 @@ fn interval(quota: &Quota) -> Duration {
         .rate
         .map_or(Duration::ZERO, |(calls, span)| span / calls.max(1))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quota_that_is_used_outlives_many_others() {
+        let minute = Duration::from_secs(60);
+        let (rated, single) = (
+            Quota::default().with_rate(1, minute),
+            Quota::default().with_concurrent(1),
+        );
+        let (mut meters, now) = (Meters::default(), Mono::ZERO);
+        meters.take(now, "single", &single);
+        meters.take(now, "rated", &rated);
+        meters.give_back("rated");
+        for n in 0..3 * FEW_METERS {
+            let name = n.to_string();
+            meters.take(now, &name, &single);
+            meters.give_back(&name);
+        }
+        let full = Refused::ConcurrencyExceeded { limit: 1 };
+        assert_eq!(meters.check(now, "single", &single), Err(full));
+        let late = Refused::RateExceeded {
+            retry_after: minute,
+        };
+        assert_eq!(meters.check(now, "rated", &rated), Err(late));
+        assert!(meters.used.len() <= FEW_METERS, "{}", meters.used.len());
+    }
+}

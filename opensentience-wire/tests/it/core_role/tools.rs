@@ -97,6 +97,8 @@ fn tools_ids_and_schemas_are_limited() {
     assert_eq!(conn.tools().count(), 1_024);
     let said = tell_core(&mut conn, 0, &register(many(1_025)));
     assert_eq!(said.sent[0]["type"], "core.error");
+    let refusal = "protocol.message_rejected protocol.invalid_message";
+    assert_eq!(said.audits(), [refusal]);
     assert_eq!(conn.tools().count(), 1_024);
 }
 

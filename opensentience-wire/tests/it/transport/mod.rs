@@ -160,6 +160,32 @@ async fn names(mut audit: AuditStream) -> Vec<String> {
     names
 }
 
+// spec: OSW-8-1
+#[tokio::test]
+async fn an_auditor_alone_hears_of_calls() {
+    let (handle, audit) = launch().await;
+    let echo = handle.call(request("echo", json!({}))).await.unwrap();
+    echo.result().await;
+    handle.shutdown().await;
+    let seen = names(audit).await;
+    for name in ["tool.call_routed", "tool.call_completed"] {
+        assert!(seen.iter().any(|it| it == name), "{name}: {seen:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_auditor_that_panics_ends_the_calls_of_its_connection() {
+    let panics = |event: AuditEvent| {
+        assert_ne!(event.name, AuditName::CallCompleted, "nobody's business");
+    };
+    let launcher = launcher().0.with_audit(panics);
+    let handle = launcher.launch().await.unwrap();
+    let waiting = handle.call(request("block", json!({}))).await.unwrap();
+    let echo = handle.call(request("echo", json!({}))).await.unwrap();
+    echo.result().await;
+    assert_eq!(code(&waiting.result().await), "agent.disconnected");
+}
+
 // spec: OSW-5-2
 // spec: OSW-5-3
 #[tokio::test]
