@@ -208,6 +208,24 @@ mod tests {
 
     // spec: HUB-4-6
     #[test]
+    fn fields_of_every_form_are_passed_over() {
+        // Numbers of a field that nobody knows, and its form: eight bytes, four bytes, a varint, a length.
+        let unknown = [
+            &[0xfd, 0x7f, 1, 2, 3, 4][..],
+            &[0xf9, 0x7f, 1, 2, 3, 4, 5, 6, 7, 8],
+            &[0xf8, 0x7f, 0x80, 1],
+            &[0xfa, 0x7f, 2, 0xff, 0xff],
+        ];
+        for form in unknown {
+            let mut bytes = form.to_vec();
+            bytes.extend(attached(7).encode_to_vec());
+            let left = TestResponse::LAYOUT.count(&bytes, MAX_FIELDS, 0);
+            assert_eq!(left, Some(MAX_FIELDS - 9), "{form:?}");
+        }
+    }
+
+    // spec: HUB-4-6
+    #[test]
     fn bytes_of_a_file_are_no_fields() {
         let file = Payload::file("p", "", "", [0x12, 0].repeat(MAX_FIELDS));
         let init = TestInit {

@@ -241,6 +241,7 @@ async fn output_comes_in_order_and_the_result_last() {
     let mut seen = 0;
     while let Some(chunk) = call.next_chunk().await {
         seen += 1;
+        assert_eq!(handle.pending_calls(), 1);
         assert_eq!(
             (chunk.seq, chunk.data.text),
             (seen, Some(format!("line {seen}")))
@@ -248,6 +249,7 @@ async fn output_comes_in_order_and_the_result_last() {
     }
     assert_eq!(seen, 500);
     assert_eq!(call.result().await.status, Status::Succeeded);
+    assert_eq!(handle.pending_calls(), 0);
 }
 
 // spec: OSW-4.4-3
