@@ -23,7 +23,7 @@ use uap_hub_proto::{
     store::{JobStore, MemoryStore, StoreError},
     transport::{
         client::{AgentBuilder, AgentHandle},
-        server::{ServerConfig, serve},
+        server::{HubHandle, JobHandle, ServerConfig, serve},
     },
     wire::{
         AgentRegistration, AgentRegistrationResponse, ListenRequest, ListenResponse, Severity,
@@ -139,6 +139,32 @@ async fn the_events_of_a_job_whose_handle_is_dropped_are_not_counted() {
 // spec: HUB-4-4
 #[tokio::test]
 async fn a_job_goes_on_when_its_handle_is_dropped_inside_an_inspection() {
+    goes_on(|hub, job| hub.inspect(|_| drop(job))).await;
+}
+
+// spec: HUB-4-4
+#[tokio::test]
+async fn a_job_goes_on_when_an_inspection_panics_with_its_handle() {
+    goes_on(|hub, job| {
+        let inspect = || hub.inspect(|_| panic!("not while {} runs", job.id()));
+        let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(inspect));
+        assert!(panicked.is_err());
+    })
+    .await;
+    goes_on(|hub, job| {
+        let inspect = || {
+            hub.inspect(|_| {
+                let _job = job;
+                panic!("with the handle")
+            })
+        };
+        let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(inspect));
+        assert!(panicked.is_err());
+    })
+    .await;
+}
+
+async fn goes_on(dropped: impl FnOnce(&HubHandle, JobHandle)) {
     let store = Arc::new(MemoryStore::default());
     let config = Config::default().with_max_unread_events(8);
     let config = ServerConfig::default()
@@ -158,7 +184,7 @@ async fn a_job_goes_on_when_its_handle_is_dropped_inside_an_inspection() {
     let id = job.id();
     let is_held_up = || hub.inspect(|view| view.job(id).unwrap().is_held_up);
     until(is_held_up).await;
-    hub.inspect(|_| drop(job));
+    dropped(&hub, job);
     until(|| store.unfinished().unwrap().is_empty()).await;
 }
 

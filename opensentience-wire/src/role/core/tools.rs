@@ -1,6 +1,6 @@
 //! Registration, as the core judges it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use ubos_common::json::{Limits, RawBuf, RawObject, Reader};
@@ -81,13 +81,20 @@ impl CoreConnection {
         }
         let mut reply = Registered::new(Vec::new());
         let mut verdicts = verdicts.0.into_iter();
+        let mut named = BTreeSet::new();
         for Candidate { tool, is_new } in registration.tools {
             // One for each that is new, rejected or not.
             let verdict = match &tool {
                 Ok(_) if is_new => verdicts.next().unwrap_or_else(unchecked),
                 _ => None,
             };
-            match tool.and_then(|tool| self.judge(tool, &before, verdict)) {
+            // An agent, too, takes the first of two with one name, whatever becomes of it.
+            let id = match &tool {
+                Ok(tool) => &tool.tool_id,
+                Err(rejected) => &rejected.tool_id,
+            };
+            let is_first = id.is_empty() || named.insert(id.clone());
+            match tool.and_then(|tool| self.judge(tool, is_first, &before, verdict)) {
                 Ok(tool) => {
                     reply.registered.push(tool.tool_id.clone());
                     self.tool_bytes += tool.weight();
@@ -165,6 +172,7 @@ impl CoreConnection {
     fn judge(
         &self,
         tool: Arc<ToolSpec>,
+        is_first: bool,
         before: &BTreeMap<Box<str>, Arc<ToolSpec>>,
         unusable: Verdict,
     ) -> Result<Arc<ToolSpec>, Box<Rejected>> {
@@ -175,7 +183,7 @@ impl CoreConnection {
             (ErrorCode::ToolInvalidId, message)
         } else if tool.tool_id.len() > MAX_TOOL_ID_BYTES {
             (ErrorCode::ToolInvalidId, "the id is too long")
-        } else if self.tools.contains_key(tool.tool_id.as_str()) {
+        } else if !is_first || self.tools.contains_key(tool.tool_id.as_str()) {
             (ErrorCode::ToolConflict, "the name is taken")
         } else if self.tools.len() >= MAX_TOOLS {
             let message = "the session has as many tools as it may";

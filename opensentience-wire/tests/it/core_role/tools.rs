@@ -69,6 +69,36 @@ fn a_wrong_tool_is_rejected_alone() {
 
 // spec: OSW-4.2-3
 #[test]
+fn of_two_tools_with_one_name_the_first_counts_even_where_it_is_wrong() {
+    let mut conn = open_core(Config::default());
+    let with_schema = |name: &str, schema: Value| {
+        let mut tool = tool(name);
+        tool["input_schema"] = schema;
+        tool
+    };
+    let tools = json!([
+        with_schema("a", json!({"type": 7})),
+        tool("a"),
+        with_schema("b", json!(1)),
+        tool("b"),
+        tool("c"),
+        tool("c"),
+    ]);
+    let register = message("agent.tools.register", json!({"tools": tools}));
+    let reply = &tell_core(&mut conn, 0, &register).sent[0]["payload"];
+    assert_eq!(reply["registered"], json!([format!("{AGENT}/c")]));
+    let codes = reply["rejected"].as_array().unwrap().iter();
+    let (schema, conflict) = ("tool.invalid_schema", "tool.conflict");
+    assert_eq!(
+        codes
+            .map(|r| r["error"]["code"].as_str().unwrap())
+            .collect::<Vec<_>>(),
+        [schema, conflict, schema, conflict, conflict]
+    );
+}
+
+// spec: OSW-4.2-3
+#[test]
 fn tools_ids_and_schemas_are_limited() {
     let mut conn = open_core(Config::default());
     let register = |tools: Vec<Value>| message("agent.tools.register", json!({"tools": tools}));

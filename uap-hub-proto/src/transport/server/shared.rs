@@ -3,6 +3,7 @@
 use std::{
     cell::RefCell,
     collections::HashMap,
+    panic::{self, AssertUnwindSafe},
     sync::{
         Arc, Mutex,
         atomic::{AtomicU64, Ordering},
@@ -134,16 +135,19 @@ impl Shared {
     pub(super) fn inspect<T>(self: &Arc<Self>, look: impl FnOnce(View<'_>) -> T) -> T {
         self.refuse_within_inspection();
         let mut core = lock(&self.core);
-        let seen = {
+        let view = core.hub.view();
+        // A panic of the caller's leaves the view as it was, and the handles that were dropped before it count.
+        let seen = panic::catch_unwind(AssertUnwindSafe(|| {
             let _inspection = Inspection::begin(self);
-            look(core.hub.view())
-        };
+            look(view)
+        }));
         for job in std::mem::take(&mut *lock(&self.dropped)) {
             // It may have ended.
             let _ = core.hub.mute(self.clock.now(), job);
         }
         self.carry_out(&mut core);
-        seen
+        drop(core);
+        seen.unwrap_or_else(|panicked| panic::resume_unwind(panicked))
     }
 
     /// Whether this thread inspects this hub, so that its lock is taken.
