@@ -9,6 +9,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use uap_hub_proto::transport::client::{AgentBuilder, AgentHandle, HandlerError};
 use uap_hub_proto::wire::{Payload, Severity, TestResult, TranslationResult};
+use ubos_conformance::hub::{Attack, HostileRun};
 
 /// A hub that runs, and what it printed so far.
 struct Hub {
@@ -175,6 +176,26 @@ async fn exit_codes_say_how_it_went() {
     let (code, lines) = hub.end();
     assert_eq!((code, with(&lines, "result").len()), (2, 1));
     assert_eq!(with(&lines, "refused")[0]["line"], "stdin:1");
+}
+
+#[test]
+fn what_of_an_agent_was_ignored_is_told() {
+    let mut hub = Hub::start(&[]);
+    let run = HostileRun::new(hub.url.clone())
+        .with_attacks(&[Attack::StrayAnswers])
+        .with_time(Duration::from_millis(500));
+    let attack = std::thread::spawn(move || run.run());
+    let audit = hub.until("audit");
+    assert_eq!(audit["kind"], "StrayAcceptance");
+    let id = audit["agent"].as_str().unwrap();
+    let registered = with(&hub.seen, "agent-registered");
+    assert!(registered.iter().any(|line| line["agent"] == id), "{id}");
+    let session = audit["session"].as_str().unwrap();
+    assert!(session.starts_with("JOB-"), "{session}");
+    assert!(audit["at"].is_string());
+    hub.kill();
+    // It may find no hub any more.
+    drop(attack.join().unwrap());
 }
 
 #[test]
