@@ -363,6 +363,10 @@ fn an_endpoint_of_sap_is_judged_while_it_runs() {
             capability,
             "--payload",
             payload,
+            "--slow",
+            "text.count",
+            "--slow-payload",
+            r#"{"to":1000}"#,
         ])
     };
     // Twice: no run has the ids of another.
@@ -377,6 +381,10 @@ fn an_endpoint_of_sap_is_judged_while_it_runs() {
     // Nothing of what the issuer may not have done can be judged.
     let (code, told, _) = run("text.none", "{}");
     assert_eq!(code, 1, "{told}");
+    // Nobody is cancelled where no work is slow.
+    let work = ["--capability", "text.echo", "--payload", r#"{"a":1}"#];
+    let (code, told, _) = conformance(&[&["sap-http", "--url", &agent.url][..], &work].concat());
+    assert!(code == 0 && told.contains("slow work"), "{told}");
     let (code, _, said) = conformance(&["sap-http", "--url", "what", "--capability", "a.b"]);
     assert_eq!((code, said.lines().count()), (2, 1));
 }

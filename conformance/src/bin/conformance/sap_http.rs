@@ -14,10 +14,12 @@ use super::{Proof, proof_of, with_floor};
 pub(super) const USAGE: &str = "\
 Judges an endpoint of SAP V2.0 over HTTP, by what it answers to tasks that are posted to it.
 
-usage: conformance sap-http --url URL --capability NAME [--payload JSON] [--issuer ID] [--report FORM]
+usage: conformance sap-http --url URL --capability NAME [--payload JSON] [--slow NAME [--slow-payload JSON]] [--issuer ID]
+       [--report FORM]
 
 The capability must succeed with the payload ({} by default) within 30 seconds, and the issuer (A-conformance by default)
-must be allowed to have it done. Each run posts some twenty tasks, with ids of its own.
+must be allowed to have it done. Each run posts some twenty tasks, with ids of its own. Work that goes on for seconds
+(--slow) is cancelled by DELETE URL/<taskId>?issuer=<id>; without it, or where the endpoint knows no DELETE, that is not judged.
 
   --expect FILE   what the author of the peer declares about it; conformance --help tells more
   --report FORM   table (the default), json or junit
@@ -60,6 +62,7 @@ struct Asked {
 fn parse(mut arguments: impl Iterator<Item = OsString>) -> Result<Option<Asked>, String> {
     let (mut form, mut url, mut capability) = (Form::Table, None, None);
     let (mut payload, mut issuer) = ("{}".to_owned(), "A-conformance".to_owned());
+    let (mut slow, mut slow_payload) = (None, "{}".to_owned());
     let mut expectations = Expectations::new();
     while let Some(argument) = arguments.next() {
         let name = argument.to_string_lossy().into_owned();
@@ -72,6 +75,8 @@ fn parse(mut arguments: impl Iterator<Item = OsString>) -> Result<Option<Asked>,
             "--url" => url = Some(value()?),
             "--capability" => capability = Some(value()?),
             "--payload" => payload = value()?,
+            "--slow" => slow = Some(value()?),
+            "--slow-payload" => slow_payload = value()?,
             "--issuer" => issuer = value()?,
             "--expect" => expectations = args::expectations_of(arguments.next())?,
             "--report" => form = args::form_of(arguments.next())?,
@@ -85,7 +90,11 @@ fn parse(mut arguments: impl Iterator<Item = OsString>) -> Result<Option<Asked>,
     let seed = std::collections::hash_map::RandomState::new()
         .build_hasher()
         .finish();
-    let work = Work::new(capability, payload, issuer, seed);
+    let mut work = Work::new(capability, payload, issuer, seed);
+    if let Some(slow) = slow {
+        let payload = serde_json::from_str(&slow_payload);
+        work = work.with_slow(slow, payload.map_err(|_| "--slow-payload needs JSON")?);
+    }
     let endpoint = HttpEndpoint::new(&url, work).map_err(|why| format!("--url: {why}"))?;
     Ok(Some(Asked {
         endpoint,

@@ -1,4 +1,4 @@
-//! What is asked of an endpoint, and what its answers must be like.
+//! What is asked of an endpoint.
 
 #![expect(
     clippy::indexing_slicing,
@@ -9,11 +9,15 @@ use serde_json::{Value, json};
 use ubos_common::id::IdSource;
 use ubos_common::violation::Level;
 
+use super::judges::{
+    acked, bypassed, cache_only, cancelled, ended, evident, explained, of_its_task, on_http,
+    ordered, same_result, timed_out, turned_away,
+};
 use super::reference::{Fault, Honest};
-use super::{Endpoint, HttpResponse, Posted, Posts};
+use super::{Endpoint, Posted, Posts};
 use crate::{Case, Judge, Kit, Reach, Recorder, Verdict};
 
-/// The kit of a live endpoint: receipts, order, ids, evidence, deadline, cache modes and copies of a task.
+/// The kit of a live endpoint: receipts, order, ids, evidence, deadline, cancelling, cache modes and copies of a task.
 #[must_use]
 pub fn endpoint_kit() -> Kit<Posts> {
     let cases = receipts().into_iter().chain(results()).chain(beyond());
@@ -104,7 +108,7 @@ fn results() -> [Case<Posts>; 6] {
     ]
 }
 
-fn beyond() -> [Case<Posts>; 4] {
+fn beyond() -> [Case<Posts>; 5] {
     let advice = |case: Case<Posts>| case.at_level(Level::Advice);
     let late = |task: &mut Value| task["telemetry"] = json!({"deadline": "2001-01-01T00:00:00Z"});
     [
@@ -131,6 +135,12 @@ fn beyond() -> [Case<Posts>; 4] {
             |asked| asked.twice(|task| task["tags"] = json!(["another"])),
             |turns| turned_away(turns.get(1..).unwrap_or_default(), &["INVALID_TASK"]),
             Fault::MixesTasks,
+        )),
+        advice(case(
+            ("SAP-5-8", "a task that is cancelled ends as CANCELLED"),
+            Driven::cancelled,
+            cancelled,
+            Fault::IgnoresCancel,
         )),
     ]
 }
@@ -205,6 +215,21 @@ impl Driven<'_> {
         self.post(&task, false);
     }
 
+    /// A task of slow work, which is cancelled.
+    fn cancelled(&mut self) {
+        let Some((capability, payload)) = self.peer.work().slow.clone() else {
+            return self.recorder.peer_does_not_know("slow work");
+        };
+        let mut task = self.task();
+        task["target"]["capability"] = json!(capability);
+        task["payload"] = payload;
+        let body = task.to_string().into_bytes();
+        match self.peer.post_and_cancel(&body).transpose() {
+            Some(response) => self.recorder.record(Posted { body, response }),
+            None => self.recorder.peer_does_not_know("cancelling a task"),
+        }
+    }
+
     /// A task, and the same with a change.
     fn twice(&mut self, change: impl FnOnce(&mut Value)) {
         let mut task = self.task();
@@ -227,210 +252,5 @@ impl Judge<Posted> for Whole {
 
     fn verdict(&mut self) -> Verdict {
         (self.judge)(&self.turns)
-    }
-}
-
-/// The task of a turn and the messages that it was answered with, or the verdict where there are none.
-fn said(turn: Option<&Posted>) -> Result<(Value, Vec<Value>), Verdict> {
-    let turn = turn.ok_or_else(|| Verdict::not_applicable("nothing was asked"))?;
-    let response = answered(turn)?;
-    let text = String::from_utf8_lossy(&response.body);
-    let lines = text.lines().filter(|line| !line.trim().is_empty());
-    let messages = lines
-        .map(serde_json::from_str)
-        .collect::<Result<Vec<Value>, _>>();
-    let messages = messages.map_err(|_| Verdict::fail("the body", "a line that is no JSON"))?;
-    if messages.is_empty() {
-        return Err(Verdict::fail("the body", "no message"));
-    }
-    let task = serde_json::from_slice(&turn.body).unwrap_or_default();
-    Ok((task, messages))
-}
-
-fn answered(turn: &Posted) -> Result<&HttpResponse, Verdict> {
-    let none = |why: &String| Verdict::fail("the answer", why.as_str());
-    turn.response.as_ref().map_err(none)
-}
-
-/// Judges the messages of the first turn.
-fn first(turns: &[Posted], judge: impl FnOnce(&Value, &[Value]) -> Verdict) -> Verdict {
-    match said(turns.first()) {
-        Ok((task, messages)) => judge(&task, &messages),
-        Err(verdict) => verdict,
-    }
-}
-
-fn kept(holds: bool, place: &str, seen: impl Into<String>) -> Verdict {
-    if holds {
-        Verdict::Pass
-    } else {
-        Verdict::fail(place, seen)
-    }
-}
-
-fn status(message: &Value) -> &str {
-    message["status"].as_str().unwrap_or_default()
-}
-
-fn results_of(messages: &[Value]) -> impl Iterator<Item = &Value> {
-    let is_result = |message: &&Value| !matches!(status(message), "ACK" | "NACK");
-    messages.iter().filter(is_result)
-}
-
-fn acked(turns: &[Posted]) -> Verdict {
-    first(turns, |task, messages| {
-        let acks: Vec<usize> = (0..messages.len())
-            .filter(|at| {
-                messages
-                    .get(*at)
-                    .is_some_and(|message| status(message) == "ACK")
-            })
-            .collect();
-        let ack = messages.first().unwrap_or(&Value::Null);
-        let of_task =
-            ack["messageId"] == task["taskId"] && ack["correlationId"] == task["correlationId"];
-        kept(
-            acks == [0] && of_task,
-            "the first line",
-            format!("Acks at {acks:?}: {ack}"),
-        )
-    })
-}
-
-fn ended(turns: &[Posted]) -> Verdict {
-    first(turns, |_, messages| {
-        let last = messages.last().map(status).unwrap_or_default();
-        let is_end = matches!(last, "SUCCEEDED" | "FAILED" | "CANCELLED" | "ESCALATED");
-        kept(is_end, "the last line", last)
-    })
-}
-
-fn turned_away(turns: &[Posted], codes: &[&str]) -> Verdict {
-    let refused = turns.first().and_then(|turn| turn.response.as_ref().ok());
-    let is_refused = refused.is_some_and(|response| (400..500).contains(&response.status));
-    first(turns, |_, messages| {
-        let [nack] = messages else {
-            return Verdict::fail("the body", format!("{} messages", messages.len()));
-        };
-        let code = nack["code"].as_str().unwrap_or_default();
-        let has_reason = nack["reason"]
-            .as_str()
-            .is_some_and(|reason| !reason.trim().is_empty());
-        let is_nack = status(nack) == "NACK" && codes.contains(&code) && has_reason;
-        kept(is_nack && is_refused, "the answer", nack.to_string())
-    })
-}
-
-fn ordered(turns: &[Posted]) -> Verdict {
-    first(turns, |_, messages| {
-        let rank = |message: &Value| match status(message) {
-            "QUEUED" => 0,
-            "RUNNING" | "PARTIAL" => 1,
-            _ => 2,
-        };
-        let ranks: Vec<u8> = results_of(messages).map(rank).collect();
-        let ends = ranks.iter().filter(|rank| **rank == 2).count();
-        let words: Vec<&str> = messages.iter().map(status).collect();
-        kept(
-            ranks.is_sorted() && ends <= 1,
-            "the lines",
-            words.join(", "),
-        )
-    })
-}
-
-fn of_its_task(turns: &[Posted]) -> Verdict {
-    first(turns, |task, messages| {
-        let is_other = |message: &&Value| {
-            message["taskId"] != task["taskId"] || message["correlationId"] != task["correlationId"]
-        };
-        let other = results_of(messages).find(is_other);
-        kept(
-            other.is_none(),
-            "a result",
-            other.map(Value::to_string).unwrap_or_default(),
-        )
-    })
-}
-
-fn evident(turns: &[Posted]) -> Verdict {
-    first(turns, |_, messages| {
-        let has_none = |message: &&Value| {
-            let word = message["constitutionalEvidence"]["alignment"].as_str();
-            !matches!(word, Some("VALID" | "NON_CONSTITUTIONAL" | "ESCALATE"))
-        };
-        let bare = results_of(messages).find(has_none);
-        kept(
-            bare.is_none(),
-            "a result",
-            bare.map(Value::to_string).unwrap_or_default(),
-        )
-    })
-}
-
-fn is_hit(message: &Value) -> bool {
-    message["constitutionalEvidence"]["cache"]["hit"] == true
-}
-
-fn cache_only(turns: &[Posted]) -> Verdict {
-    first(turns, |_, messages| {
-        let last = messages.last().unwrap_or(&Value::Null);
-        let is_miss = status(last) == "FAILED" && last["error"]["code"] == "CACHE_MISS";
-        kept(is_miss || is_hit(last), "the result", last.to_string())
-    })
-}
-
-fn bypassed(turns: &[Posted]) -> Verdict {
-    first(turns.get(1..).unwrap_or_default(), |_, messages| {
-        let last = messages.last().unwrap_or(&Value::Null);
-        kept(!is_hit(last), "the result", last.to_string())
-    })
-}
-
-fn on_http(turns: &[Posted]) -> Verdict {
-    let response = match turns.first().map(answered) {
-        Some(Ok(response)) => response.clone(),
-        Some(Err(verdict)) => return verdict,
-        None => return Verdict::not_applicable("nothing was asked"),
-    };
-    first(turns, |task, _| {
-        let wanted = task["correlationId"].as_str().unwrap_or_default();
-        let echoed = response.correlation.as_deref().unwrap_or_default();
-        let holds = response.status == 200 && echoed.eq_ignore_ascii_case(wanted);
-        kept(
-            holds,
-            "the head",
-            format!("{} with {echoed:?}", response.status),
-        )
-    })
-}
-
-fn timed_out(turns: &[Posted]) -> Verdict {
-    first(turns, |_, messages| {
-        let last = messages.last().unwrap_or(&Value::Null);
-        let holds = status(last) == "FAILED" && last["error"]["code"] == "TIMEOUT";
-        kept(holds, "the result", last.to_string())
-    })
-}
-
-fn explained(turns: &[Posted]) -> Verdict {
-    first(turns, |_, messages| {
-        let last = messages.last().unwrap_or(&Value::Null);
-        if status(last) != "FAILED" {
-            return Verdict::not_applicable("the endpoint did not fail the task");
-        }
-        let message = last["error"]["message"].as_str().unwrap_or_default();
-        kept(!message.trim().is_empty(), "the error", last.to_string())
-    })
-}
-
-fn same_result(turns: &[Posted]) -> Verdict {
-    match (said(turns.first()), said(turns.get(1))) {
-        (Ok((_, one)), Ok((_, other))) => kept(
-            one.last() == other.last(),
-            "the second result",
-            format!("{other:?}"),
-        ),
-        (Err(verdict), _) | (_, Err(verdict)) => verdict,
     }
 }

@@ -35,11 +35,12 @@ impl HttpEndpoint {
         })
     }
 
+    /// Sends a request on a connection of its own.
     #[expect(
         clippy::disallowed_types,
         reason = "a transport of this package, which waits for one answer at a time"
     )]
-    fn exchange(&self, request: &[u8]) -> std::io::Result<Vec<u8>> {
+    fn send(&self, request: &[u8]) -> std::io::Result<std::io::Take<std::net::TcpStream>> {
         let with_port = match self.authority.rsplit_once(':') {
             Some((_, port)) if port.bytes().all(|digit| digit.is_ascii_digit()) => {
                 self.authority.clone()
@@ -52,14 +53,16 @@ impl HttpEndpoint {
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
         stream.write_all(request)?;
+        Ok(stream.take(LONGEST))
+    }
+
+    fn exchange(&self, request: &[u8]) -> std::io::Result<Vec<u8>> {
         let mut answer = Vec::new();
-        stream.take(LONGEST).read_to_end(&mut answer)?;
+        self.send(request)?.read_to_end(&mut answer)?;
         Ok(answer)
     }
-}
 
-impl Endpoint for HttpEndpoint {
-    fn post(&mut self, body: &[u8], wants_lines: bool) -> Result<HttpResponse, String> {
+    fn posting(&self, body: &[u8], wants_lines: bool) -> Vec<u8> {
         let accept = if wants_lines {
             "application/x-ndjson"
         } else {
@@ -72,13 +75,71 @@ impl Endpoint for HttpEndpoint {
         )
         .into_bytes();
         request.extend_from_slice(body);
-        let answer = self.exchange(&request).map_err(|error| error.to_string())?;
-        read(&answer).ok_or_else(|| "an answer that is no HTTP/1.1".to_owned())
+        request
+    }
+
+    /// Posts a task and reads its first line; then asks for its end, and reads the rest. Gives both answers.
+    fn interrupt(&self, post: &[u8], delete: &[u8]) -> std::io::Result<(Vec<u8>, Vec<u8>)> {
+        let mut stream = self.send(post)?;
+        let (mut answer, mut piece) = (Vec::new(), [0; 4096]);
+        loop {
+            let count = stream.read(&mut piece)?;
+            answer.extend_from_slice(piece.get(..count).unwrap_or_default());
+            let begun = answer.windows(4).position(|four| four == b"\r\n\r\n");
+            let has_line = begun.is_some_and(|end| answer.iter().skip(end).any(|it| *it == b'}'));
+            if count == 0 || has_line {
+                break;
+            }
+        }
+        let deleted = self.exchange(delete)?;
+        stream.read_to_end(&mut answer)?;
+        Ok((answer, deleted))
+    }
+}
+
+impl Endpoint for HttpEndpoint {
+    fn post(&mut self, body: &[u8], wants_lines: bool) -> Result<HttpResponse, String> {
+        let answer = self.exchange(&self.posting(body, wants_lines));
+        whole(&answer.map_err(|error| error.to_string())?)
+    }
+
+    /// `DELETE` of the task's id below the path, with its issuer as a parameter, is how an endpoint of this repository is told.
+    /// One that answers 404, 405 or 501 does not know it.
+    fn post_and_cancel(&mut self, body: &[u8]) -> Result<Option<HttpResponse>, String> {
+        let task: serde_json::Value =
+            serde_json::from_slice(body).map_err(|error| error.to_string())?;
+        let id = task.get("taskId").and_then(serde_json::Value::as_str);
+        let (path, host) = (self.path.trim_end_matches('/'), &self.authority);
+        let (id, issuer) = (id.unwrap_or_default(), escaped(&self.work.issuer));
+        let delete = format!(
+            "DELETE {path}/{id}?issuer={issuer} HTTP/1.1\r\nhost: {host}\r\naccept: application/json\r\n\
+             connection: close\r\n\r\n"
+        );
+        let both = self.interrupt(&self.posting(body, true), delete.as_bytes());
+        let (answer, deleted) = both.map_err(|error| error.to_string())?;
+        match whole(&deleted)?.status {
+            404 | 405 | 501 => Ok(None),
+            _ => whole(&answer).map(Some),
+        }
     }
 
     fn work(&self) -> &Work {
         &self.work
     }
+}
+
+/// A text as a parameter of a URL.
+fn escaped(text: &str) -> String {
+    let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~".contains(byte);
+    let each = |byte: u8| match is_plain(&byte) {
+        true => char::from(byte).to_string(),
+        false => format!("%{byte:02X}"),
+    };
+    text.bytes().map(each).collect()
+}
+
+fn whole(answer: &[u8]) -> Result<HttpResponse, String> {
+    read(answer).ok_or_else(|| "an answer that is no HTTP/1.1".to_owned())
 }
 
 /// A response that is there as a whole.

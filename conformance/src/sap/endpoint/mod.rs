@@ -2,6 +2,7 @@
 
 mod cases;
 mod http;
+mod judges;
 mod reference;
 
 pub use cases::endpoint_kit;
@@ -38,6 +39,17 @@ pub trait Endpoint {
     /// Why there is no answer, in words.
     fn post(&mut self, body: &[u8], wants_lines: bool) -> Result<HttpResponse, String>;
 
+    /// Posts a task, whose answer is wanted as lines, and has it cancelled when its first message has come. `None` where
+    /// nobody can have a task cancelled; so it is by default.
+    ///
+    /// # Errors
+    ///
+    /// Why there is no answer, in words.
+    fn post_and_cancel(&mut self, body: &[u8]) -> Result<Option<HttpResponse>, String> {
+        let _ = body;
+        Ok(None)
+    }
+
     /// What can be asked of it.
     fn work(&self) -> &Work;
 }
@@ -54,6 +66,8 @@ pub struct Work {
     pub issuer: String,
     /// What no earlier run had: the ids of all tasks come of it.
     pub seed: u64,
+    /// A capability and a payload of it, whose work goes on for seconds where nobody cancels it.
+    pub slow: Option<(String, serde_json::Value)>,
 }
 
 impl Work {
@@ -70,7 +84,15 @@ impl Work {
             payload,
             issuer: issuer.into(),
             seed,
+            slow: None,
         }
+    }
+
+    /// Names work that goes on for seconds where nobody cancels it. Without it no task is cancelled.
+    #[must_use]
+    pub fn with_slow(mut self, capability: impl Into<String>, payload: serde_json::Value) -> Self {
+        self.slow = Some((capability.into(), payload));
+        self
     }
 }
 

@@ -28,6 +28,7 @@ pub(super) enum Fault {
     NoMessage,
     RunsAgain,
     MixesTasks,
+    IgnoresCancel,
 }
 
 /// An agent that says yes to whatever it may, and keeps what it has said.
@@ -44,7 +45,8 @@ pub(super) struct Honest {
 impl Default for Honest {
     fn default() -> Self {
         Self {
-            work: Work::new("test.echo", json!({"a": 1}), "A-prime", 1),
+            work: Work::new("test.echo", json!({"a": 1}), "A-prime", 1)
+                .with_slow("test.wait", json!({})),
             fault: None,
             known: BTreeMap::new(),
             is_cached: false,
@@ -61,6 +63,16 @@ impl Endpoint for Honest {
             response.correlation = task["correlationId"].as_str().map(str::to_owned);
         }
         Ok(response)
+    }
+
+    fn post_and_cancel(&mut self, body: &[u8]) -> Result<Option<HttpResponse>, String> {
+        let task: Value = serde_json::from_slice(body).map_err(|error| error.to_string())?;
+        let end = match self.has(Fault::IgnoresCancel) {
+            true => self.result(&task, "SUCCEEDED"),
+            false => self.result(&task, "CANCELLED"),
+        };
+        let body = self.lines(&task, end);
+        Ok(Some(HttpResponse::new(200, body.into_bytes())))
     }
 
     fn work(&self) -> &Work {
@@ -102,12 +114,13 @@ impl Honest {
         if !wants_lines {
             return HttpResponse::new(200, end.to_string().into_bytes());
         }
-        let lines: Vec<String> = self
-            .messages(task, end)
-            .iter()
-            .map(Value::to_string)
-            .collect();
-        HttpResponse::new(200, lines.join("\n").into_bytes())
+        HttpResponse::new(200, self.lines(task, end).into_bytes())
+    }
+
+    fn lines(&mut self, task: &Value, end: Value) -> String {
+        let messages = self.messages(task, end);
+        let lines: Vec<String> = messages.iter().map(Value::to_string).collect();
+        lines.join("\n")
     }
 
     fn messages(&mut self, task: &Value, end: Value) -> Vec<Value> {
