@@ -462,7 +462,15 @@ mod tests {
             0,
             "nothing more"
         );
+        // Ten jobs that have not ended keep their payloads; of those that have and stay the ends are needed.
         assert!(bytes(&dir) < before / 4, "{} of {before}", bytes(&dir));
+        for (n, id) in jobs.iter().enumerate().skip(980) {
+            let accepted = store.index().jobs[id].accepted.unwrap();
+            let Record::Accepted(kept) = store.read(accepted).unwrap() else {
+                panic!("another record");
+            };
+            assert_eq!(kept.payloads.is_empty(), n % 100 != 7, "{n}");
+        }
         let holds = |store: &FileStore| {
             let unfinished = jobs.iter().enumerate().skip(7).step_by(100);
             let unfinished = unfinished.map(|(n, id)| (*id, job(n)));

@@ -188,6 +188,28 @@ async fn goes_on(dropped: impl FnOnce(&HubHandle, JobHandle)) {
     until(|| store.unfinished().unwrap().is_empty()).await;
 }
 
+// spec: HUB-4-4
+#[tokio::test]
+async fn a_job_that_is_held_up_goes_on_when_only_its_end_is_waited_for() {
+    let config = Config::default().with_max_unread_events(8);
+    let config = ServerConfig::default().with_hub(config);
+    let hub = serve(([127, 0, 0, 1], 0).into(), config).await.unwrap();
+    let _agent = AgentBuilder::new("a")
+        .on_test("t", |_, context| async move {
+            for _ in 0..100 {
+                context.log(Severity::Info, "line").await?;
+            }
+            Ok(TestResult::completed(""))
+        })
+        .start(&hub.url())
+        .unwrap();
+    let job = hub.submit(Job::test("t", vec![])).unwrap();
+    let id = job.id();
+    until(|| hub.inspect(|view| view.job(id).unwrap().is_held_up)).await;
+    let outcome = within(job.outcome()).await;
+    assert_eq!(outcome.verdict, Verdict::Completed);
+}
+
 /// A store that is asked to write and does not come back until it is let go.
 #[derive(Debug)]
 struct Stuck(Mutex<std::sync::mpsc::Receiver<()>>);

@@ -156,3 +156,44 @@ async fn a_thousand_cuts_lose_no_session_and_no_report() {
     }
     assert!(resumptions > SESSIONS, "{resumptions}");
 }
+
+// spec: HUB-5-4
+#[tokio::test]
+async fn many_reports_that_wait_for_a_slow_reader_survive_a_cut() {
+    const MANY: usize = 500;
+    let config = hub::Config::default()
+        .with_resume_grace(Duration::from_secs(600))
+        .with_max_unread_events(8);
+    let config = ServerConfig::default().with_hub(config);
+    let hub = serve(([127, 0, 0, 1], 0).into(), config).await.unwrap();
+    let proxy = Proxy::start(&hub).await;
+    let (count, mut written) = watch::channel(0);
+    let count = Arc::new(count);
+    let _agent = AgentBuilder::new("a")
+        .configure(|config| {
+            config
+                .with_resume(true)
+                .with_first_retry(Duration::from_millis(5))
+        })
+        .on_test("t", move |_, context| {
+            let count = Arc::clone(&count);
+            async move {
+                for line in 0..MANY {
+                    context.log(Severity::Info, line.to_string()).await?;
+                    count.send_replace(line);
+                }
+                Ok(TestResult::completed("done"))
+            }
+        })
+        .start(&proxy.url)
+        .unwrap();
+    let job = hub.submit(Job::test("t", vec![])).unwrap();
+    // The hub reads a few of them until somebody reads their events.
+    written.wait_for(|line| *line > 200).await.unwrap();
+    let mut ids = IdSource::seeded(0);
+    while proxy.cut(&mut ids) {}
+    let (lines, resumed, verdict) = lines(job).await;
+    assert_eq!((resumed > 0, verdict), (true, Verdict::Completed));
+    let wanted: Vec<_> = (0..MANY).map(|line| line.to_string()).collect();
+    assert_eq!(lines, wanted);
+}

@@ -379,6 +379,11 @@ impl Rankings {
         assert_eq!(shapes.sum::<usize>(), self.shapes);
         let keys = self.skills.values().map(|found| found.rankings.len());
         assert_eq!(keys.sum::<usize>(), self.rankings.len());
+        for (key, (skill, ranking)) in &self.rankings {
+            let shapes = self.skills[skill].shapes.values();
+            let looking = shapes.filter(|looked| looked.at == *key).count();
+            assert_eq!(looking, ranking.shapes);
+        }
         (self.shapes, self.rankings.len())
     }
 }

@@ -218,6 +218,30 @@ fn shapes_share_a_ranking_while_the_same_agents_can_do_them() {
 
 // spec: HUB-3-6
 #[test]
+fn an_agent_that_would_split_one_ranking_too_many_has_its_shape_forgotten() {
+    let mut fleet = fleet(Arc::new(Spread::LeastLoaded));
+    let skill = Skill::test(SKILL);
+    let shape = |kind: &str| Shape::of(&[Payload::new(kind)]);
+    let equal = ["one", "two"].map(shape);
+    for n in 0..MAX_RANKINGS - 1 {
+        join(&mut fleet, &format!("n{n}"), Some(&n.to_string()));
+        for shape in [&shape(&n.to_string()), &equal[0], &equal[1]] {
+            fleet.rank(&skill, shape);
+        }
+    }
+    let (shapes, rankings) = fleet.rankings.kept();
+    assert_eq!(rankings, MAX_RANKINGS);
+    join(&mut fleet, "d", Some("one"));
+    assert_eq!(fleet.rankings.kept(), (shapes - 1, MAX_RANKINGS));
+    assert!(fleet.ranking(&skill, &equal[0]).is_none());
+    assert_eq!(fleet.present(&skill, &equal[1]), 3);
+    fleet.rank(&skill, &equal[0]);
+    assert_eq!(fleet.present(&skill, &equal[0]), 4);
+    fleet.rankings.kept();
+}
+
+// spec: HUB-3-6
+#[test]
 fn rankings_are_bounded_however_much_agents_differ() {
     let mut fleet = fleet(Arc::new(Spread::LeastLoaded));
     let skill = Skill::test(SKILL);
