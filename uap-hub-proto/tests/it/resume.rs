@@ -157,24 +157,19 @@ async fn a_thousand_cuts_lose_no_session_and_no_report() {
     assert!(resumptions > SESSIONS, "{resumptions}");
 }
 
-// spec: HUB-5-4
-#[tokio::test]
-async fn many_reports_that_wait_for_a_slow_reader_survive_a_cut() {
-    const MANY: usize = 500;
-    let config = hub::Config::default()
-        .with_resume_grace(Duration::from_secs(600))
-        .with_max_unread_events(8);
-    let config = ServerConfig::default().with_hub(config);
+/// Lines of a session that is cut once.
+const MANY: usize = 500;
+
+/// Cuts a session when so many of its lines are written, and reads its events then at the latest.
+async fn survives_a_cut(hub: hub::Config, is_read: bool, cut_at: usize, retry: Duration) {
+    let hub = hub.with_resume_grace(Duration::from_secs(600));
+    let config = ServerConfig::default().with_hub(hub);
     let hub = serve(([127, 0, 0, 1], 0).into(), config).await.unwrap();
     let proxy = Proxy::start(&hub).await;
     let (count, mut written) = watch::channel(0);
     let count = Arc::new(count);
     let _agent = AgentBuilder::new("a")
-        .configure(|config| {
-            config
-                .with_resume(true)
-                .with_first_retry(Duration::from_millis(5))
-        })
+        .configure(|config| config.with_resume(true).with_first_retry(retry))
         .on_test("t", move |_, context| {
             let count = Arc::clone(&count);
             async move {
@@ -187,13 +182,34 @@ async fn many_reports_that_wait_for_a_slow_reader_survive_a_cut() {
         })
         .start(&proxy.url)
         .unwrap();
-    let job = hub.submit(Job::test("t", vec![])).unwrap();
-    // The hub reads a few of them until somebody reads their events.
-    written.wait_for(|line| *line > 200).await.unwrap();
+    let mut job = Some(hub.submit(Job::test("t", vec![])).unwrap());
+    let mut reading = JoinSet::new();
+    if is_read {
+        reading.spawn(lines(job.take().unwrap()));
+    }
+    written.wait_for(|line| *line > cut_at).await.unwrap();
     let mut ids = IdSource::seeded(0);
     while proxy.cut(&mut ids) {}
-    let (lines, resumed, verdict) = lines(job).await;
+    if let Some(job) = job {
+        reading.spawn(lines(job));
+    }
+    let (lines, resumed, verdict) = reading.join_next().await.unwrap().unwrap();
     assert_eq!((resumed > 0, verdict), (true, Verdict::Completed));
     let wanted: Vec<_> = (0..MANY).map(|line| line.to_string()).collect();
     assert_eq!(lines, wanted);
+}
+
+// spec: HUB-5-4
+#[tokio::test]
+async fn many_reports_that_wait_for_a_slow_reader_survive_a_cut() {
+    // The hub reads a few of them until somebody reads their events.
+    let config = hub::Config::default().with_max_unread_events(8);
+    survives_a_cut(config, false, 200, Duration::from_millis(5)).await;
+}
+
+// spec: HUB-5-4
+#[tokio::test]
+async fn reports_that_were_made_while_the_hub_was_away_make_room_for_more() {
+    let away = Duration::from_millis(100);
+    survives_a_cut(hub::Config::default(), true, 5, away).await;
 }

@@ -141,7 +141,18 @@ mod tests {
         });
         assert!(
             ended(TestResult {
-                summary,
+                summary: summary.clone(),
+                ..result()
+            }) > value
+        );
+        let step = StepReport {
+            summary,
+            ..StepReport::default()
+        };
+        let reports = vec![step];
+        assert!(
+            ended(TestResult {
+                reports,
                 ..result()
             }) > value
         );
