@@ -138,7 +138,7 @@ fn beyond() -> [Case<Posts>; 5] {
         )),
         advice(case(
             ("SAP-5-8", "a task that is cancelled ends as CANCELLED"),
-            Driven::cancelled,
+            |asked| asked.cancelled(),
             cancelled,
             Fault::IgnoresCancel,
         )),
