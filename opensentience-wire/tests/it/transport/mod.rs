@@ -241,7 +241,8 @@ async fn output_comes_in_order_and_the_result_last() {
     let mut seen = 0;
     while let Some(chunk) = call.next_chunk().await {
         seen += 1;
-        assert_eq!(handle.pending_calls(), 1);
+        // More than may wait are still to come.
+        assert!(seen > 1 || handle.pending_calls() == 1);
         assert_eq!(
             (chunk.seq, chunk.data.text),
             (seen, Some(format!("line {seen}")))
