@@ -100,6 +100,32 @@ async fn pieces_come_in_order_and_a_dropped_call_is_cancelled() {
     router.shutdown().await;
 }
 
+#[tokio::test]
+async fn output_that_nobody_takes_holds_up_its_agent() {
+    let router = builder(Config::default(), &["com.example.a"]);
+    let router = router.start().unwrap();
+    router.ready().await;
+    let count = request("com.example.a/count", json!({"n": 20_000}));
+    let mut counting = router.call(count).await.unwrap();
+    loop {
+        let mut echo = request("com.example.a/echo", json!({}));
+        echo.timeout = Some(Duration::from_millis(200));
+        let outcome = router.call(echo).await.unwrap().result().await;
+        if outcome.status != Status::Succeeded {
+            assert_eq!(code(outcome), "tool.timeout");
+            break;
+        }
+    }
+    let mut seen = 0;
+    while counting.next_chunk().await.is_some() {
+        seen += 1;
+    }
+    assert_eq!(seen, 20_000);
+    let echo = call(&router, "com.example.a/echo", json!({})).await;
+    assert_eq!(echo.status, Status::Succeeded);
+    router.shutdown().await;
+}
+
 // spec: OSW-4.5-3
 #[tokio::test]
 async fn an_agent_that_dies_ends_its_calls_and_is_launched_again() {
