@@ -139,7 +139,9 @@ impl Future for WaitCapacity<'_> {
         if inner.has_capacity() {
             return Poll::Ready(());
         }
-        inner.waiting.insert(self.number, cx.waker().clone());
+        let former = inner.waiting.insert(self.number, cx.waker().clone());
+        drop(inner);
+        drop(former);
         Poll::Pending
     }
 }
@@ -170,5 +172,76 @@ impl Emitter {
         if let Some(reader) = reader {
             reader.wake();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use core::pin::pin;
+    use std::task::Wake;
+
+    use futures::FutureExt as _;
+
+    use super::*;
+    use crate::event::{EventData, UapEvent, UapEventType};
+
+    /// A waker that notes whether the queue is free when it is woken and when it is dropped.
+    struct Foreign(Arc<Shared>, Arc<Mutex<Vec<bool>>>);
+
+    impl Foreign {
+        fn note(&self) {
+            let is_free = self.0.inner.try_lock().is_ok();
+            self.1.lock().unwrap().push(is_free);
+        }
+    }
+
+    impl Wake for Foreign {
+        fn wake(self: Arc<Self>) {
+            self.note();
+        }
+    }
+
+    impl Drop for Foreign {
+        fn drop(&mut self) {
+            self.note();
+        }
+    }
+
+    // spec: UAP-11-1
+    #[test]
+    fn wakers_are_woken_and_dropped_with_the_queue_free() {
+        let (shared, noted) = (Arc::<Shared>::default(), Arc::default());
+        let waker = || Waker::from(Arc::new(Foreign(Arc::clone(&shared), Arc::clone(&noted))));
+        let is_free = |times: usize| {
+            let noted = core::mem::take(&mut *noted.lock().unwrap());
+            assert_eq!(noted, vec![true; times]);
+        };
+        let data = EventData::Iteration(1);
+        let event = UapEvent::new(UapEventType::StepStart, 1, "a".into(), data);
+        let event = AgentStreamEvent::Uap(event);
+        // The reader's: another one takes its place, then an event wakes that.
+        shared.set_reader(&waker());
+        shared.set_reader(&waker());
+        is_free(1);
+        let emitter = Emitter(Arc::clone(&shared));
+        assert!(emitter.emit(event.clone()).now_or_never().is_some());
+        is_free(2);
+        // One that waits for capacity: replaced, dropped, woken.
+        while shared.lock().has_capacity() {
+            shared.push(event.clone());
+        }
+        let poll = |wait: Pin<&mut WaitCapacity<'_>>| {
+            assert!(wait.poll(&mut Context::from_waker(&waker())).is_pending());
+        };
+        let mut gone = Box::pin(shared.capacity());
+        poll(gone.as_mut());
+        poll(gone.as_mut());
+        is_free(1);
+        drop(gone);
+        is_free(1);
+        let mut wait = pin!(shared.capacity());
+        poll(wait.as_mut());
+        shared.pop();
+        is_free(2);
     }
 }
