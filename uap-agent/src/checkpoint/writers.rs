@@ -52,9 +52,7 @@ impl Branch {
         }
         // Another agent has the session now, or another run of this one: a run saves step by step.
         self.agent != last.agent
-            || (metadata.step == self.step.saturating_add(1)
-                && !self.messages.is_empty()
-                && self.is_continued_by(state))
+            || (metadata.step == self.step.saturating_add(1) && self.is_continued_by(state))
     }
 }
 
@@ -186,6 +184,19 @@ mod tests {
             }
         }
         assert!(writers.behind.len() <= BEHIND);
+    }
+
+    // spec: UAP-12-4
+    #[test]
+    fn a_new_run_from_an_overtaken_state_is_no_conflict() {
+        let mut writers = WriterHistory::default();
+        let mut run = Run(&mut writers, IdSource::seeded(1));
+        let begun = AgentState::initial(&mut IdSource::seeded(2));
+        let (mut one, mut other) = (begun.clone(), begun);
+        assert!(run.save("a", &mut one) && run.save("a", &mut other));
+        // It is no next step of the run that was overtaken: its own first one.
+        let mut turn = run.begin(&one);
+        assert!(run.save("a", &mut turn));
     }
 
     // spec: UAP-12-4
