@@ -81,4 +81,18 @@ mod tests {
         fs::write(root.path().join("file"), "").unwrap();
         assert!(create_folders(&root.path().join("file/inside")).is_err());
     }
+
+    // spec: UAP-12-4
+    #[test]
+    fn a_folder_that_another_store_creates_meanwhile_is_no_error() {
+        let root = tempfile::tempdir().unwrap();
+        let inner = root.path().join("a/b");
+        let mut other = |_: &Path| fs::create_dir_all(&inner).map_err(failed);
+        create_with(&inner, &mut other).unwrap();
+        assert!(inner.is_dir());
+        // A file in its place is one.
+        let inner = root.path().join("c/d");
+        let mut other = |_: &Path| fs::write(&inner, "").map_err(failed);
+        assert!(create_with(&inner, &mut other).is_err());
+    }
 }

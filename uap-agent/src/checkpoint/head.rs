@@ -129,3 +129,50 @@ impl Head {
         Ok((Piece::Whole(text), head(state, 0, 0, bytes)))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ubos_common::id::IdSource;
+    use ubos_common::time::Timestamp;
+    use upp::{Message, Stamp};
+
+    // spec: UAP-12-4
+    #[test]
+    fn a_difference_is_written_up_to_each_limit() {
+        let ids = &mut IdSource::seeded(1);
+        let metadata =
+            CheckpointMetadata::new("s".into(), ids.uuid(), Timestamp::EPOCH, 0, "a".into());
+        let base = AgentState::initial(ids);
+        let before = Head::found(metadata.clone(), base.clone(), 0, 0);
+        let is_difference = |before: &Head, state: &AgentState, limit| {
+            let next = Head::next(Some(before), &metadata, state.clone(), limit);
+            matches!(next, Ok((Piece::Difference(_), _)))
+        };
+        // The state has just the size that is allowed.
+        let stamp = Stamp::new(ids, Timestamp::EPOCH);
+        let longer = base.with_message(ids, Message::user(stamp, "x".repeat(300)));
+        let delta = Delta::between(&base, &longer);
+        let live = before.live + delta.added_bytes();
+        assert!(is_difference(&before, &longer, live));
+        assert!(!is_difference(&before, &longer, live - 1));
+        // So has the difference, which is longer than the state before.
+        let noted = base.with_metadata(ids, "note", upp::json_text(&"x".repeat(2000)));
+        let bytes = json::to_string(&Delta::between(&base, &noted)).len();
+        assert!(is_difference(&before, &noted, bytes));
+        assert!(!is_difference(&before, &noted, bytes - 1));
+        // So have all differences since the last whole state.
+        let bytes = json::to_string(&delta).len();
+        let mut before = before;
+        before.cost = 2 * live + SLACK - bytes;
+        assert!(is_difference(&before, &longer, usize::MAX));
+        before.cost += 1;
+        assert!(!is_difference(&before, &longer, usize::MAX));
+        // And a whole state.
+        let limit = longer.to_json().len();
+        assert!(Head::next(None, &metadata, longer.clone(), limit).is_ok());
+        let refused = Head::next(None, &metadata, longer, limit - 1).map(drop);
+        let (bytes, limit) = (limit, limit - 1);
+        assert_eq!(refused, Err(CheckpointError::TooLarge { bytes, limit }));
+    }
+}

@@ -287,3 +287,18 @@ impl fmt::Debug for SqlJournal {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // spec: UAP-12-5
+    #[test]
+    fn a_digest_is_of_the_run_the_place_and_the_text() {
+        let digests = Digests::new();
+        let mut bytes = vec![3, 0, 0, 0, 0, 0, 0, 0];
+        bytes.extend(b"run\x02\0\0\0\0\0\0\0{}");
+        let wanted = Digest::of(&digests.0, &bytes);
+        assert_eq!(digests.of("run", 2, "{}"), *wanted.as_bytes());
+    }
+}

@@ -294,3 +294,39 @@ const PASSING: [SqlState; 5] = [
     SqlState::T_R_DEADLOCK_DETECTED,
     SqlState::T_R_SERIALIZATION_FAILURE,
 ];
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+
+    /// The configuration that a connection is made with.
+    fn used(config: Config) -> Config {
+        let noted = Arc::new(Mutex::new(None));
+        let kept = Arc::clone(&noted);
+        let connect: Connect = Arc::new(move |config| {
+            *kept.lock().unwrap() = Some(config);
+            Box::pin(async { Err("port=none".parse::<Config>().unwrap_err()) })
+        });
+        assert!(PgLink::open(config, connect).is_err());
+        let used = noted.lock().unwrap().take();
+        used.unwrap()
+    }
+
+    #[test]
+    fn a_connection_has_a_bound_in_time_and_that_of_the_application_first() {
+        let bounds = |config: &Config| {
+            let tcp = config.get_tcp_user_timeout().copied();
+            (config.get_connect_timeout().copied(), tcp)
+        };
+        assert_eq!(
+            bounds(&used(Config::new())),
+            (Some(PATIENCE), Some(PATIENCE))
+        );
+        let (one, other) = (Duration::from_secs(3), Duration::from_secs(4));
+        let mut config = Config::new();
+        config.connect_timeout(one).tcp_user_timeout(other);
+        assert_eq!(bounds(&used(config)), (Some(one), Some(other)));
+    }
+}

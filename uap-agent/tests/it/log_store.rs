@@ -319,6 +319,49 @@ fn a_session_that_was_let_go_is_taken_up_again() {
     }
 }
 
+/// A store begins where another has ended, and the run of that one goes on in it.
+pub(crate) fn a_run_of_another_store_is_overtaken<S: CheckpointStore>(open: impl Fn() -> S) {
+    let (mut one, mut other) = (Steps::new(1), Steps::new(2));
+    one.step(3);
+    one.save(&open(), "overtaken").unwrap();
+    let store = open();
+    // It has not looked, so it takes the place of what is there.
+    other.step(4);
+    other.save(&store, "overtaken").unwrap();
+    one.step(5);
+    let refused = one.save(&store, "overtaken");
+    assert!(
+        matches!(refused, Err(CheckpointError::Conflict { .. })),
+        "{refused:?}"
+    );
+    assert_eq!(block_on(store.load("overtaken")), Ok(Some(other.state)));
+    block_on(store.delete("overtaken")).unwrap();
+}
+
+// spec: UAP-12-4
+#[test]
+fn a_run_of_another_log_store_is_overtaken() {
+    let folder = tempfile::tempdir().unwrap();
+    a_run_of_another_store_is_overtaken(|| LogCheckpoints::open(folder.path()).unwrap());
+}
+
+// spec: UAP-12-4
+#[test]
+fn a_session_that_was_pruned_stays_held() {
+    let folder = tempfile::tempdir().unwrap();
+    let [store, other] = [(); 2].map(|()| LogCheckpoints::open(folder.path()).unwrap());
+    let mut steps = Steps::new(1);
+    for _ in 0..3 {
+        steps.step(5);
+        steps.save(&store, "s").unwrap();
+    }
+    assert_eq!(block_on(store.prune("s", 1)), Ok(2));
+    assert_eq!(steps.save(&other, "s"), Err(CheckpointError::InUse));
+    steps.step(5);
+    steps.save(&store, "s").unwrap();
+    assert_eq!(block_on(store.history("s")).unwrap().len(), 2);
+}
+
 // spec: UAP-12-4
 #[test]
 fn a_long_session_is_pruned_by_itself() {

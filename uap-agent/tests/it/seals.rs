@@ -324,3 +324,58 @@ fn a_cipher_that_panics_takes_no_store_down() {
         assert_eq!(block_on(store.load("s")), Ok(Some(steps.state)));
     }
 }
+
+/// Fails or removes a folder, where it is told to.
+#[derive(Default)]
+struct Disturbing {
+    fails: std::sync::atomic::AtomicBool,
+    removes: std::sync::Mutex<Option<PathBuf>>,
+}
+
+impl Seal for Disturbing {
+    fn seal(&self, _: &[u8], plain: &[u8]) -> Result<Vec<u8>, SealError> {
+        match self.fails.load(std::sync::atomic::Ordering::Relaxed) {
+            true => Err(SealError::Failed("no entropy".into())),
+            false => Ok(plain.to_vec()),
+        }
+    }
+    fn open(&self, _: &[u8], sealed: &[u8]) -> Result<Vec<u8>, SealError> {
+        if let Some(folder) = self.removes.lock().unwrap().take() {
+            fs::remove_dir_all(folder).unwrap();
+        }
+        Ok(sealed.to_vec())
+    }
+}
+
+// spec: UAP-12-4
+#[test]
+fn a_fork_that_fails_is_told_and_leaves_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let seal = Arc::new(Disturbing::default());
+    let store = LogCheckpoints::open(folder.path()).unwrap();
+    let store = store.with_seal(seal.clone());
+    let mut steps = Steps::new(1);
+    for _ in 0..2 {
+        steps.step(5);
+        steps.save(&store, "s").unwrap();
+    }
+    let checkpoint = block_on(store.history("s")).unwrap()[0].checkpoint_id;
+    let fails = |fails| {
+        seal.fails
+            .store(fails, std::sync::atomic::Ordering::Relaxed)
+    };
+    let fork = folder.path().join("fork");
+    fails(true);
+    let refused = block_on(store.fork("s", checkpoint, "fork"));
+    let failed = SealError::Failed("no entropy".into());
+    assert_eq!(refused, Err(CheckpointError::Sealed(failed)));
+    assert!(!fork.exists());
+    fails(false);
+    block_on(store.fork("s", checkpoint, "fork")).unwrap();
+    block_on(store.delete("fork")).unwrap();
+    // The session goes between a look at it and the copy.
+    *seal.removes.lock().unwrap() = Some(folder.path().join("s"));
+    let refused = block_on(store.fork("s", checkpoint, "fork"));
+    assert_eq!(refused, Err(CheckpointError::Unknown { checkpoint }));
+    assert!(!fork.exists());
+}

@@ -34,7 +34,7 @@ use upp::{Message, Reply, ScriptedModel};
 use crate::journal::lease::{Hand, Seen, pay, paying};
 use crate::journal::people::{HOUR, careful};
 use crate::journal::{asking, strategies};
-use crate::log_store::Steps;
+use crate::log_store::{Steps, a_run_of_another_store_is_overtaken};
 use crate::seals::Toy;
 
 /// A database that can be opened again, as another process does.
@@ -157,6 +157,7 @@ fn checkpoints_do_what_stores_do(open: Open<'_>) {
     block_on(check_writers(&one, &one)).unwrap();
     block_on(check_writers(&one, &database.checkpoints())).unwrap();
     block_on(check_writers(&one, &other)).unwrap();
+    a_run_of_another_store_is_overtaken(|| open().checkpoints());
     let sealed = || database.checkpoints().with_seal(Arc::new(Toy::new(7)));
     block_on(check_store(&sealed())).unwrap();
     block_on(check_history(&sealed())).unwrap();

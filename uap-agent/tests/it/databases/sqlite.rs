@@ -116,6 +116,32 @@ fn a_changed_row_is_noticed() {
     assert!(block_on(store.history("s")).unwrap().is_empty());
 }
 
+// spec: UAP-12-5
+#[test]
+fn an_entry_in_another_place_is_noticed() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("agents.db");
+    let entries = super::entries();
+    for from in ["run = 'run' AND n = 1", "run = 'other' AND n = 2"] {
+        let database = Database::sqlite(&file).unwrap();
+        for run in ["run", "other"] {
+            block_on(database.delete_journal(run)).unwrap();
+            block_on(database.journal(run).append(0, entries.clone())).unwrap();
+        }
+        let text = format!(
+            "UPDATE uap_entry SET (entry, digest) = (SELECT entry, digest FROM uap_entry WHERE {from})
+            WHERE run = 'run' AND n = 2"
+        );
+        change(&file, &text);
+        let refused = block_on(database.journal("run").read()).unwrap_err();
+        assert_eq!(refused, JournalError::Damaged { entry: 2 }, "{from}");
+        assert_eq!(
+            block_on(database.journal("other").read()),
+            Ok(entries.clone())
+        );
+    }
+}
+
 /// What another program has put into the tables is measured before it is read.
 #[test]
 fn a_row_over_the_limit_is_not_read() {
