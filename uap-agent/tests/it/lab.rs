@@ -18,15 +18,15 @@ use upp::{
 
 use crate::support::{echo, script};
 
-const NOW: Now = Now::new(Mono::ZERO, Timestamp::EPOCH);
+pub(crate) const NOW: Now = Now::new(Mono::ZERO, Timestamp::EPOCH);
 
-fn config() -> EngineConfig {
+pub(crate) fn config() -> EngineConfig {
     let options = LlmOptions::new(script([])).with_tools([echo("echo")]);
     let strategy = tool_loop(LoopOptions::default()).unwrap();
     EngineConfig::new(upp::llm(options).unwrap(), strategy).with_hooks(true)
 }
 
-fn start() -> RunStart {
+pub(crate) fn start() -> RunStart {
     let ids = &mut IdSource::seeded(2);
     let state = AgentState::initial(ids);
     let input = Message::user(Stamp::new(ids, NOW.wall), "go");

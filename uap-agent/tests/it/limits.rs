@@ -149,6 +149,84 @@ fn a_request_ends_with_its_time_and_may_be_tried_again() {
     assert_eq!(error.error.code, ErrorCode::Timeout);
 }
 
+/// A model whose first response ends after so many events.
+struct Breaking {
+    model: Arc<ScriptedModel>,
+    ends_after: Mutex<Option<usize>>,
+}
+
+impl upp::LlmModel for Breaking {
+    fn provider(&self) -> &str {
+        self.model.provider()
+    }
+    fn model_id(&self) -> &str {
+        self.model.model_id()
+    }
+    fn capabilities(&self) -> upp::LlmCapabilities {
+        self.model.capabilities()
+    }
+    fn complete(
+        &self,
+        request: upp::LlmRequest,
+    ) -> BoxFuture<'static, Result<upp::LlmResponse, upp::UppError>> {
+        self.model.complete(request)
+    }
+    fn stream(&self, request: upp::LlmRequest) -> upp::ModelStream {
+        let ends_after = self.ends_after.lock().unwrap().take();
+        let whole = self.model.stream(request);
+        Box::pin(whole.take(ends_after.unwrap_or(usize::MAX)))
+    }
+}
+
+// spec: UAP-16-1
+#[test]
+fn a_response_that_ends_without_an_answer_is_an_error() {
+    let asked = |events: usize, retries: bool| {
+        let model = script([Reply::text("first"), Reply::text("second")]);
+        let breaking = Breaking {
+            model: Arc::clone(&model),
+            ends_after: Mutex::new(Some(events)),
+        };
+        let mut options = options(&model).map_llm(|llm| llm.with_model(Arc::new(breaking)));
+        if retries {
+            options = options.with_middleware([retry(Arc::new(Stubborn))]);
+        }
+        agent(options).unwrap()
+    };
+    // Only what nothing was heard of is asked again.
+    for (events, retries, is_answered) in [(0, false, false), (0, true, true), (1, true, false)] {
+        let agent = asked(events, retries);
+        let state = agent.initial_state();
+        let judge = |result: Result<GenerateResult, Box<AgentError>>| match result {
+            Ok(result) => assert_eq!(
+                (result.turn.response.text().as_str(), is_answered),
+                ("second", true)
+            ),
+            Err(error) => assert_eq!(
+                (&error.error.code, &*error.error.message, is_answered),
+                (
+                    &ErrorCode::InvalidResponse,
+                    "the model's stream ended without an answer",
+                    false
+                )
+            ),
+        };
+        let ended = agent.generate("go", &state).now_or_never();
+        judge(ended.expect("nothing is waited for"));
+        #[cfg(feature = "canon")]
+        {
+            use uap_agent::journal::{MemoryJournal, Recording};
+            let agent = asked(events, retries);
+            let journal = Arc::new(MemoryJournal::default());
+            judge(block_on(
+                agent.record(journal.clone(), "go", &state).result(),
+            ));
+            let recording = block_on(Recording::load(journal.as_ref())).unwrap();
+            judge(agent.replay(&recording).unwrap().result.unwrap());
+        }
+    }
+}
+
 // spec: UAP-16-1
 #[test]
 fn a_tool_ends_with_its_time_and_hears_of_it() {

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use futures::executor::block_on;
 use futures::{FutureExt, StreamExt};
 use uap_agent::{
-    AgentStreamEvent, ExecutionStrategy, LoopOptions, PlanOptions, ReactOptions, agent, plan,
-    react, tool_loop,
+    AgentStreamEvent, EventData, ExecutionStrategy, LoopOptions, PlanOptions, ReactOptions, agent,
+    plan, react, tool_loop,
 };
 use ubos_common::json::{RawObject, to_string};
 use upp::{ErrorCode, FnTool, Reply, ScriptedModel, Tool, object};
@@ -77,6 +77,24 @@ fn events_come_in_the_stated_order() {
         "{}",
         json[13]
     );
+}
+
+// spec: UAP-11-3
+#[test]
+fn iterations_of_the_loop_count_from_one() {
+    let calls = (0..2).map(|n| calling("act", &format!("c{n}"), "{}"));
+    let agent = agent(options(&script(calls.chain([Reply::text("done")])))).unwrap();
+    let events: Vec<_> = block_on(agent.stream("go", &agent.initial_state()).collect());
+    let iteration = |event: &AgentStreamEvent| match event {
+        AgentStreamEvent::Uap(event) => match event.data {
+            EventData::Iteration(n) => Some((event.event_type.to_string(), event.step, n)),
+            _ => None,
+        },
+        _ => None,
+    };
+    let wanted = (1..=3).flat_map(|n| ["step_start", "step_end"].map(|name| (name.into(), n, n)));
+    let told: Vec<_> = events.iter().filter_map(iteration).collect();
+    assert_eq!(told, wanted.collect::<Vec<_>>());
 }
 
 #[test]

@@ -138,3 +138,27 @@ impl EffectResult {
         json
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use ubos_common::json::RawObject;
+    use upp::{ToolExecution, json_text};
+
+    use super::*;
+
+    // spec: UAP-12-5
+    #[test]
+    fn the_content_of_a_tools_result_has_no_ids_and_times() {
+        let content = |name: &str, id: &str, text: &str, is_error, millis| {
+            let (arguments, result) = (RawObject::empty(), json_text(text));
+            let (name, id) = (name.into(), id.into());
+            let ran = ToolExecution::new(name, id, arguments, result, is_error, millis);
+            EffectResult::Tool(ran, Vec::new()).content()
+        };
+        let one = content("look", "c1", "found", false, 1);
+        assert_eq!(content("look", "c2", "found", false, 9), one);
+        assert_ne!(content("peek", "c1", "found", false, 1), one);
+        assert_ne!(content("look", "c1", "lost", false, 1), one);
+        assert_ne!(content("look", "c1", "found", true, 1), one);
+    }
+}

@@ -36,6 +36,7 @@ mod golden;
 mod kill;
 pub(crate) mod lease;
 pub(crate) mod people;
+mod recorder;
 mod refused;
 
 /// Answers by what it is asked: a plan to who asks for one, calls of two tools to what has no results yet, words to the

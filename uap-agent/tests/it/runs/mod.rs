@@ -1,5 +1,6 @@
 //! Runs: what they ask the model, what they bring, how they end.
 
+mod moves;
 mod plans;
 
 use std::sync::Arc;
@@ -96,18 +97,28 @@ fn two_asks_hold_four_messages_and_the_agent_keeps_none() {
     assert_eq!(roles(&model.requests()[2]), ["user:other"]);
 }
 
-// spec: UAP-5-2
+// spec: UAP-5-2, UAP-5-3
 #[test]
-fn a_limit_of_the_loop_ends_it_well_with_its_tools_run() {
-    let model = Arc::new(ScriptedModel::with(|_| Some(calling("more", "c", "{}"))));
-    let limited = tool_loop(LoopOptions::default().with_max_iterations(3)).unwrap();
-    let agent = agent(options(&model).with_execution(limited)).unwrap();
-    let result = block_on(agent.generate("go", &agent.initial_state())).unwrap();
-    assert_eq!((model.requests().len(), result.state.step()), (3, 3));
-    assert!(matches!(
-        result.state.messages().last(),
-        Some(Message::ToolResult(_))
-    ));
+fn a_limit_of_steps_ends_the_run_well_with_its_tools_run() {
+    let limited = [
+        tool_loop(LoopOptions::default().with_max_iterations(3)).unwrap(),
+        react(ReactOptions::default().with_max_steps(3)).unwrap(),
+    ];
+    for (limited, requests) in limited.into_iter().zip([3, 6]) {
+        let model = Arc::new(ScriptedModel::with(|request| {
+            Some(match request.offers_tools() {
+                true => calling("more", "c", "{}"),
+                false => Reply::text("think"),
+            })
+        }));
+        let agent = agent(options(&model).with_execution(limited)).unwrap();
+        let result = block_on(agent.generate("go", &agent.initial_state())).unwrap();
+        assert_eq!((model.requests().len(), result.state.step()), (requests, 3));
+        assert!(matches!(
+            result.state.messages().last(),
+            Some(Message::ToolResult(_))
+        ));
+    }
     assert!(tool_loop(LoopOptions::default().with_max_iterations(0)).is_err());
 }
 

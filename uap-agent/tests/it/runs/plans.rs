@@ -113,14 +113,9 @@ fn a_step_that_fails_leads_to_a_new_plan_or_to_the_error() {
         statuses(&result.state),
         pairs([("b", "failed"), ("a", "completed"), ("c", "completed")])
     );
-    assert!(
-        model.requests()[3]
-            .messages
-            .last()
-            .unwrap()
-            .text()
-            .contains("provider down")
-    );
+    let asked = model.requests()[3].messages.last().unwrap().text();
+    assert!(asked.contains("provider down"), "{asked}");
+    assert!(asked.contains("keep their ids: a. Plan"), "{asked}");
     let strict = agent(planned(&script(replies()), |o| o.with_allow_replan(false))).unwrap();
     let error = block_on(strict.generate("go", &strict.initial_state())).unwrap_err();
     assert_eq!(

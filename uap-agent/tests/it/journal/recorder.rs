@@ -1,0 +1,124 @@
+//! Recorders, driven by hand.
+
+use uap_agent::engine;
+use uap_agent::journal::recorder::{Input, Output};
+use uap_agent::journal::{JournalError, Ownership, Recorder, Recording};
+use uap_agent::{HookAnswer, HookCall};
+use ubos_common::json::RawObject;
+use upp::ErrorCode;
+
+use crate::lab::{NOW, config, start};
+
+/// A recorder and its journal.
+struct Driven {
+    recorder: Recorder,
+    entries: Vec<RawObject>,
+}
+
+impl Driven {
+    fn begin() -> Self {
+        Self {
+            recorder: Recorder::begin(NOW, &config(), 3, start(), &Ownership::default()),
+            entries: Vec::new(),
+        }
+    }
+
+    /// Writes what is to be written; gives the outputs of the engine.
+    fn outputs(&mut self) -> Vec<engine::Output> {
+        let mut outputs = Vec::new();
+        while let Some(output) = self.recorder.poll_output() {
+            match output {
+                Output::Write(first, entries) => {
+                    assert_eq!(first, self.entries.len() as u64);
+                    self.entries.extend(entries);
+                    let written = Input::Written(Ok(()));
+                    self.recorder.handle_input(NOW, written).unwrap();
+                }
+                Output::Engine(output) => outputs.push(*output),
+                _ => {}
+            }
+        }
+        outputs
+    }
+
+    fn take(&mut self, input: engine::Input) {
+        let taken = self.recorder.handle_input(NOW, Input::Engine(input));
+        taken.unwrap();
+    }
+
+    /// The hook that is called.
+    fn hook(&mut self) -> u64 {
+        let outputs = self.outputs();
+        let hooks = outputs.iter().filter_map(|output| match output {
+            engine::Output::Hook(id, _) => Some(*id),
+            _ => None,
+        });
+        hooks.last().unwrap()
+    }
+}
+
+// spec: UAP-12-5
+#[test]
+fn a_result_that_comes_after_its_cancellation_is_not_written() {
+    let mut run = Driven::begin();
+    let hook = run.hook();
+    run.take(engine::Input::Hook(hook, Ok(HookAnswer::Done)));
+    let outputs = run.outputs();
+    let Some(engine::Output::Infer(asked, _)) = outputs.last() else {
+        panic!("{outputs:?}");
+    };
+    run.take(engine::Input::Abort);
+    let outputs = run.outputs();
+    let [
+        engine::Output::Cancel(cancelled),
+        engine::Output::Hook(hook, HookCall::Error(_)),
+    ] = &outputs[..]
+    else {
+        panic!("{outputs:?}");
+    };
+    assert_eq!(cancelled, asked);
+    let before = run.entries.len();
+    run.take(engine::Input::Model(*asked, None));
+    assert!(run.outputs().is_empty());
+    assert_eq!(run.entries.len(), before);
+    assert!(run.recorder.accepts_input() && !run.recorder.is_closed());
+
+    run.take(engine::Input::Hook(*hook, Ok(HookAnswer::Done)));
+    let outputs = run.outputs();
+    let [engine::Output::Finished(Err(error))] = &outputs[..] else {
+        panic!("{outputs:?}");
+    };
+    assert_eq!(error.error.code, ErrorCode::Cancelled);
+    assert!(!run.recorder.accepts_input() && run.recorder.is_closed());
+    let late = Input::Engine(engine::Input::Abort);
+    assert!(run.recorder.handle_input(NOW, late).is_err());
+    assert!(Recording::from_entries(&run.entries).unwrap().has_ended());
+}
+
+// spec: UAP-12-5
+#[test]
+fn a_conflict_tells_how_far_the_journal_is() {
+    for others in 0..3 {
+        let mut run = Driven::begin();
+        let hook = run.hook();
+        run.take(engine::Input::Hook(hook, Ok(HookAnswer::Done)));
+        let Some(Output::Write(wanted, entries)) = run.recorder.poll_output() else {
+            panic!("a result is written");
+        };
+        // Another has written there, and no decisions.
+        let entries = vec![entries[0].clone(); others];
+        let seen = wanted + others as u64;
+        let behind = Input::Behind(entries);
+        run.recorder.handle_input(NOW, behind).unwrap();
+        let outputs = run.outputs();
+        let Some(engine::Output::Finished(Err(error))) = outputs.last() else {
+            panic!("{outputs:?}");
+        };
+        let cause = error.error.cause.as_ref().unwrap();
+        assert_eq!(
+            cause.downcast_ref::<JournalError>(),
+            Some(&JournalError::Conflict { wanted, seen })
+        );
+        assert!(!run.recorder.accepts_input());
+    }
+}
