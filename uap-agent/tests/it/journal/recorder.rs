@@ -49,11 +49,11 @@ impl Driven {
     /// The hook that is called.
     fn hook(&mut self) -> u64 {
         let outputs = self.outputs();
-        let hooks = outputs.iter().filter_map(|output| match output {
+        let mut hooks = outputs.iter().filter_map(|output| match output {
             engine::Output::Hook(id, _) => Some(*id),
             _ => None,
         });
-        hooks.last().unwrap()
+        hooks.next_back().unwrap()
     }
 }
 
