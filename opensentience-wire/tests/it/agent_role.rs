@@ -185,6 +185,8 @@ fn a_registration_that_replaces_takes_back_what_it_does_not_name() {
     for (replace, wanted) in [(false, 1), (true, 0)] {
         let mut conn = open_agent(Limits::default());
         conn.register(at(0), vec![spec("other")], replace).unwrap();
+        let payload = &drain_agent(&mut conn).sent[0]["payload"];
+        assert_eq!(payload.get("replace"), replace.then_some(&json!(true)));
         drain_agent(&mut conn);
         let said = tell_agent(&mut conn, 0, &call("c"));
         assert_eq!(said.calls.len(), wanted, "{replace}");

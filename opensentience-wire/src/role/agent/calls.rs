@@ -388,3 +388,16 @@ impl Write for Metrics {
         object.end();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_no_part_of_a_result() {
+        let channel = |channel| Chunk::text(channel, "t").channel;
+        assert_eq!(channel(Channel::Log), Channel::Log);
+        assert_eq!(channel(Channel::PartialResult), Channel::Status);
+        assert_eq!(channel(Channel::from("new")), Channel::Status);
+    }
+}

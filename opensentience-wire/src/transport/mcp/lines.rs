@@ -269,3 +269,22 @@ struct Answer<'a> {
     error: Option<&'a RawValue>,
     method: Option<serde::de::IgnoredAny>,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_stream_that_takes_nothing_more_is_an_error() {
+        let mut room = [0; 3];
+        let full = io::Cursor::new(&mut room[..]);
+        let (_reader, stream) = tokio::io::split(tokio::io::join(tokio::io::empty(), full));
+        let mut writer = Writer {
+            stream: Some(stream),
+            unsent: b"line\n".to_vec(),
+            sent: 0,
+        };
+        let error = writer.flush().await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::WriteZero);
+    }
+}

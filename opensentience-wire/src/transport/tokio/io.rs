@@ -206,6 +206,53 @@ impl Alarm {
 mod tests {
     use super::*;
 
+    /// A stream that takes one byte less of each frame than it has, and gives nothing.
+    struct Slow;
+
+    const FRAME: usize = 10_000;
+
+    impl AsyncWrite for Slow {
+        fn poll_write(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            bytes: &[u8],
+        ) -> Poll<std::io::Result<usize>> {
+            match bytes.len() > FRAME {
+                true => Poll::Ready(Ok(FRAME - 1)),
+                false => Poll::Pending,
+            }
+        }
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    impl AsyncRead for Slow {
+        fn poll_read(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            _: &mut ReadBuf<'_>,
+        ) -> Poll<std::io::Result<()>> {
+            Poll::Pending
+        }
+    }
+
+    #[test]
+    fn what_was_sent_is_not_kept_while_more_waits() {
+        let mut wire = Wire::new(Box::pin(Slow));
+        let mut context = Context::from_waker(std::task::Waker::noop());
+        for _ in 0..1_000 {
+            wire.send(vec![0; FRAME]);
+            assert!(wire.poll_flush(&mut context).is_pending());
+            assert!((1..=FRAME).contains(&wire.waiting()));
+            let kept = wire.unsent.len();
+            assert!(kept < 2 * HIGH_WATER + 2 * FRAME, "{kept}");
+        }
+    }
+
     /// An alarm that kept to the first deadline would not ring within an hour.
     #[tokio::test]
     async fn an_alarm_rings_for_a_deadline_that_came_closer() {

@@ -97,5 +97,12 @@ mod tests {
             read_manifest(&inside),
             Err(ManifestError::NotAFile)
         ));
+        #[cfg(target_os = "linux")]
+        {
+            // A file whose beginning cannot be read.
+            std::fs::remove_file(&path).unwrap();
+            std::os::unix::fs::symlink("/proc/self/mem", &path).unwrap();
+            assert!(matches!(read_manifest(&path), Err(ManifestError::Read(_))));
+        }
     }
 }

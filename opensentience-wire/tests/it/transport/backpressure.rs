@@ -38,6 +38,25 @@ async fn a_slow_reader_slows_the_tool_and_loses_nothing() {
     assert_eq!(unread.result().await.status, Status::Succeeded);
 }
 
+// spec: OSW-4.3-11
+#[tokio::test]
+async fn who_wants_the_end_alone_has_it() {
+    let mut handle = connect(Limits::default(), token()).await.unwrap();
+    assert!(handle.tools_changed().await);
+    let count = request("count", json!({"n": 20_000}));
+    let unread = handle.call(count).await.unwrap();
+    // Its agent is held up first.
+    loop {
+        let echo = request("echo", json!({})).with_timeout(Duration::from_millis(200));
+        let echo = handle.call(echo).await.unwrap().result().await;
+        if echo.status != Status::Succeeded {
+            assert_eq!(code(&echo), "tool.timeout");
+            break;
+        }
+    }
+    assert_eq!(unread.result().await.status, Status::Succeeded);
+}
+
 // Both ends have more to write than either has read: one of them has to go on reading.
 // spec: OSW-4.3-11
 #[tokio::test]

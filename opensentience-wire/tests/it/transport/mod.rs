@@ -10,7 +10,7 @@ use std::time::Duration;
 use opensentience_wire::message::{Channel, SemVer, Status};
 use opensentience_wire::role::CloseReason;
 use opensentience_wire::role::agent::{self, Chunk};
-use opensentience_wire::role::core::{CallRequest, Config, Outcome};
+use opensentience_wire::role::core::{CallRequest, Config, Event, Outcome};
 use opensentience_wire::transport::tokio::{
     Agent, AttachError, AuditSink, CoreHandle, LaunchError, Launcher, ServeError, ToolContext,
     ToolError, attach,
@@ -170,6 +170,31 @@ async fn an_auditor_alone_hears_of_calls() {
     let seen = names(audit).await;
     for name in ["tool.call_routed", "tool.call_completed"] {
         assert!(seen.iter().any(|it| it == name), "{name}: {seen:?}");
+    }
+}
+
+// spec: OSW-8-1
+#[tokio::test]
+async fn an_observer_alone_hears_of_calls() {
+    let (tx, mut seen) = tokio::sync::mpsc::unbounded_channel();
+    let observer = move |event: &Event| {
+        if let Event::Audit(audit) = event {
+            drop(tx.send(audit.name.clone()));
+        }
+    };
+    let launcher = Launcher::new(AGENT, std::env::current_exe().unwrap())
+        .args(["transport::agent_process", "--exact", "--nocapture"])
+        .with_observer(observer);
+    let handle = launcher.launch().await.unwrap();
+    let echo = handle.call(request("echo", json!({}))).await.unwrap();
+    echo.result().await;
+    handle.shutdown().await;
+    let mut names = Vec::new();
+    while let Some(name) = seen.recv().await {
+        names.push(name);
+    }
+    for name in [AuditName::CallRouted, AuditName::CallCompleted] {
+        assert!(names.contains(&name), "{name}: {names:?}");
     }
 }
 

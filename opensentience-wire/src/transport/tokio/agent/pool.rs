@@ -190,6 +190,23 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_thread_that_waits_is_used_before_another_begins() {
+        let pool = Pool::default();
+        pool.set_threads(3);
+        for n in 0..10 {
+            assert_eq!(pool.run(move || Ok(n)).await.ok(), Some(n));
+            let all_wait = || {
+                let state = pool.0.lock();
+                state.idle == state.threads
+            };
+            while !all_wait() {
+                tokio::task::yield_now().await;
+            }
+        }
+        assert_eq!(pool.0.lock().threads, 1);
+    }
+
+    #[tokio::test]
     async fn a_job_that_nobody_waits_for_any_more_leaves_the_queue() {
         let pool = Pool::default();
         pool.set_threads(1);
