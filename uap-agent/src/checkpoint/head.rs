@@ -60,8 +60,10 @@ pub(super) struct Head {
     pub(super) back: u64,
     /// Bytes of them and of that state.
     pub(super) cost: usize,
-    /// About what the state itself has, as JSON.
+    /// About how many bytes the state itself has, as JSON.
     live: usize,
+    /// How many it has at most.
+    most: usize,
 }
 
 impl Head {
@@ -79,6 +81,7 @@ impl Head {
             back,
             cost,
             live,
+            most: live,
         }
     }
 
@@ -97,27 +100,31 @@ impl Head {
         state: AgentState,
         limit: usize,
     ) -> Result<(Piece, Self), CheckpointError> {
-        let head = |state, back, cost, live| Self {
+        let head = |state, back, cost, (live, most)| Self {
             metadata: metadata.clone(),
             state,
             back,
             cost,
             live,
+            most,
         };
         if let Some(before) = before {
             let delta = Delta::between(&before.state, &state);
-            let live = if delta.drops() {
-                state.to_json().len()
-            } else {
-                before.live.saturating_add(delta.added_bytes())
-            };
             let text = json::to_string(&delta);
             let (bytes, back) = (text.len(), before.back + 1);
+            // No state grows by more than the difference that is written for it.
+            let most = before.most.saturating_add(bytes);
+            let (live, most) = if delta.drops() || most > limit {
+                let exact = state.to_json().len();
+                (exact, exact)
+            } else {
+                (before.live.saturating_add(delta.added_bytes()), most)
+            };
             let bearable = live.saturating_mul(2).saturating_add(SLACK);
-            if live <= limit && bytes <= limit && before.cost.saturating_add(bytes) <= bearable {
+            if most <= limit && bytes <= limit && before.cost.saturating_add(bytes) <= bearable {
                 return Ok((
                     Piece::Difference(text),
-                    head(state, back, before.cost, live),
+                    head(state, back, before.cost, (live, most)),
                 ));
             }
         }
@@ -126,13 +133,14 @@ impl Head {
         if bytes > limit {
             return Err(CheckpointError::TooLarge { bytes, limit });
         }
-        Ok((Piece::Whole(text), head(state, 0, 0, bytes)))
+        Ok((Piece::Whole(text), head(state, 0, 0, (bytes, bytes))))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::state::{PlanStep, PlanStepStatus};
     use ubos_common::id::IdSource;
     use ubos_common::time::Timestamp;
     use upp::{Message, Stamp};
@@ -153,16 +161,25 @@ mod tests {
         let stamp = Stamp::new(ids, Timestamp::EPOCH);
         let longer = base.with_message(ids, Message::user(stamp, "x".repeat(300)));
         let delta = Delta::between(&base, &longer);
-        let live = before.live + delta.added_bytes();
-        assert!(is_difference(&before, &longer, live));
-        assert!(!is_difference(&before, &longer, live - 1));
-        // So has the difference, which is longer than the state before.
-        let noted = base.with_metadata(ids, "note", upp::json_text(&"x".repeat(2000)));
-        let bytes = json::to_string(&Delta::between(&base, &noted)).len();
-        assert!(is_difference(&before, &noted, bytes));
-        assert!(!is_difference(&before, &noted, bytes - 1));
+        let bytes = longer.to_json().len();
+        assert!(is_difference(&before, &longer, bytes));
+        assert!(!is_difference(&before, &longer, bytes - 1));
+        // So has the difference, which is longer than the state.
+        let plan = |status: PlanStepStatus| -> Vec<PlanStep> {
+            let step =
+                |n: u32| PlanStep::new(n.to_string().into(), "".into(), vec![], status.clone());
+            (0..50).map(step).collect()
+        };
+        let planned = base.with_plan(ids, plan(PlanStepStatus::Completed));
+        let replanned = planned.with_plan(ids, plan(PlanStepStatus::Failed));
+        let bytes = json::to_string(&Delta::between(&planned, &replanned)).len();
+        assert!(bytes > replanned.to_json().len());
+        let planned = Head::found(metadata.clone(), planned, 0, 0);
+        assert!(is_difference(&planned, &replanned, bytes));
+        assert!(!is_difference(&planned, &replanned, bytes - 1));
         // So have all differences since the last whole state.
         let bytes = json::to_string(&delta).len();
+        let live = before.live + delta.added_bytes();
         let mut before = before;
         before.cost = 2 * live + SLACK - bytes;
         assert!(is_difference(&before, &longer, usize::MAX));
@@ -174,5 +191,31 @@ mod tests {
         let refused = Head::next(None, &metadata, longer, limit - 1).map(drop);
         let (bytes, limit) = (limit, limit - 1);
         assert_eq!(refused, Err(CheckpointError::TooLarge { bytes, limit }));
+    }
+
+    // spec: UAP-12-4
+    #[test]
+    fn no_state_grows_beyond_its_limit_by_differences() {
+        let ids = &mut IdSource::seeded(1);
+        let metadata =
+            CheckpointMetadata::new("s".into(), ids.uuid(), Timestamp::EPOCH, 0, "a".into());
+        let mut state = AgentState::initial(ids);
+        let (limit, mut before) = (20_000, None);
+        let refused = (0..100).find_map(|n| {
+            let note = upp::json_text(&"x".repeat(1000));
+            state = state.with_metadata(ids, format!("note {n}"), note);
+            let next = Head::next(before.as_ref(), &metadata, state.clone(), limit);
+            let (piece, mut head) = match next {
+                Ok(next) => next,
+                Err(error) => return Some(error),
+            };
+            let (Piece::Whole(text) | Piece::Difference(text)) = piece;
+            head.cost += text.len();
+            before = Some(head);
+            None
+        });
+        let bytes = state.to_json().len();
+        assert_eq!(refused, Some(CheckpointError::TooLarge { bytes, limit }));
+        assert!(bytes - 1100 <= limit, "{bytes}");
     }
 }

@@ -292,6 +292,7 @@ mod tests {
             for base in &states {
                 for next in &states {
                     let written = to_vec(&Delta::between(base, next));
+                    prop_assert!(next.to_json().len() <= base.to_json().len() + written.len());
                     let (read, _) = decode::<Delta>(&written, &limits, Profile::Strict).unwrap();
                     let made = read.apply(base, &limits).unwrap();
                     prop_assert_eq!(&made, next);
