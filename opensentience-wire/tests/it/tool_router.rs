@@ -391,6 +391,22 @@ async fn an_agent_is_added_to_a_router_that_runs() {
 }
 
 #[tokio::test]
+async fn an_agent_that_never_came_leaves_its_place_when_it_is_stopped() {
+    let config = Config::default()
+        .with_max_agents(1)
+        .with_restart(RestartPolicy::Always);
+    let none = || Launcher::new("com.example.none", "/nowhere/agent");
+    let router = ToolRouter::builder(config).agent("com.example.none", none);
+    let router = router.start().unwrap();
+    router.ready().await;
+    router.stop("com.example.none").await;
+    router.add(source("com.example.a")).await.unwrap();
+    let echo = call(&router, "com.example.a/echo", json!({})).await;
+    assert_eq!(echo.status, Status::Succeeded);
+    router.shutdown().await;
+}
+
+#[tokio::test]
 async fn an_agent_that_is_replaced_goes_on_with_its_calls() {
     let router = builder(Config::default(), &["com.example.a"]);
     let router = router.start().unwrap();
