@@ -184,7 +184,7 @@ fn what_of_an_agent_was_ignored_is_told() {
     let run = HostileRun::new(hub.url.clone())
         .with_attacks(&[Attack::StrayAnswers])
         .with_time(Duration::from_millis(500));
-    let attack = std::thread::spawn(move || run.run());
+    let attack = std::thread::Builder::new().spawn(move || run.run());
     let audit = hub.until("audit");
     assert_eq!(audit["kind"], "StrayAcceptance");
     let id = audit["agent"].as_str().unwrap();
@@ -195,7 +195,7 @@ fn what_of_an_agent_was_ignored_is_told() {
     assert!(audit["at"].is_string());
     hub.kill();
     // It may find no hub any more.
-    drop(attack.join().unwrap());
+    drop(attack.unwrap().join().unwrap());
 }
 
 #[test]
