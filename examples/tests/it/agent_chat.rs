@@ -34,20 +34,23 @@ fn run(dir: &Path, arguments: &[&str], input: &str) -> (i32, String, String) {
 
 #[test]
 fn every_strategy_answers_with_tools() {
-    let dir = tempfile::tempdir().unwrap();
-    std::fs::write(dir.path().join("a.txt"), "from the file\n").unwrap();
+    let outer = tempfile::tempdir().unwrap();
+    // Beside its folder there is nothing.
+    let dir = outer.path().join("dir");
+    std::fs::create_dir(&dir).unwrap();
+    std::fs::write(dir.join("a.txt"), "from the file\n").unwrap();
     let input =
         "hello there\ncalc 2+3 and count words of one two and read a.txt\ncalc 1/0\nread ../x\n";
     let wanted = "You said: hello there\n2+3 = 5\n2 words, 7 characters\na.txt says:\nfrom the file\n\
         calc failed: a division by 0\nread_file failed: ../x: No such file or directory (os error 2)\n";
     for way in ["loop", "react", "plan"] {
-        let (code, out, talk) = run(dir.path(), &["--dir", ".", "--strategy", way], input);
+        let (code, out, talk) = run(&dir, &["--dir", ".", "--strategy", way], input);
         assert_eq!((code, out.as_str()), (0, wanted), "{way}");
         assert!(talk.contains("  calc {\"expression\":\"2+3\"}\n"), "{talk}");
         // Nobody types: there is no prompt.
         assert!(!talk.contains('>'), "{talk}");
     }
-    let (code, out, _) = run(dir.path(), &[], "read a.txt");
+    let (code, out, _) = run(&dir, &[], "read a.txt");
     assert_eq!((code, out.contains("--dir")), (0, true));
 }
 
