@@ -637,3 +637,22 @@ fn metadata_that_are_not_ours_are_kept() {
     let store = LogCheckpoints::open(folder.path()).unwrap();
     assert_eq!(block_on(store.load_metadata("s")).unwrap(), Some(more));
 }
+
+// spec: UAP-12-2, UAP-12-4
+#[test]
+fn each_checkpoint_names_the_agent_that_saved_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let agents = ["one", "one", "other", "other", "one"];
+    let store = LogCheckpoints::open(folder.path()).unwrap();
+    let mut steps = Steps::new(9);
+    for agent in agents {
+        steps.agent = agent;
+        steps.step(5);
+        steps.save(&store, "s").unwrap();
+    }
+    drop(store);
+    let store = LogCheckpoints::open(folder.path()).unwrap();
+    let past = block_on(store.history("s")).unwrap();
+    let saved: Vec<&str> = past.iter().map(|save| &*save.agent_id).collect();
+    assert_eq!(saved, agents);
+}

@@ -304,9 +304,9 @@ fn sub_agents_stand_below_the_call_that_made_them() {
         .unwrap()
         .to_html();
     let places: Vec<usize> = [
-        "--d:1\"><span class=\"what\"><span class=\"kind\">Tool",
-        "--d:2\"><span class=\"what\"><span class=\"kind\">Sub-agent",
-        "--d:3\"><span class=\"what\"><span class=\"name\">Step 1",
+        "<summary class=\"k-tool failed\" style=\"--d:1\"><span class=\"what\"><span class=\"kind\">Tool",
+        "<summary class=\"k-sub failed\" style=\"--d:2\"><span class=\"what\"><span class=\"kind\">Sub-agent",
+        "<summary class=\"\" style=\"--d:3\"><span class=\"what\"><span class=\"name\">Step 1",
     ]
     .iter()
     .map(|told| page.find(told).unwrap_or_else(|| panic!("{told}")))
@@ -340,6 +340,36 @@ fn a_trace_that_is_full_reads_back_within_its_own_bounds() {
         let (trace, mut lines) = (traced(hostile_run(), limits), Vec::new());
         trace.write_lines(&mut lines).unwrap();
         assert_eq!(Trace::read_lines(&lines, limits).unwrap(), trace, "{most}");
+    }
+}
+
+/// What a page says below its style, a line an element that begins a row.
+fn body(page: &str) -> String {
+    let body = &page[page.find("</style>").unwrap()..];
+    ["<details", "<h2", "<h3", "<div", "<span class=\"n", "<dt"]
+        .iter()
+        .fold(body.to_owned(), |text, tag| {
+            text.replace(tag, &format!("\n{tag}"))
+        })
+}
+
+// spec: UAP-11-3
+#[test]
+fn a_page_says_what_it_said_when_a_person_looked_at_it() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/vectors/trace");
+    let lines = std::fs::read(format!("{folder}/lines.jsonl")).unwrap();
+    let trace = Trace::read_lines(&lines, TraceLimits::default()).unwrap();
+    let drawn = body(&trace.to_html());
+    let known = std::fs::read_to_string(format!("{folder}/page.txt")).unwrap_or_default();
+    if drawn != known {
+        let place = std::env::temp_dir().join("uap-agent-trace-page.txt");
+        std::fs::write(&place, &drawn).unwrap();
+        let line = drawn.lines().zip(known.lines()).position(|(a, b)| a != b);
+        panic!(
+            "the page differs from vectors/trace/page.txt at line {:?}; where that is wanted, look at the page and copy {}",
+            line.map(|line| line + 1),
+            place.display()
+        );
     }
 }
 
