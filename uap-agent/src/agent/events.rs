@@ -139,9 +139,9 @@ impl Future for WaitCapacity<'_> {
         if inner.has_capacity() {
             return Poll::Ready(());
         }
-        let former = inner.waiting.insert(self.number, cx.waker().clone());
+        // Another's waker is dropped after the lock is released.
+        let _former = inner.waiting.insert(self.number, cx.waker().clone());
         drop(inner);
-        drop(former);
         Poll::Pending
     }
 }
@@ -243,5 +243,11 @@ mod tests {
         poll(wait.as_mut());
         shared.pop();
         is_free(2);
+        // And by the end of the run.
+        shared.push(event);
+        poll(wait.as_mut());
+        shared.end();
+        is_free(2);
+        assert!(wait.now_or_never().is_some());
     }
 }

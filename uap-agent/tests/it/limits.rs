@@ -1,8 +1,9 @@
 //! Time ends a run, a request and a tool; what cannot pass is not tried again; nothing that hangs or panics holds a run.
 
 use std::future::pending;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::task::Poll;
 use std::time::Duration;
 
 use futures::executor::block_on;
@@ -120,6 +121,38 @@ fn an_abort_ends_a_hook_that_hangs() {
         };
         assert_eq!(error.error.code, wanted);
     }
+}
+
+/// An error hook that is not done when it is asked for the first time.
+struct Unhurried(Arc<AtomicBool>);
+
+impl AgentStrategy for Unhurried {
+    fn on_error<'a>(&'a self, _: &'a AgentError) -> HookFuture<'a, Option<GenerateResult>> {
+        let mut is_asked = false;
+        Box::pin(future::poll_fn(move |cx| {
+            if core::mem::replace(&mut is_asked, true) {
+                self.0.store(true, Ordering::SeqCst);
+                return Poll::Ready(Ok(None));
+            }
+            cx.waker().wake_by_ref();
+            Poll::Pending
+        }))
+    }
+}
+
+// spec: UAP-11-1
+#[test]
+fn an_error_hook_has_a_moment_after_an_abort() {
+    let is_done = Arc::new(AtomicBool::new(false));
+    let options = crate::support::options(&script([hanging()]))
+        .with_strategy(Arc::new(Unhurried(Arc::clone(&is_done))));
+    let agent = agent(options).unwrap();
+    let mut run = agent.stream("go", &agent.initial_state());
+    while run.next().now_or_never().is_some() {}
+    run.abort();
+    let error = block_on(run.result()).unwrap_err();
+    assert_eq!(error.error.code, ErrorCode::Cancelled);
+    assert!(is_done.load(Ordering::SeqCst));
 }
 
 /// Tries everything again.
@@ -393,8 +426,8 @@ fn a_model_that_is_always_ready_leaves_others_their_turn() {
             future::poll_fn(|cx| {
                 cx.waker().wake_by_ref();
                 match std::mem::replace(&mut waited, true) {
-                    true => std::task::Poll::Ready(()),
-                    false => std::task::Poll::Pending,
+                    true => Poll::Ready(()),
+                    false => Poll::Pending,
                 }
             })
             .await;

@@ -313,6 +313,9 @@ fn a_session_that_was_let_go_is_taken_up_again() {
         matches!(refused, Err(CheckpointError::Conflict { .. })),
         "{refused:?}"
     );
+    // Once it has looked, it goes on from there.
+    assert!(block_on(store.load("s0")).unwrap().is_some());
+    many[0].save(&store, "s0").unwrap();
     for (n, steps) in many.iter().enumerate().skip(1).take(70) {
         let loaded = block_on(store.load(&format!("s{n}"))).unwrap();
         assert_eq!(loaded.as_ref(), Some(&steps.state));
@@ -557,6 +560,12 @@ fn a_save_that_is_asked_for_again_is_one_checkpoint() {
         let history = block_on(history).unwrap();
         assert_eq!((history.len(), history.last()), (2, Some(&last)));
     }
+    // The same state under another id is another checkpoint.
+    steps.save(&log(), "s").unwrap();
+    steps.save(&memory, "s").unwrap();
+    for history in [log().history("s"), memory.history("s")] {
+        assert_eq!(block_on(history).unwrap().len(), 3);
+    }
 }
 
 // spec: UAP-12-4
@@ -655,4 +664,39 @@ fn each_checkpoint_names_the_agent_that_saved_it() {
     let past = block_on(store.history("s")).unwrap();
     let saved: Vec<&str> = past.iter().map(|save| &*save.agent_id).collect();
     assert_eq!(saved, agents);
+}
+
+// spec: UAP-12-4
+#[test]
+fn a_fork_never_takes_the_name_of_a_session_that_is_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let (store, other) = (
+        LogCheckpoints::open(folder.path()).unwrap(),
+        LogCheckpoints::open(folder.path()).unwrap(),
+    );
+    let mut steps = Steps::new(3);
+    steps.step(5);
+    steps.save(&store, "from").unwrap();
+    steps.save(&store, "held here").unwrap();
+    steps.save(&other, "held elsewhere").unwrap();
+    let first = block_on(store.history("from")).unwrap()[0].checkpoint_id;
+    for taken in ["from", "held here", "held elsewhere"] {
+        let refused = block_on(store.fork("from", first, taken));
+        assert_eq!(refused, Err(CheckpointError::Exists), "{taken}");
+    }
+}
+
+// spec: UAP-12-4
+#[test]
+fn the_folder_of_a_store_is_there_once_it_is_open() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().join("some").join("where");
+    let store = LogCheckpoints::open(&place).unwrap();
+    assert!(place.is_dir());
+    drop(store);
+    // A file in its place is no store.
+    let place = folder.path().join("file");
+    fs::write(&place, "").unwrap();
+    let refused = LogCheckpoints::open(&place).unwrap_err();
+    assert!(matches!(refused, CheckpointError::Failed(_)), "{refused}");
 }

@@ -383,3 +383,17 @@ fn a_setting_of_zero_is_refused_by_its_name() {
         assert_eq!(error.as_deref(), Some(&*wanted));
     }
 }
+
+// spec: UAP-12-4
+#[test]
+fn memory_counts_the_sessions_that_forks_make() {
+    let config = MemoryCheckpointConfig::default().with_sessions(1);
+    let store = MemoryCheckpoints::new(config).unwrap();
+    let mut steps = crate::log_store::Steps::new(3);
+    steps.step(1);
+    steps.save(&store, "s").unwrap();
+    let first = block_on(store.history("s")).unwrap()[0].checkpoint_id;
+    let refused = block_on(store.fork("s", first, "fork"));
+    assert_eq!(refused, Err(CheckpointError::Full { limit: 1 }));
+    assert_eq!(block_on(store.list()).unwrap(), ["s"]);
+}

@@ -81,6 +81,8 @@ fn a_run_its_plan_and_its_tools_have_spans_and_a_replay_has_none() {
         r#"gen_ai.operation.name="plan""#,
         r#"gen_ai.agent.name="planner""#,
         r#"gen_ai.conversation.id="talk""#,
+        "gen_ai.usage.input_tokens=",
+        "gen_ai.usage.output_tokens=",
     ] {
         assert!(text.contains(field), "{field} in {text}");
     }
@@ -107,6 +109,19 @@ fn a_run_that_fails_says_so_in_its_span() {
     );
     assert!(text.contains(r#"otel.name="invoke_agent""#), "{text}");
     assert!(!text.contains("canary"), "{text}");
+}
+
+#[test]
+fn a_plan_that_fails_says_so_in_its_span() {
+    let traces = Traces::of("");
+    let model = script([Reply::error(ErrorCode::RateLimited, "canary")]);
+    let options = options(&model).with_execution(plan(PlanOptions::default()).unwrap());
+    let agent = agent(options).unwrap();
+    block_on(agent.generate("go", &agent.initial_state())).unwrap_err();
+    let text = traces.text();
+    // The request, the plan, and the run.
+    let told = text.matches(r#"error.type="RATE_LIMITED""#).count();
+    assert_eq!(told, 3, "{text}");
 }
 
 /// Notes in which span each span is, by the names that OpenTelemetry shows.

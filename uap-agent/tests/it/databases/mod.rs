@@ -158,6 +158,15 @@ fn checkpoints_do_what_stores_do(open: Open<'_>) {
     block_on(check_writers(&one, &database.checkpoints())).unwrap();
     block_on(check_writers(&one, &other)).unwrap();
     a_run_of_another_store_is_overtaken(|| open().checkpoints());
+    // Another process removes a session and begins it anew, up to the same number.
+    let (mut kept, mut anew) = (Steps::new(1), Steps::new(2));
+    for (steps, store) in [(&mut kept, &one), (&mut anew, &other)] {
+        block_on(other.delete("anew")).unwrap();
+        steps.step(5);
+        steps.save(store, "anew").unwrap();
+    }
+    assert_eq!(block_on(one.load("anew")).unwrap(), Some(anew.state));
+    block_on(one.delete("anew")).unwrap();
     let sealed = || database.checkpoints().with_seal(Arc::new(Toy::new(7)));
     block_on(check_store(&sealed())).unwrap();
     block_on(check_history(&sealed())).unwrap();

@@ -111,6 +111,23 @@ fn a_changed_row_is_noticed() {
             "{text}: {refused}"
         );
     }
+    // A whole state in the place of a later one.
+    let store = open().checkpoints();
+    block_on(store.delete("s")).unwrap();
+    let mut steps = Steps::new(4);
+    for _ in 0..3 {
+        steps.step(20);
+        steps.save(&store, "s").unwrap();
+    }
+    for text in [
+        "UPDATE uap_checkpoint SET (back, about, state, digest) = (SELECT back, about, state, digest FROM uap_checkpoint
+            WHERE n = 0) WHERE n = 2",
+        "UPDATE uap_session SET last = (SELECT checkpoint FROM uap_checkpoint WHERE n = 0)",
+    ] {
+        change(&file, text);
+    }
+    let refused = block_on(open().checkpoints().load("s")).unwrap_err();
+    assert!(matches!(refused, CheckpointError::Damaged(_)), "{refused}");
     let store = open().checkpoints();
     block_on(store.delete("s")).unwrap();
     assert!(block_on(store.history("s")).unwrap().is_empty());

@@ -151,6 +151,34 @@ fn a_run_that_is_resumed_where_it_was_recorded_counts_once() {
 
 // spec: UAP-16-1
 #[test]
+fn runs_that_are_resumed_in_turn_count_once_each() {
+    let (clock, budget) = (Hand::default(), tokens(u64::MAX));
+    // Each run has an id of its own.
+    let new = |budget: &Budget, seed: u64, until: Duration| {
+        let runtime = Runtime::new(Arc::new(clock.clone()), IdSource::seeded(seed));
+        agent(working_until(&clock, budget, until).with_runtime(runtime)).unwrap()
+    };
+    let journals = [0, 1].map(|_| Arc::new(MemoryJournal::default()));
+    for life in 0..3 {
+        for (seed, journal) in (0..).zip(&journals) {
+            let agent = new(&budget, seed, clock.passed() + Duration::from_secs(1));
+            let mut run = match life {
+                0 => agent.record(journal.clone(), "go", &agent.initial_state()),
+                _ => block_on(agent.resume(journal.clone())).unwrap(),
+            };
+            while run.next().now_or_never().is_some() {}
+        }
+    }
+    let fresh = tokens(u64::MAX);
+    for (seed, journal) in (0..).zip(&journals) {
+        let recording = block_on(Recording::load(journal.as_ref())).unwrap();
+        new(&fresh, seed, Duration::MAX).replay(&recording).unwrap();
+    }
+    assert_eq!((budget.tokens(), fresh.tokens()), (880, 880));
+}
+
+// spec: UAP-16-1
+#[test]
 fn the_time_of_a_run_goes_on_without_the_time_between() {
     let clock = Hand::default();
     let budget = || Budget::default().with_max_time(Duration::from_secs(5));

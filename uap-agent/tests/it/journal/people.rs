@@ -1,6 +1,7 @@
 //! Calls that wait for a person.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures::StreamExt;
@@ -8,8 +9,8 @@ use futures::channel::oneshot;
 use futures::executor::block_on;
 use futures::future::FutureExt;
 use uap_agent::journal::{
-    Decision, DecisionError, Journal, JournalError, MemoryJournal, Ownership, Paused, Question,
-    QuestionKind, Recording, UnknownOutcome, Verdict,
+    Decision, DecisionError, Journal, JournalError, JournalFuture, MemoryJournal, Ownership,
+    Paused, Question, QuestionKind, Recording, UnknownOutcome, Verdict,
 };
 use uap_agent::{Agent, AgentOptions, ApprovalPolicy, ApprovalRequest, agent};
 use ubos_common::driver::Sleep;
@@ -502,5 +503,97 @@ fn a_call_that_needs_an_approval_by_now_is_not_repeated_without_it() {
         .unwrap();
         assert_eq!(&*pauses(&second, &journal).call_id, "c1");
         assert!(seen.lock().unwrap()[1].1, "it is repeated");
+    }
+}
+
+/// Two payments side by side, and what came of them.
+fn side_by_side(request: &upp::LlmRequest) -> Option<upp::Reply> {
+    let results = request.messages.iter().find_map(|message| match message {
+        upp::Message::ToolResult(result) => Some(result),
+        _ => None,
+    });
+    Some(match results {
+        None => upp::Reply::default()
+            .calling("a", "pay", object("{}").ok()?)
+            .calling("b", "pay", object("{}").ok()?),
+        Some(results) => {
+            let texts = results.results.iter().map(|result| result.text());
+            upp::Reply::text(texts.collect::<Vec<_>>().join(", "))
+        }
+    })
+}
+
+// spec: UAP-12-5
+#[test]
+fn of_two_calls_the_one_that_nobody_has_decided_about_waits_on_until_it_expires() {
+    let (clock, seen) = (Hand::default(), Seen::default());
+    let new = || {
+        let model = Arc::new(upp::ScriptedModel::with(side_by_side));
+        agent(careful(&clock, &seen).map_llm(|llm| llm.with_model(model))).unwrap()
+    };
+    let journal = Arc::new(MemoryJournal::default());
+    let first = new();
+    let run = first.record(journal.clone(), "go", &first.initial_state());
+    let error = block_on(run.result()).unwrap_err();
+    let questions = Paused::of(&error.error).unwrap().questions.clone();
+    assert_eq!(questions.len(), 2);
+    let approve = |question: &Question| Decision::new(question, "ann", Verdict::Approve);
+    decide(&journal, &clock, &approve(&questions[0])).unwrap();
+    // The first is paid, and the other goes on waiting.
+    assert_eq!(pauses(&new(), &journal), questions[1]);
+    assert_eq!(seen.lock().unwrap().len(), 1);
+
+    let later = Arc::new(MemoryJournal::default());
+    let entries = block_on(journal.read()).unwrap();
+    block_on(later.append(0, entries)).unwrap();
+    decide(&journal, &clock, &approve(&questions[1])).unwrap();
+    assert_eq!(resumed(&new(), &journal), "paid, paid");
+    assert_eq!(seen.lock().unwrap().len(), 2);
+
+    clock.advance(HOUR);
+    let said = resumed(&new(), &later);
+    assert!(said.starts_with("paid, ") && said != "paid, paid", "{said}");
+    assert_eq!(seen.lock().unwrap().len(), 2);
+}
+
+/// A journal that somebody else writes to before each of the first decisions.
+struct Crowded(MemoryJournal, std::sync::atomic::AtomicU64);
+
+impl Journal for Crowded {
+    fn append(&self, first: u64, entries: Vec<RawObject>) -> JournalFuture<'_, ()> {
+        let left = self.1.load(Ordering::Relaxed);
+        if left > 0 {
+            self.1.store(left - 1, Ordering::Relaxed);
+            let (wanted, seen) = (first, first + 1);
+            return Box::pin(core::future::ready(Err(JournalError::Conflict {
+                wanted,
+                seen,
+            })));
+        }
+        self.0.append(first, entries)
+    }
+    fn read(&self) -> JournalFuture<'_, Vec<RawObject>> {
+        self.0.read()
+    }
+}
+
+// spec: UAP-12-5
+#[test]
+fn a_decision_is_tried_again_where_another_writer_was_first() {
+    for (others, is_taken) in [(1, true), (u64::MAX, false)] {
+        let (clock, seen) = (Hand::default(), Seen::default());
+        let (journal, question) = paused(&clock, &seen);
+        let crowded = Crowded(MemoryJournal::default(), others.into());
+        let entries = block_on(journal.read()).unwrap();
+        block_on(crowded.0.append(0, entries)).unwrap();
+        let approve = Decision::new(&question, "ann", Verdict::Approve);
+        let decided = block_on(Recording::decide(&crowded, clock.now(), &approve));
+        match is_taken {
+            true => decided.unwrap(),
+            false => assert!(matches!(
+                decided,
+                Err(DecisionError::Journal(JournalError::Conflict { .. }))
+            )),
+        }
     }
 }

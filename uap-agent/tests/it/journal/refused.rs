@@ -132,6 +132,7 @@ fn entries_of_another_kind_are_refused_where_they_are_wrong() {
     for (n, from, to, told) in [
         (0, r#""version":3"#, r#""version":4"#, "/begin/version"),
         (0, r#""seed":""#, r#""seed":"x"#, "/begin/seed"),
+        (0, r#""seed":""#, r#""seed":"0"#, "/begin/seed"),
         (
             0,
             r#""state":{"version":"1.1.0""#,
