@@ -154,6 +154,21 @@ fn is_at(_file: &fs::File, _path: &Path) -> bool {
 mod tests {
     use super::*;
 
+    // spec: UAP-12-4
+    #[test]
+    fn of_more_sessions_than_are_remembered_the_oldest_is_forgotten() {
+        let mut sessions = OpenSessions::<()>::new();
+        let mut ids = ubos_common::id::IdSource::seeded(1);
+        for n in 0..=SEEN {
+            sessions.saw(&n.to_string(), Some(ids.uuid()));
+            // It is used all the time.
+            sessions.saw("0", Some(ids.uuid()));
+        }
+        assert_eq!(sessions.seen.len(), SEEN);
+        assert!(sessions.seen("0").is_some() && sessions.seen("1").is_none());
+        assert!(sessions.seen(&SEEN.to_string()).is_some());
+    }
+
     #[test]
     fn a_folder_is_held_by_one() {
         let place = tempfile::tempdir().unwrap();

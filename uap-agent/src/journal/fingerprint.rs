@@ -382,6 +382,35 @@ mod tests {
 
     // spec: UAP-12-5
     #[test]
+    fn states_cover_messages_from_version_3_on() {
+        let ids = &mut IdSource::seeded(2);
+        let messages: List<Message> = ["a", "b"]
+            .map(|text| message(ids, text))
+            .into_iter()
+            .collect();
+        let first_new = |version| {
+            let mut known = Known::of_version(version);
+            known.state = messages.clone();
+            known.first_new(&messages)
+        };
+        assert_eq!([1, 2, 3].map(first_new), [0, 0, 2]);
+    }
+
+    // spec: UAP-12-5
+    #[test]
+    fn the_end_of_a_run_that_failed_covers_its_error() {
+        let state = AgentState::initial(&mut IdSource::seeded(1));
+        let of = |code| {
+            let error = upp::UppError::new(code, "uap", "why");
+            end(&Err(AgentError::new(error, state.clone(), None))).content
+        };
+        let (one, other) = (upp::ErrorCode::Timeout, upp::ErrorCode::Cancelled);
+        assert_eq!(of(one.clone()), of(one.clone()));
+        assert_ne!(of(one), of(other));
+    }
+
+    // spec: UAP-12-5
+    #[test]
     fn a_history_that_is_rewritten_shows_in_the_next_request() {
         let mut ids = IdSource::seeded(2);
         let first: List<Message> = (0..100)

@@ -338,6 +338,9 @@ pub(crate) fn a_run_of_another_store_is_overtaken<S: CheckpointStore>(open: impl
         "{refused:?}"
     );
     assert_eq!(block_on(store.load("overtaken")), Ok(Some(other.state)));
+    // A deleted session has no past.
+    block_on(store.delete("overtaken")).unwrap();
+    one.save(&store, "overtaken").unwrap();
     block_on(store.delete("overtaken")).unwrap();
 }
 
@@ -534,7 +537,18 @@ fn a_session_that_was_removed_by_hand_begins_anew() {
     drop(stores);
     let log = LogCheckpoints::open(folder.path().join("log")).unwrap();
     assert_eq!(block_on(log.history("s")).unwrap().len(), 2);
-    assert_eq!(block_on(log.load("s")).unwrap(), Some(steps.state));
+    assert_eq!(
+        block_on(log.load("s")).unwrap().as_ref(),
+        Some(&steps.state)
+    );
+    // What was removed is not told, even where nothing can take its place.
+    steps.step(9);
+    steps.save(&log, "s").unwrap();
+    fs::remove_dir_all(folder.path().join("log/s")).unwrap();
+    fs::write(folder.path().join("log/s"), "").unwrap();
+    steps.step(9);
+    steps.save(&log, "s").unwrap_err();
+    assert!(!matches!(block_on(log.load("s")), Ok(Some(_))));
     let files = FileCheckpoints::open(folder.path().join("files")).unwrap();
     assert!(block_on(files.load("s")).unwrap().is_some());
 }

@@ -107,6 +107,8 @@ fn bounds_that_let_nothing_in_are_refused() {
             error => panic!("{error}"),
         }
     };
+    let most = FileJournalConfig::default().with_max_bytes(256 << 20);
+    FileJournal::open_with(folder.path(), &most).unwrap();
     let trace = |limits| Trace::new(limits).unwrap_err();
     let mut ids = IdSource::seeded(1);
     let tree = ThreadTree::new(&mut IdSource::seeded(2), AgentState::initial(&mut ids));
