@@ -264,7 +264,7 @@ impl ToSql for Param<'_> {
 /// The error, with what the server says. It names tables, and no values.
 pub(super) fn fault(error: Error) -> DbFault {
     let may_pass = match error.code() {
-        Some(code) => PASSING.contains(code) || code.code().starts_with("08"),
+        Some(code) => may_pass(code),
         None => {
             error.is_closed()
                 || error
@@ -286,6 +286,11 @@ pub(super) fn fault(error: Error) -> DbFault {
     }
 }
 
+fn may_pass(code: &SqlState) -> bool {
+    // Class 08 is that of broken connections.
+    PASSING.contains(code) || code.code().starts_with("08")
+}
+
 /// The server ends or starts, or has chosen another of two transactions that wait for each other.
 const PASSING: [SqlState; 5] = [
     SqlState::ADMIN_SHUTDOWN,
@@ -300,6 +305,16 @@ mod tests {
     use std::sync::Mutex;
 
     use super::*;
+
+    #[test]
+    fn a_server_that_ends_and_a_connection_that_breaks_may_be_there_again() {
+        for code in ["57P01", "40001", "08006", "08000"] {
+            assert!(may_pass(&SqlState::from_code(code)), "{code}");
+        }
+        for code in ["42P01", "23505", "28P01"] {
+            assert!(!may_pass(&SqlState::from_code(code)), "{code}");
+        }
+    }
 
     /// The configuration that a connection is made with.
     fn used(config: Config) -> Config {

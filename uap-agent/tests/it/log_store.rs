@@ -254,7 +254,12 @@ fn comes_back_late<S: CheckpointStore>(open: impl Fn() -> S, release: impl Fn(&S
         "{refused:?}"
     );
     assert_eq!(block_on(one.load("s")).unwrap(), Some(theirs.state.clone()));
-    // The refused one holds nothing up.
+    // The refused one holds nothing up, and goes on from what it has seen by now.
+    steps.state = theirs.state;
+    steps.step(7);
+    steps.save(&one, "s").unwrap();
+    release(&one);
+    theirs.state = block_on(other.load("s")).unwrap().unwrap();
     theirs.step(6);
     theirs.save(&other, "s").unwrap();
     release(&other);
@@ -285,7 +290,7 @@ fn a_store_that_comes_back_late_overwrites_nothing() {
         |store| block_on(store.release("s")).unwrap(),
     );
     let store = LogCheckpoints::open(folder.path().join("log")).unwrap();
-    assert_eq!(block_on(store.history("s")).unwrap().len(), 5);
+    assert_eq!(block_on(store.history("s")).unwrap().len(), 6);
 }
 
 // spec: UAP-12-4
@@ -698,6 +703,36 @@ fn a_fork_never_takes_the_name_of_a_session_that_is_there() {
         let refused = block_on(store.fork("from", first, taken));
         assert_eq!(refused, Err(CheckpointError::Exists), "{taken}");
     }
+    // Of a checkpoint that is not there nothing is made.
+    let unknown = steps.ids.uuid();
+    let refused = block_on(store.fork("from", unknown, "never"));
+    assert!(matches!(refused, Err(CheckpointError::Unknown { .. })));
+    assert!(!folder.path().join("never").exists());
+    // Who forks has seen what it made, and is told where another went on with it.
+    forks_are_seen(&store, &other, |session| {
+        block_on(other.release(session)).unwrap()
+    });
+}
+
+/// A store forks a session, and another one saves there first.
+pub(crate) fn forks_are_seen<S: CheckpointHistory>(store: &S, other: &S, release: impl Fn(&str)) {
+    let (mut mine, mut theirs) = (Steps::new(5), Steps::new(6));
+    mine.step(5);
+    mine.save(store, "forked").unwrap();
+    let first = block_on(store.history("forked")).unwrap()[0].checkpoint_id;
+    block_on(store.fork("forked", first, "the fork")).unwrap();
+    theirs.step(5);
+    theirs.save(other, "the fork").unwrap();
+    release("the fork");
+    mine.step(5);
+    let refused = mine.save(store, "the fork");
+    assert!(
+        matches!(refused, Err(CheckpointError::Conflict { .. })),
+        "{refused:?}"
+    );
+    for session in ["forked", "the fork"] {
+        block_on(store.delete(session)).unwrap();
+    }
 }
 
 // spec: UAP-12-4
@@ -713,4 +748,27 @@ fn the_folder_of_a_store_is_there_once_it_is_open() {
     fs::write(&place, "").unwrap();
     let refused = LogCheckpoints::open(&place).unwrap_err();
     assert!(matches!(refused, CheckpointError::Failed(_)), "{refused}");
+}
+
+// spec: UAP-12-4
+#[test]
+fn what_a_fork_that_was_killed_has_written_is_not_in_the_next_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = LogCheckpoints::open(folder.path()).unwrap();
+    let mut steps = Steps::new(3);
+    for _ in 0..3 {
+        steps.step(5);
+        steps.save(&store, "s").unwrap();
+    }
+    drop(store);
+    let (begun, whole) = (folder.path().join("fork/new"), folder.path().join("s"));
+    fs::create_dir_all(&begun).unwrap();
+    for file in fs::read_dir(whole.join(format!("g{:016x}", 0))).unwrap() {
+        let file = file.unwrap();
+        fs::copy(file.path(), begun.join(file.file_name())).unwrap();
+    }
+    let store = LogCheckpoints::open(folder.path()).unwrap();
+    let past = block_on(store.history("s")).unwrap();
+    block_on(store.fork("s", past[1].checkpoint_id, "fork")).unwrap();
+    assert_eq!(block_on(store.history("fork")).unwrap().len(), 2);
 }

@@ -397,3 +397,19 @@ fn memory_counts_the_sessions_that_forks_make() {
     assert_eq!(refused, Err(CheckpointError::Full { limit: 1 }));
     assert_eq!(block_on(store.list()).unwrap(), ["s"]);
 }
+
+// spec: UAP-12-4
+#[test]
+fn memory_keeps_as_many_checkpoints_as_it_says() {
+    let config = MemoryCheckpointConfig::default().with_history(2);
+    let store = MemoryCheckpoints::new(config).unwrap();
+    let mut steps = crate::log_store::Steps::new(3);
+    let mut saved = Vec::new();
+    for _ in 0..3 {
+        steps.step(1);
+        steps.save(&store, "s").unwrap();
+        saved.push(block_on(store.load_metadata("s")).unwrap().unwrap());
+        let first = saved.len().saturating_sub(2);
+        assert_eq!(block_on(store.history("s")).unwrap(), saved[first..]);
+    }
+}

@@ -76,13 +76,15 @@ fn a_run_its_plan_and_its_tools_have_spans_and_a_replay_has_none() {
         let count = seen.iter().filter(|line| line.contains(name)).count();
         assert_eq!(count, times, "{name} in {seen:#?}");
     }
+    // Three responses, and the run.
+    for usage in ["gen_ai.usage.input_tokens=", "gen_ai.usage.output_tokens="] {
+        assert_eq!(text.matches(usage).count(), 4, "{usage} in {text}");
+    }
     for field in [
         r#"gen_ai.operation.name="invoke_agent""#,
         r#"gen_ai.operation.name="plan""#,
         r#"gen_ai.agent.name="planner""#,
         r#"gen_ai.conversation.id="talk""#,
-        "gen_ai.usage.input_tokens=",
-        "gen_ai.usage.output_tokens=",
     ] {
         assert!(text.contains(field), "{field} in {text}");
     }
