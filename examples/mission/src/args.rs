@@ -38,7 +38,7 @@ usage: mission [FOLDER] [options]
 
   FOLDER          what to audit; the current folder by default
   --json          one JSON document on standard output, nothing else
-  --state DIR     where cache, transcript and checkpoints live
+  --state DIR     where cache, transcript, checkpoints and what `trace` reads live
                   (default: $XDG_STATE_HOME/ubos-mission or ~/.local/state/ubos-mission)
   --trace FILE    draw the steps of both processes as a tree with times,
                   a page of HTML; the report's page, DIR/report.html, has it too
@@ -98,7 +98,7 @@ pub fn parse(
 }
 
 /// An argument's name, and what stands behind its `=`: a path there may be no UTF-8.
-fn split(argument: &OsStr) -> (String, Option<OsString>) {
+pub(crate) fn split(argument: &OsStr) -> (String, Option<OsString>) {
     let bytes = argument.as_bytes();
     let at = bytes
         .iter()

@@ -1,17 +1,21 @@
 //! The independent check: a hub and a fleet of two on loopback, each recounting half of the folder.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::{Map, Value};
-use uap_hub_proto::convert::{from_struct, to_struct};
+use serde_json::{Value, json};
+use uap_hub_proto::convert::{from_struct, to_duration, to_struct, to_timestamp};
 use uap_hub_proto::message::JobResult;
 use uap_hub_proto::role::hub::{Job, JobEvent, Outcome, Verdict};
+use uap_hub_proto::store::JobStore;
 use uap_hub_proto::transport::client::{AgentBuilder, AgentHandle, HandlerError};
 use uap_hub_proto::transport::server::{HubHandle, JobHandle, ServerConfig, serve};
 use uap_hub_proto::wire::{Payload, Summary, TestResult};
+use ubos_common::os::Clock;
 
 use super::scan::{Count, Folder, recount};
 use super::screen::{Screen, Who};
+use super::step_id::{self, Cause};
 
 /// Agents of the fleet.
 pub const AGENTS: usize = 2;
@@ -38,12 +42,24 @@ pub struct Check {
 }
 
 impl Fleet {
-    /// Starts the hub on a free loopback port, and the agents.
-    pub async fn start(folder: &Folder, screen: &Screen) -> Result<Self, String> {
+    /// Starts the hub on a free loopback port, and the agents; jobs are kept in a store.
+    ///
+    /// Jobs that an earlier mission left without an end are cancelled: nobody waits for them.
+    pub async fn start(
+        folder: &Folder,
+        jobs: Arc<dyn JobStore>,
+        screen: &Screen,
+    ) -> Result<Self, String> {
         let address = std::net::SocketAddr::from(([127, 0, 0, 1], 0));
-        let hub = serve(address, ServerConfig::default())
+        let hub = serve(address, ServerConfig::default().with_store(jobs))
             .await
             .map_err(|err| format!("the hub: {err}"))?;
+        for left in hub.take_restored() {
+            // No agent is there yet, so that it waits and can be cancelled.
+            if left.cancel().is_ok() {
+                left.outcome().await;
+            }
+        }
         screen.say(Who::Hub, format!("listens on {}", hub.local_addr()));
         let mut agents = Vec::new();
         for n in 1..=AGENTS {
@@ -72,12 +88,19 @@ impl Fleet {
         })
     }
 
-    /// Lets the fleet recount the folder, a share an agent, because of a step.
-    pub async fn recount(&self, cause: &str) -> Result<Check, String> {
+    /// Lets the fleet recount the folder, a share an agent, because of a task.
+    pub async fn recount(&self, cause: &Cause) -> Result<Check, String> {
         let mut jobs = Vec::new();
         for share in 0..AGENTS {
-            let payload = Payload::new("share")
-                .with_metadata(numbers([("share", share as u64), ("of", AGENTS as u64)])?);
+            // The ids that say what the job is for go along, as far as its agent.
+            let about = metadata(&json!({
+                "share": share,
+                "of": AGENTS,
+                "correlationId": cause.run,
+                "taskId": cause.task,
+                "submittedAt": Clock::default().now().wall.to_string(),
+            }))?;
+            let payload = Payload::new("share").with_metadata(about);
             let job = Job::test("recount", vec![payload]).with_wait_limit(WAIT);
             jobs.push(self.hub.submit(job).map_err(|err| err.to_string())?);
         }
@@ -102,10 +125,10 @@ impl Fleet {
         Ok(check)
     }
 
-    async fn follow(&self, share: usize, mut job: JobHandle, cause: &str) -> Outcome {
+    async fn follow(&self, share: usize, mut job: JobHandle, cause: &Cause) -> Outcome {
         let trace = self.screen.trace();
-        let id = format!("job {}", job.id());
-        let step = trace.begin(Who::Hub, &*id, Some(cause), format!("share {}", share + 1));
+        let (id, task) = (step_id::job(job.id()), step_id::task(&cause.task));
+        let step = trace.begin(Who::Hub, &*id, Some(&task), format!("share {}", share + 1));
         let mut session = None;
         let say = |what: String| {
             self.screen
@@ -124,7 +147,7 @@ impl Fleet {
                         .find(|known| known.client_id == agent);
                     let name = known.map_or_else(|| agent.to_string(), |known| known.name);
                     let name = format!("session with {name}");
-                    let of_session = format!("session {id_of_session}");
+                    let of_session = step_id::session(id_of_session);
                     session = Some(trace.begin(Who::Hub, of_session, Some(&id), name));
                     say("proposed".to_owned());
                 }
@@ -165,9 +188,11 @@ impl Fleet {
 
 fn agent(n: usize, folder: &Folder) -> AgentBuilder {
     let folder = folder.clone();
-    AgentBuilder::new(format!("counter-{n}")).on_test("recount", move |payloads, context| {
-        let folder = folder.clone();
+    let name = format!("counter-{n}");
+    AgentBuilder::new(name.clone()).on_test("recount", move |payloads, context| {
+        let (folder, name) = (folder.clone(), name.clone());
         async move {
+            let started = Clock::default().now();
             let (share, of) =
                 share_in(&payloads).ok_or_else(|| HandlerError::invalid("no share"))?;
             context.progress(0, 1, "counting").await?;
@@ -178,10 +203,21 @@ fn agent(n: usize, folder: &Folder) -> AgentBuilder {
                 lines,
                 bytes,
             } = counted;
-            let metadata = numbers([("files", files), ("lines", lines), ("bytes", bytes)])
-                .map_err(HandlerError::new)?;
+            let mut summary = Summary::of(
+                metadata(&json!({
+                    "files": files,
+                    "lines": lines,
+                    "bytes": bytes,
+                    "session": context.session().to_string(),
+                    "agent": name,
+                }))
+                .map_err(HandlerError::new)?,
+            );
+            let ended = Clock::default().now();
+            summary.start_time = Some(to_timestamp(started.wall));
+            summary.total_duration = to_duration(ended.wall.saturating_since(started.wall)).ok();
             let said = format!("{files} files, {lines} lines, {bytes} bytes");
-            Ok(TestResult::completed(said).with_summary(Summary::of(metadata)))
+            Ok(TestResult::completed(said).with_summary(summary))
         }
     })
 }
@@ -217,16 +253,15 @@ fn whole(value: &Value) -> Option<u64> {
     })
 }
 
-fn numbers<const N: usize>(members: [(&str, u64); N]) -> Result<prost_types::Struct, String> {
-    let map: Map<String, Value> = members
-        .into_iter()
-        .map(|(name, n)| (name.to_owned(), n.into()))
-        .collect();
-    to_struct(&map).map_err(|err| err.to_string())
+fn metadata(members: &Value) -> Result<prost_types::Struct, String> {
+    let members = members.as_object().ok_or("no object")?;
+    to_struct(members).map_err(|err| err.to_string())
 }
 
 #[cfg(test)]
 mod tests {
+    use uap_hub_proto::store::MemoryStore;
+
     use super::super::scan::languages;
     use super::*;
 
@@ -246,8 +281,11 @@ mod tests {
             no_ignore: false,
             excluded: None,
         };
-        let fleet = Fleet::start(&folder, &Screen::new(true)).await.unwrap();
-        let check = fleet.recount("test").await.unwrap();
+        let jobs = Arc::new(MemoryStore::default());
+        let fleet = Fleet::start(&folder, jobs, &Screen::new(true))
+            .await
+            .unwrap();
+        let check = fleet.recount(&Cause::new("run", "task")).await.unwrap();
         fleet.stop().await;
         let figures = languages(&folder, &mut |_: usize| true).unwrap();
         let counted = Count {

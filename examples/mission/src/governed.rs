@@ -1,7 +1,6 @@
 //! The SAP side: every act is a governed task, answered by a processor with cache and transcript.
 
 use std::future::Future;
-use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use sap::SecretPolicy;
@@ -11,81 +10,24 @@ use sap::dispatch;
 use sap::processor::{
     Answer, Config, Context, Delivery, HandlerError, Interrupted, Outcome, Processor, Table,
 };
-use sap::store::{FileCache, FileTranscript};
-use sap::transcript::{Head, Proof, Transcript as _};
 use sap::{
     AgentKind, CacheMode, CachePolicy, ConstitutionalContext, CorrelationId, ErrorCode, Issuer,
     PressureLevel, Producer, ProducerKind, RiskTolerance, Status, Target, Task, TaskId, TaskResult,
 };
+use serde_json::json;
 use ubos_common::driver::Sleep as _;
 use ubos_common::id::IdSource;
 use ubos_common::json::{RawBuf, RawObject};
-use ubos_common::log::{Config as LogConfig, LogId};
 
 use super::clock::RuntimeClock;
 use super::screen::{Screen, Who};
+use super::step_id;
+use super::stores::Stores;
 use super::words::with_causes;
 
 /// Who issues the tasks, and who answers them.
 const ISSUER: &str = "mission";
 const PRODUCER: &str = "mission-processor";
-/// Bytes of a segment of the stores: they are laid out and read whole, and a mission writes some kilobytes.
-const SEGMENT: u64 = 4 << 20;
-
-/// The stores of one state folder. One process writes them at a time.
-#[derive(Debug)]
-pub struct Stores {
-    transcript: Arc<FileTranscript>,
-    cache: Arc<FileCache>,
-}
-
-impl Stores {
-    /// Opens the stores below a folder, or makes them there.
-    pub fn open(state: &Path, screen: &Screen) -> Result<Self, String> {
-        let config = |id: &[u8; 16]| {
-            let id = LogId::from_bytes(*id);
-            LogConfig::default()
-                .with_log_id(id)
-                .with_segment_bytes(SEGMENT)
-        };
-        let transcript =
-            FileTranscript::open(state.join("transcript"), config(b"mission-trnscrpt")).map_err(
-                |err| {
-                    format!(
-                        "the transcript in {}: {}",
-                        state.display(),
-                        with_causes(&err)
-                    )
-                },
-            )?;
-        if let Some(torn) = &transcript.log().report().torn {
-            screen.say(
-                Who::Sap,
-                format!(
-                    "an unfinished write of {} bytes was cut off the transcript",
-                    torn.bytes
-                ),
-            );
-        }
-        let cache = FileCache::open(state.join("cache"), config(b"mission-outcomes"))
-            .map_err(|err| format!("the cache in {}: {}", state.display(), with_causes(&err)))?;
-        Ok(Self {
-            transcript: Arc::new(transcript),
-            cache: Arc::new(cache),
-        })
-    }
-
-    /// Reads the whole transcript again, and proves that it still holds what it held at `kept`.
-    pub fn verify(&self, kept: Option<&Head>) -> Result<Proof, String> {
-        self.transcript
-            .log()
-            .sync()
-            .map_err(|err| with_causes(&err))?;
-        self.transcript
-            .verify(kept)
-            .map_err(|err| with_causes(&err))
-    }
-}
 
 /// What became of the tasks so far.
 #[derive(Clone, Copy, Debug, Default)]
@@ -240,12 +182,6 @@ pub struct Errand {
     pub cause: String,
 }
 
-/// How the trace knows a task.
-#[must_use]
-pub fn task_step(id: impl std::fmt::Display) -> String {
-    format!("task {id}")
-}
-
 impl Governed {
     /// Issues the mission's own task.
     pub async fn run_root(&self, errand: &Errand) -> Result<TaskResult, String> {
@@ -282,13 +218,17 @@ impl Governed {
             errand.payload.clone(),
         );
         task.correlation_id = self.correlation;
+        // Of the causes, the protocol has a place for tasks alone; of times, it has whole seconds.
+        let meta = json!({ "cause": errand.cause, "issuedAt": now.to_string() });
+        task.meta = RawObject::from_serialize(&meta).map_err(in_words)?;
         Ok(task)
     }
 
     async fn issue(&self, task: Task, cause: &str) -> Result<TaskResult, String> {
         let capability = task.target.capability.to_string();
         let trace = self.screen.trace();
-        let step = trace.begin(Who::Sap, task_step(task.task_id), Some(cause), &*capability);
+        let id = step_id::task(task.task_id);
+        let step = trace.begin(Who::Sap, id, Some(cause), &*capability);
         let issued = self.answered(&task, &capability).await;
         match &issued {
             Ok(result) if result.status == Status::Succeeded => step.end(match cache_hit(result) {

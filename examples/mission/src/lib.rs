@@ -6,8 +6,10 @@
 //! toolbox     OpenSentience core  ── socket ──  tools         scan       the passes
 //! fleet       hub and two agents: a second count
 //! report      a uap-agent writes the report                   sections   its parts
-//! checkpoints where that agent keeps its state
+//! checkpoints where that agent keeps its state          stores     where everything else is kept
 //! trace       what happened when, as one tree           page       the report and that tree as HTML
+//! steps       of these, what no protocol's store holds  step_id    how steps are known
+//! rebuild     that tree again, out of the stores        tracer     the program that prints it
 //! ```
 
 #![expect(
@@ -24,14 +26,19 @@ pub mod governed;
 pub mod output;
 pub mod page;
 pub mod plan;
+pub mod rebuild;
 pub mod report;
 pub mod run;
 pub mod scan;
 pub mod screen;
 pub mod sections;
+pub mod step_id;
+pub mod steps;
+pub mod stores;
 pub mod toolbox;
 pub mod tools;
 pub mod trace;
+pub mod tracer;
 pub mod words;
 pub mod world;
 

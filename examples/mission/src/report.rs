@@ -1,12 +1,15 @@
 //! The report's writer: an agent with the react strategy and two tools.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures::StreamExt as _;
 use serde::Deserialize;
 use serde_json::json;
-use uap_agent::{AgentOptions, AgentStreamEvent, EventData, ReactOptions, Runtime, agent, react};
+use uap_agent::{
+    Agent, AgentOptions, AgentState, AgentStreamEvent, EventData, ReactOptions, Runtime, agent,
+    react,
+};
 use ubos_common::id::IdSource;
 use ubos_common::json::RawBuf;
 use upp::{FnTool, LlmModel, Reply, ScriptedModel, Tool, ToolError, json_text, object};
@@ -18,14 +21,14 @@ use super::fleet::Check;
 use super::output::AgentPart;
 use super::screen::{Screen, Who};
 use super::sections::{SECTIONS, section};
+use super::step_id::{self, Cause};
+use super::stores::{Store, open_journal};
 use super::trace::OpenSpan;
 
 /// The name of the strategy in the output.
 const STRATEGY: &str = "react";
 /// The session of the report's agent.
 const SESSION: &str = "report";
-/// How the trace knows the agent's run.
-const RUN_STEP: &str = "run";
 /// Steps after which a real model has had its say.
 const MAX_STEPS: u64 = 12;
 
@@ -33,6 +36,7 @@ const MAX_STEPS: u64 = 12;
 pub struct Writer {
     model: Option<Arc<dyn LlmModel>>,
     checkpoints: FileCheckpoints,
+    journals: PathBuf,
 }
 
 impl std::fmt::Debug for Writer {
@@ -46,11 +50,16 @@ impl std::fmt::Debug for Writer {
 impl Writer {
     /// A writer with the model of a name, whose key is in the environment; without a name it works by script.
     ///
-    /// Its agent's checkpoints live below `state`; each mission replaces those of the one before.
+    /// Its agent's checkpoints live below `state`; each mission replaces those of the one before. So do the journals of its
+    /// runs, of which the last few are kept.
     pub fn new(model: Option<&str>, state: &Path) -> Result<Self, String> {
         let checkpoints = FileCheckpoints::new(state.join("checkpoints"));
         let model = model.map(real).transpose()?;
-        Ok(Self { model, checkpoints })
+        Ok(Self {
+            model,
+            checkpoints,
+            journals: state.join(Store::Journals.name()),
+        })
     }
 
     /// Writes the report on findings and their check.
@@ -59,27 +68,24 @@ impl Writer {
         findings: &Findings,
         check: &Check,
         screen: &Screen,
-        cause: &str,
-    ) -> Result<(String, AgentPart), String> {
-        let open = screen
-            .trace()
-            .begin(Who::Agent, RUN_STEP, Some(cause), "writes the report");
-        let written = self.run(findings, check, screen).await;
-        open.end_with(&written);
-        written
-    }
-
-    async fn run(
-        &self,
-        findings: &Findings,
-        check: &Check,
-        screen: &Screen,
+        cause: &Cause,
     ) -> Result<(String, AgentPart), String> {
         let desk = Arc::new(Desk {
             findings: findings.clone(),
             check: *check,
             written: Mutex::default(),
         });
+        let agent = self.agent(&desk)?;
+        let (id, task) = (step_id::run(agent.id()), step_id::task(&cause.task));
+        let open = screen
+            .trace()
+            .begin(Who::Agent, id, Some(&task), "writes the report");
+        let written = self.run(&agent, &desk, screen, cause).await;
+        open.end_with(&written);
+        written
+    }
+
+    fn agent(&self, desk: &Arc<Desk>) -> Result<Agent, String> {
         let model: Arc<dyn LlmModel> = match &self.model {
             Some(model) => Arc::clone(model),
             None => Arc::new(script().map_err(|err| err.to_string())?),
@@ -90,22 +96,32 @@ impl Writer {
         let options = AgentOptions::new(model)
             .with_runtime(Runtime::new(Arc::new(RuntimeClock::default()), ids))
             .with_system(SYSTEM)
-            .with_tools(tools(&desk).map_err(|err| err.to_string())?)
+            .with_tools(tools(desk).map_err(|err| err.to_string())?)
             .with_checkpoints(Arc::new(self.checkpoints.clone()))
             .with_session_id(SESSION)
             .with_execution(strategy);
-        let agent = agent(options).map_err(|err| err.to_string())?;
-        let mut run = agent.stream("Write the report of this audit.", &agent.initial_state());
-        let (mut steps, mut open) = (0, None);
+        agent(options).map_err(|err| err.to_string())
+    }
+
+    async fn run(
+        &self,
+        agent: &Agent,
+        desk: &Desk,
+        screen: &Screen,
+        cause: &Cause,
+    ) -> Result<(String, AgentPart), String> {
+        let journal = open_journal(&self.journals, &cause.run)?;
+        let state = of_task(&agent.initial_state(), cause)?;
+        let mut run = agent.record(Arc::new(journal), "Write the report of this audit.", &state);
+        let (run_step, mut steps, mut open) = (step_id::run(agent.id()), 0, None);
         while let Some(event) = run.next().await {
             if let AgentStreamEvent::Uap(event) = event {
                 if event.step != steps {
                     end(open.take());
-                    let (id, name) = (
-                        format!("step {}", event.step),
-                        format!("step {}", event.step),
-                    );
-                    open = Some(screen.trace().begin(Who::Agent, id, Some(RUN_STEP), name));
+                    let id = step_id::step(agent.id(), event.step);
+                    let name = format!("step {}", event.step);
+                    let trace = screen.trace();
+                    open = Some(trace.begin(Who::Agent, id, Some(&run_step), name));
                 }
                 steps = event.step;
                 tell(screen, event.step, &event.data);
@@ -127,6 +143,16 @@ impl Writer {
         let remarks = self.model.is_some().then(|| turn.response.text());
         Ok((desk.report(remarks.as_deref()), part))
     }
+}
+
+/// A state that names the task that its run is for.
+fn of_task(state: &AgentState, cause: &Cause) -> Result<AgentState, String> {
+    let mut ids = IdSource::from_os().map_err(|err| err.to_string())?;
+    let members = [("correlationId", &cause.run), ("taskId", &cause.task)];
+    members.iter().try_fold(state.clone(), |state, (name, id)| {
+        let id = RawBuf::from_serialize(id).map_err(|err| err.to_string())?;
+        Ok(state.with_metadata(&mut ids, *name, id))
+    })
 }
 
 fn end(step: Option<OpenSpan>) {
@@ -317,7 +343,7 @@ mod tests {
                 &Findings::default(),
                 &Check::default(),
                 &Screen::new(true),
-                "test",
+                &Cause::new("run", "task"),
             )
             .await
             .unwrap();

@@ -15,17 +15,19 @@ use ubos_common::id::IdSource;
 
 use super::args::{Args, Parsed, USAGE, parse};
 use super::fleet::Fleet;
-use super::governed::Stores;
 use super::output::{Document, FolderCounts, SacpPart, SapPart, TranscriptPart, Truncated};
 use super::page;
 use super::plan::{Ready, prepare};
 use super::report::Writer;
 use super::scan::{Folder, ScanError, tree_digest};
 use super::screen::{Screen, Who};
+use super::step_id;
+use super::stores::Stores;
 use super::toolbox::Toolbox;
 use super::tools;
+use super::trace::OpenSpan;
 use super::words::about_path;
-use super::world::{MISSION_STEP, Mission, Parts};
+use super::world::{Mission, Parts};
 
 /// How long acts may take to end after Ctrl-C.
 const CLEAN_END: Duration = Duration::from_secs(5);
@@ -105,10 +107,13 @@ fn finish(args: &Args, document: &Document) -> ExitCode {
 /// The mission, and its pages beside what the screen shows.
 async fn run(args: &Args) -> Result<Document, Failure> {
     let screen = Screen::new(args.json);
+    let mut ids = IdSource::from_os().map_err(|err| Failure::Ours(err.to_string()))?;
+    let correlation: CorrelationId = ids.next_id();
+    let id = step_id::mission(correlation);
     let step = screen
         .trace()
-        .begin(Who::Mission, MISSION_STEP, None, "audits a folder");
-    let audited = audit(args, &screen).await;
+        .begin_logged(Who::Mission, id, None, "audits a folder");
+    let audited = audit(args, ids, correlation, &screen).await;
     match &audited {
         Ok(_) => step.end("done"),
         Err(Failure::Input(why) | Failure::Ours(why)) => step.end(format!("failed: {why}")),
@@ -122,7 +127,7 @@ async fn run(args: &Args) -> Result<Document, Failure> {
         .display()
         .to_string();
     let traced = args.trace.as_ref().map_or(Ok(()), |file| {
-        write_page(file, &page::trace(&folder, &spans))
+        write_page(file, &page::trace("of an audit of", &folder, &spans, &[]))
     });
     // Why the audit failed says more than a page that could not be written.
     let document = audited?;
@@ -144,7 +149,12 @@ fn write_page(file: &Path, page: &str) -> Result<(), Failure> {
         .map_err(|err| Failure::Ours(format!("{}: {}", file.display(), about_path(&err))))
 }
 
-async fn audit(args: &Args, screen: &Screen) -> Result<Document, Failure> {
+async fn audit(
+    args: &Args,
+    ids: IdSource,
+    correlation: CorrelationId,
+    screen: &Screen,
+) -> Result<Document, Failure> {
     let mut interrupt = Interrupt::listen()?;
     let writer = Writer::new(args.model.as_deref(), &args.state).map_err(Failure::Input)?;
     let folder = folder(args)?;
@@ -156,10 +166,10 @@ async fn audit(args: &Args, screen: &Screen) -> Result<Document, Failure> {
             args.state.display()
         )));
     }
-    let mut ids = IdSource::from_os().map_err(|err| Failure::Ours(err.to_string()))?;
-    let correlation: CorrelationId = ids.next_id();
+    let run = correlation.to_string();
+    screen.trace().log_to(stores.steps(&run));
     screen.say(Who::Mission, format!("audits {}", folder.path.display()));
-    let (tree, files) = survey(&folder, &mut interrupt, screen).await?;
+    let (tree, files) = survey(&folder, &run, &mut interrupt, screen).await?;
     screen.say(
         Who::Mission,
         format!(
@@ -168,17 +178,12 @@ async fn audit(args: &Args, screen: &Screen) -> Result<Document, Failure> {
         ),
     );
     let words = format!("audit {}", folder.path.display());
-    let step = screen
-        .trace()
-        .begin(Who::Sacp, "plan", Some(MISSION_STEP), "plans the audit");
-    let ready = prepare(&words, &correlation.to_string(), &mut |line| {
-        screen.say(Who::Sacp, line)
-    });
+    let step = part(screen, Who::Sacp, "plan", &run, "plans the audit");
+    let ready = prepare(&words, &run, &mut |line| screen.say(Who::Sacp, line));
     step.end_with(&ready.as_ref().map_err(|error| &error.details));
     let ready = ready.map_err(|error| Failure::Ours(error.to_string()))?;
 
-    let correlation_text = correlation.to_string();
-    let (toolbox, fleet) = launch(&folder, &correlation_text, screen).await?;
+    let (toolbox, fleet) = launch(&folder, &run, &stores, screen).await?;
     let parts = Parts {
         toolbox,
         fleet,
@@ -190,25 +195,27 @@ async fn audit(args: &Args, screen: &Screen) -> Result<Document, Failure> {
     let mission = Mission::new(parts, &stores, ids, correlation).await;
     let mission = mission.map_err(Failure::Ours)?;
     let result = work(&mission, &mut interrupt, screen).await;
-    let told = result.and_then(|result| tell(&mission, &ready, &result, &correlation_text));
+    let told = result.and_then(|result| tell(&mission, &ready, &result, &run));
     mission.stop().await;
     let proof = stores.verify(Some(&kept.head)).map_err(Failure::Ours)?;
     conclude(told, &proof, screen)
 }
 
+/// A part of the mission begins.
+fn part(screen: &Screen, who: Who, part: &str, run: &str, name: &str) -> OpenSpan {
+    let (id, mission) = (step_id::part(part, run), step_id::mission(run));
+    screen.trace().begin_logged(who, id, Some(&mission), name)
+}
+
 /// What is to be read, by digest; a large folder takes a while.
 async fn survey(
     folder: &Folder,
+    run: &str,
     interrupt: &mut Interrupt,
     screen: &Screen,
 ) -> Result<(Digest, usize), Failure> {
     let folder = folder.clone();
-    let step = screen.trace().begin(
-        Who::Mission,
-        "survey",
-        Some(MISSION_STEP),
-        "walks the folder",
-    );
+    let step = part(screen, Who::Mission, "survey", run, "walks the folder");
     let walk = tokio::task::spawn_blocking(move || tree_digest(&folder, &mut |_: usize| true));
     tokio::select! {
         surveyed = walk => {
@@ -223,22 +230,23 @@ async fn survey(
 /// Starts the tool process, and the hub with its agents.
 async fn launch(
     folder: &Folder,
-    correlation_id: &str,
+    run: &str,
+    stores: &Stores,
     screen: &Screen,
 ) -> Result<(Toolbox, Fleet), Failure> {
-    let begin = |who, id, name| screen.trace().begin(who, id, Some(MISSION_STEP), name);
+    let begin = |who, id, name| part(screen, who, id, run, name);
     let (tools, hub) = (
         begin(Who::Wire, "tools", "launches the tool process"),
         begin(Who::Hub, "fleet", "starts the hub and its agents"),
     );
     let launched = tokio::join!(
         async {
-            let toolbox = Toolbox::launch(folder, correlation_id, screen).await;
+            let toolbox = Toolbox::launch(folder, run, &stores.audit, screen).await;
             tools.end_with(&toolbox);
             toolbox
         },
         async {
-            let fleet = Fleet::start(folder, screen).await;
+            let fleet = Fleet::start(folder, stores.jobs.clone(), screen).await;
             hub.end_with(&fleet);
             fleet
         },

@@ -105,7 +105,7 @@ impl Inner {
 }
 
 /// Who does something.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Who {
     /// The mission itself.
     Mission,
@@ -122,6 +122,21 @@ pub enum Who {
 }
 
 impl Who {
+    const ALL: [Self; 6] = [
+        Self::Mission,
+        Self::Sacp,
+        Self::Sap,
+        Self::Wire,
+        Self::Hub,
+        Self::Agent,
+    ];
+
+    /// The one of a name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|who| who.name() == name)
+    }
+
     /// The name that stands before a line.
     pub const fn name(self) -> &'static str {
         match self {

@@ -12,10 +12,11 @@ use opensentience_wire::transport::tokio::{CoreHandle, Launcher};
 use tokio::sync::Mutex;
 use ubos_common::json::RawObject;
 
-use super::governed::task_step;
 use super::output::WirePart;
 use super::scan::Folder;
 use super::screen::{Screen, Who};
+use super::step_id;
+use super::stores::Audit;
 use super::tools::{AGENT_ID, WAIT, environment};
 use super::trace::{OpenSpan, Span};
 use super::words::with_causes;
@@ -31,6 +32,7 @@ pub struct Toolbox {
     folder: Folder,
     screen: Screen,
     correlation_id: String,
+    audit: Audit,
     process: Mutex<Option<Arc<CoreHandle>>>,
     calls: AtomicU64,
     chunks: AtomicU64,
@@ -42,12 +44,14 @@ impl Toolbox {
     pub async fn launch(
         folder: &Folder,
         correlation_id: &str,
+        audit: &Audit,
         screen: &Screen,
     ) -> Result<Self, String> {
         let toolbox = Self {
             folder: folder.clone(),
             screen: screen.clone(),
             correlation_id: correlation_id.to_owned(),
+            audit: audit.clone(),
             process: Mutex::default(),
             calls: AtomicU64::default(),
             chunks: AtomicU64::default(),
@@ -64,9 +68,12 @@ impl Toolbox {
             return Ok(Arc::clone(process));
         }
         let program = program().map_err(|err| format!("this program's own path: {err}"))?;
-        let mut launcher = Launcher::new(AGENT_ID, program).with_config(
-            Config::default().with_server(env!("CARGO_PKG_VERSION"), &self.correlation_id),
-        );
+        let audit = self.audit.clone();
+        let mut launcher = Launcher::new(AGENT_ID, program)
+            .with_config(
+                Config::default().with_server(env!("CARGO_PKG_VERSION"), &self.correlation_id),
+            )
+            .with_audit(move |event| audit.take(&event));
         for (name, value) in environment(&self.folder) {
             launcher = launcher.env(name, value);
         }
@@ -117,10 +124,11 @@ impl Toolbox {
     ) -> Result<RawObject, Failure> {
         self.calls.fetch_add(1, Ordering::Relaxed);
         self.screen.say(Who::Wire, format!("{tool}: called"));
-        let step = self.step(tool, request_id);
         let started = process.call(self.request(tool, request_id)).await;
         let mut call =
             started.map_err(|err| Failure::of(&ErrorCode::from(&err), err.to_string()))?;
+        let id = call.id().to_string();
+        let step = self.step(tool, &id, request_id);
         while let Some(chunk) = call.next_chunk().await {
             self.chunks.fetch_add(1, Ordering::Relaxed);
             if let Some(text) = &chunk.data.text {
@@ -128,7 +136,7 @@ impl Toolbox {
             }
         }
         let outcome = call.result().await;
-        self.told(tool, request_id, step, &outcome);
+        self.told(tool, &id, step, &outcome);
         self.screen.say(
             Who::Wire,
             format!("{tool}: {} in {:.0?}", outcome.status, outcome.duration),
@@ -139,20 +147,19 @@ impl Toolbox {
     }
 
     /// A call begins, because of the task that is its request id.
-    fn step(&self, tool: &str, request_id: &str) -> OpenSpan {
-        let cause = task_step(request_id);
+    fn step(&self, tool: &str, call: &str, request_id: &str) -> OpenSpan {
+        let cause = step_id::task(request_id);
         let trace = self.screen.trace();
-        trace.begin(Who::Wire, call_step(tool, request_id), Some(&cause), tool)
+        trace.begin(Who::Wire, step_id::call(call), Some(&cause), tool)
     }
 
     /// A call has ended: what the tool process did in it is known by that process's clock.
-    fn told(&self, tool: &str, request_id: &str, step: OpenSpan, outcome: &Outcome) {
+    fn told(&self, tool: &str, call: &str, step: OpenSpan, outcome: &Outcome) {
         if let (Some(started), Some(finished)) = (&outcome.started_at, &outcome.finished_at) {
             let (started, ended) = (started.timestamp(), finished.timestamp());
-            let parent = call_step(tool, request_id);
             self.screen.trace().add(Span {
-                id: format!("pass of {parent}"),
-                parent: Some(parent),
+                id: step_id::pass(call),
+                parent: Some(step_id::call(call)),
                 who: Who::Wire,
                 name: format!("{tool}, in the tool process"),
                 in_tools: true,
@@ -200,16 +207,17 @@ impl Toolbox {
 
     async fn canceled_once(&self, process: &CoreHandle, request_id: &str) -> Result<(), Failure> {
         self.calls.fetch_add(1, Ordering::Relaxed);
-        let step = self.step(WAIT, request_id);
         let started = process.call(self.request(WAIT, request_id)).await;
         let mut call =
             started.map_err(|err| Failure::of(&ErrorCode::from(&err), err.to_string()))?;
+        let id = call.id().to_string();
+        let step = self.step(WAIT, &id, request_id);
         if call.next_chunk().await.is_some() {
             self.chunks.fetch_add(1, Ordering::Relaxed);
         }
         call.cancel();
         let outcome = call.result().await;
-        self.told(WAIT, request_id, step, &outcome);
+        self.told(WAIT, &id, step, &outcome);
         if outcome.status != Status::Canceled {
             return Err(match outcome.into_result() {
                 Ok(_) => Failure::Other("ended well before it could be canceled".to_owned()),
@@ -251,11 +259,6 @@ fn how_it_ended(outcome: &Outcome) -> String {
             format!("failed: {why}")
         }
     }
-}
-
-/// How the trace knows a call.
-fn call_step(tool: &str, request_id: &str) -> String {
-    format!("call {request_id} {tool}")
 }
 
 /// Why a call gave nothing.

@@ -1,15 +1,16 @@
 //! What happened when, and because of what: the steps of a mission as one tree.
 //!
-//! A step is known by the id that its protocol gives it: a task's id, a call's request id, a session's id. So the same tree
-//! can be built again from what the stores hold.
+//! A step is known by the id that its protocol gives it ([`step_id`](super::step_id)). So the same tree can be built again
+//! from what the stores hold ([`rebuild`](super::rebuild)).
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use ubos_common::os::Clock;
 use ubos_common::time::Timestamp;
 
 use super::screen::Who;
+use super::steps::StepLog;
 
 /// One step, in one of the two processes.
 #[derive(Clone, Debug)]
@@ -34,7 +35,10 @@ pub struct Span {
 
 /// Takes steps down while a mission runs.
 #[derive(Clone, Debug, Default)]
-pub struct Trace(Arc<Mutex<Spans>>);
+pub struct Trace {
+    spans: Arc<Mutex<Spans>>,
+    log: Arc<OnceLock<StepLog>>,
+}
 
 /// The steps so far.
 #[derive(Clone, Debug, Default)]
@@ -90,7 +94,7 @@ impl Spans {
 }
 
 impl Trace {
-    /// A step begins.
+    /// A step begins, which the store of its protocol holds.
     pub fn begin(
         &self,
         who: Who,
@@ -98,7 +102,7 @@ impl Trace {
         parent: Option<&str>,
         name: impl Into<String>,
     ) -> OpenSpan {
-        let at = self.lock().add(Span {
+        let span = Span {
             id: id.into(),
             parent: parent.map(str::to_owned),
             who,
@@ -107,15 +111,44 @@ impl Trace {
             started: now(),
             ended: None,
             outcome: String::new(),
-        });
+        };
         OpenSpan {
             trace: self.clone(),
-            at,
+            at: self.lock().add(span),
+            logged: None,
         }
+    }
+
+    /// A step begins, which no other store holds: it goes into the log of steps, too.
+    pub fn begin_logged(
+        &self,
+        who: Who,
+        id: impl Into<String>,
+        parent: Option<&str>,
+        name: impl Into<String>,
+    ) -> OpenSpan {
+        let id = id.into();
+        let mut open = self.begin(who, &*id, parent, name);
+        if let (Some(log), Some(at)) = (self.log.get(), open.at)
+            && let Some(span) = self.lock().list.get(at)
+        {
+            log.write(span);
+        }
+        open.logged = open.at.map(|_| id);
+        open
+    }
+
+    /// Writes logged steps into a log from now on, and all steps that there are already.
+    pub fn log_to(&self, log: StepLog) {
+        let log = self.log.get_or_init(|| log);
+        self.lock().list.iter().for_each(|span| log.write(span));
     }
 
     /// Adds a step that the tool process has told of.
     pub fn add(&self, span: Span) {
+        if let Some(log) = self.log.get() {
+            log.write(&span);
+        }
         self.lock().add(span);
     }
 
@@ -126,7 +159,7 @@ impl Trace {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Spans> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.spans.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -136,15 +169,21 @@ impl Trace {
 pub struct OpenSpan {
     trace: Trace,
     at: Option<usize>,
+    /// Its id, where its end goes into the log.
+    logged: Option<String>,
 }
 
 impl OpenSpan {
     /// The step ends.
     pub fn end(self, outcome: impl Into<String>) {
+        let (outcome, ended) = (outcome.into(), now());
+        if let (Some(id), Some(log)) = (&self.logged, self.trace.log.get()) {
+            log.end(id, ended, &outcome);
+        }
         let mut spans = self.trace.lock();
         if let Some(span) = self.at.and_then(|at| spans.list.get_mut(at)) {
-            span.ended = Some(now());
-            span.outcome = outcome.into();
+            span.ended = Some(ended);
+            span.outcome = outcome;
         }
     }
 

@@ -14,18 +14,18 @@ use ubos_common::json::{RawBuf, RawObject};
 
 use super::findings::{Findings, read};
 use super::fleet::{AGENTS, Check, Fleet};
-use super::governed::{Errand, Governed, Handlers, Stores, task_step};
+use super::governed::{Errand, Governed, Handlers};
 use super::output::{AgentPart, HubPart};
 use super::plan::PASSES;
 use super::report::Writer;
 use super::scan::{Count, PASS_VERSION};
 use super::screen::{Screen, Who};
+use super::step_id::{self, Cause as TaskCause};
+use super::stores::Stores;
 use super::toolbox::Toolbox;
 
 /// The capability of the mission's own task.
 const ROOT: &str = "audit.folder";
-/// How the trace knows the mission itself.
-pub const MISSION_STEP: &str = "mission";
 
 /// Everything that the handlers work with.
 #[derive(Debug)]
@@ -105,14 +105,15 @@ impl Mission {
 
     /// Runs the whole audit as one task.
     pub async fn run(&self) -> Result<sap::TaskResult, String> {
+        let governed = self.governed()?;
         let payload = object(&json!({ "tree": self.parts.tree }))?;
         let errand = Errand {
             capability: ROOT.to_owned(),
             payload,
             cached: false,
-            cause: MISSION_STEP.to_owned(),
+            cause: step_id::mission(governed.correlation),
         };
-        self.governed()?.run_root(&errand).await
+        governed.run_root(&errand).await
     }
 
     /// What the hub did.
@@ -148,7 +149,8 @@ impl Mission {
         runner.start(clock.now());
         let mut acts = Acts {
             mission: Arc::clone(&self),
-            cause: task_step(self.governed()?.root),
+            run: self.governed()?.correlation.to_string(),
+            cause: step_id::task(self.governed()?.root),
             ended: None,
         };
         drive(&mut runner, &mut acts, &clock)
@@ -194,6 +196,11 @@ impl Mission {
         Ok(output)
     }
 
+    /// A task of this mission, as what its handler does names it.
+    fn cause(&self, task: TaskId) -> Result<TaskCause, String> {
+        Ok(TaskCause::new(self.governed()?.correlation, task))
+    }
+
     async fn merge(self: Arc<Self>) -> Result<RawBuf, String> {
         let outputs = self
             .outputs
@@ -204,7 +211,7 @@ impl Mission {
     }
 
     async fn check(self: Arc<Self>, task: TaskId) -> Result<RawBuf, String> {
-        let check = self.parts.fleet.recount(&task_step(task)).await?;
+        let check = self.parts.fleet.recount(&self.cause(task)?).await?;
         self.made.check.get_or_init(|| check);
         let agrees = self.agrees();
         let said = if agrees {
@@ -233,7 +240,7 @@ impl Mission {
         let (text, part) = self
             .parts
             .writer
-            .write(findings, check, &self.parts.screen, &task_step(task))
+            .write(findings, check, &self.parts.screen, &self.cause(task)?)
             .await?;
         let output =
             raw(&json!({ "markdown": text, "steps": part.steps, "toolCalls": part.tool_calls }))?;
@@ -276,6 +283,8 @@ fn handlers(stores: &Stores, mission: Weak<Mission>) -> Result<Handlers<Mission>
 /// The runner's world: an act is dispatched by becoming a task.
 struct Acts {
     mission: Arc<Mission>,
+    /// The mission's correlation id, which is the message's id.
+    run: String,
     /// The task that runs the plan.
     cause: String,
     ended: Option<Result<(), String>>,
@@ -296,11 +305,11 @@ impl World<Runner> for Acts {
                 let what = format!("act {}: {} {}", ticket.step, act.verb, act.tool);
                 screen.say(Who::Sacp, what);
                 let inputs = inputs.iter().map(|(_, output)| RawBuf::clone(output));
-                let step = format!("act {}", ticket.step);
+                let step = step_id::act(&self.run, ticket.step);
                 let name = format!("{} {}", act.verb, act.tool);
                 let open = screen
                     .trace()
-                    .begin(Who::Sacp, &*step, Some(&self.cause), name);
+                    .begin_logged(Who::Sacp, &*step, Some(&self.cause), name);
                 let work = Arc::clone(&self.mission).act(step, act, inputs.collect());
                 return Step::start(ticket.id(), async move {
                     let output = work.await;

@@ -65,14 +65,19 @@ pub fn report(document: &Document, folder: &str, spans: &Spans) -> String {
     page.end()
 }
 
-/// The page of the steps alone: of a mission that failed, too.
+/// The page of the steps alone: of a mission that failed, too. Complaints stand below them.
 #[must_use]
-pub fn trace(folder: &str, spans: &Spans) -> String {
+pub fn trace(of: &str, folder: &str, spans: &Spans, complaints: &[String]) -> String {
     let mut page = Page::begin("Trace");
-    page.raw("<h1>Trace</h1><p class=\"sub\">of an audit of <code>");
+    page.raw("<h1>Trace</h1><p class=\"sub\">");
+    page.text(of);
+    page.raw(" <code>");
     page.text(folder);
     page.raw("</code></p><h2>Steps</h2>");
     page.tree(spans);
+    for complaint in complaints {
+        page.paragraph("bad", complaint);
+    }
     page.end()
 }
 

@@ -119,7 +119,7 @@ fn a_page_shows_what_was_found_and_says_what_it_leaves_out() {
 
 #[test]
 fn steps_are_drawn_on_one_scale() {
-    let page = trace("/a", &spans());
+    let page = trace("of", "/a", &spans(), &[]);
     for wanted in [
         "<span>2,000 ms</span>",
         "left:25.0%;width:50.0%",

@@ -10,6 +10,8 @@
     reason = "a test that panics has failed, and says why"
 )]
 
+mod trace;
+
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
@@ -372,12 +374,20 @@ fn secrets_are_told_by_place_and_kind_with_1_and_never_shown() {
     for said in [text, screen, String::from_utf8(errors).unwrap()] {
         assert!(!said.contains(KEY));
     }
-    for file in ["transcript", "cache"] {
-        let segment = place.state().join(file).join("0000000000000000.seg");
+    let journals = fs::read_dir(place.state().join("journals")).unwrap();
+    let journals = journals.map(|journal| journal.unwrap().path());
+    let stores = ["transcript", "cache", "steps", "audit", "jobs"];
+    for file in stores
+        .map(|store| place.state().join(store))
+        .into_iter()
+        .chain(journals)
+    {
+        let segment = file.join("0000000000000000.seg");
         let kept = fs::read(segment).unwrap();
         assert!(
             !kept.windows(KEY.len()).any(|bytes| bytes == KEY.as_bytes()),
-            "{file}"
+            "{}",
+            file.display()
         );
     }
 }

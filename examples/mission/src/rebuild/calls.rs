@@ -1,0 +1,83 @@
+//! The audit: calls of the tool process.
+
+use std::path::Path;
+
+use opensentience_wire::message::Status;
+use opensentience_wire::{AuditEvent, AuditName};
+use ubos_common::json::{self, Limits};
+use ubos_common::violation::Profile;
+
+use super::build::{Begins, Builder, When, is_id};
+use super::read::{Condition, records};
+use crate::screen::Who;
+use crate::step_id;
+use crate::stores::Store;
+
+/// The calls of the chosen runs.
+pub(super) fn read(folder: &Path, builder: &mut Builder) -> Condition {
+    let store = Store::Audit;
+    records(folder, store, store.name(), &mut |bytes| {
+        let event = json::decode::<AuditEvent>(bytes, &Limits::default(), Profile::Lenient);
+        let Ok((event, _)) = event else {
+            return false;
+        };
+        let ids = [
+            &event.session_id,
+            &event.call_id,
+            &event.request_id,
+            &event.correlation_id,
+        ];
+        if !ids.into_iter().flatten().map(String::as_str).all(is_id) {
+            return false;
+        }
+        match &event.name {
+            AuditName::Connected => {
+                if let Some(session) = &event.session_id {
+                    builder.know(connection(session));
+                }
+                Some(())
+            }
+            AuditName::CallRouted => routed(&event, builder),
+            AuditName::CallCompleted => completed(&event, builder),
+            _ => Some(()),
+        }
+        .is_some()
+    })
+}
+
+/// How the session of a process is spoken of.
+fn connection(session: &str) -> String {
+    format!("connection {session}")
+}
+
+fn routed(event: &AuditEvent, builder: &mut Builder) -> Option<()> {
+    let tool = event.tool_id.as_deref()?;
+    let run = event.correlation_id.as_deref();
+    let mut causes = vec![step_id::task(event.request_id.as_ref()?)];
+    causes.extend(run.map(step_id::mission));
+    causes.extend(event.session_id.as_deref().map(connection));
+    builder.begin(Begins {
+        who: Who::Wire,
+        id: step_id::call(event.call_id.as_ref()?),
+        name: tool.rsplit('/').next().unwrap_or(tool),
+        start: When::At(event.at),
+        run,
+        causes,
+    });
+    Some(())
+}
+
+fn completed(event: &AuditEvent, builder: &mut Builder) -> Option<()> {
+    let id = step_id::call(event.call_id.as_ref()?);
+    let outcome = match event.status.as_ref()? {
+        Status::Succeeded => "done".to_owned(),
+        Status::Canceled => "canceled".to_owned(),
+        _ => match &event.code {
+            Some(code) => format!("failed: {code}"),
+            None => "failed".to_owned(),
+        },
+    };
+    let of = (Who::Wire, "end", event.correlation_id.as_deref());
+    builder.end(of, &id, When::At(event.at), &outcome);
+    Some(())
+}
