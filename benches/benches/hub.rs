@@ -439,8 +439,7 @@ async fn bare(service: impl AgentHub) -> (String, tokio::task::JoinHandle<()>) {
         .initial_stream_window_size(256 << 10)
         .initial_connection_window_size(64 << 20)
         .max_concurrent_streams(STREAMS)
-        .add_service(AgentHubServer::new(service))
-        .serve_with_incoming(incoming);
+        .serve_with_incoming(AgentHubServer::new(service), incoming);
     let server = tokio::spawn(async { serving.await.expect("serves") });
     (format!("http://{addr}"), server)
 }

@@ -355,9 +355,8 @@ async fn an_agent_that_is_dropped_leaves_a_hub_that_does_not_let_it_go() {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     let (calls, mut called) = mpsc::unbounded_channel();
-    let serving = Server::builder()
-        .add_service(AgentHubServer::new(Deaf(calls)))
-        .serve_with_incoming(TcpIncoming::from(listener));
+    let service = AgentHubServer::new(Deaf(calls));
+    let serving = Server::builder().serve_with_incoming(service, TcpIncoming::from(listener));
     let mut tasks = JoinSet::new();
     tasks.spawn(serving);
     let agent = AgentBuilder::new("a").start(&url).unwrap();

@@ -88,6 +88,57 @@ impl http_body::Body for Begun {
     }
 }
 
+// spec: HUB-1-1
+#[tokio::test]
+async fn what_is_no_call_of_a_service_is_not_implemented() {
+    let config = ServerConfig::default();
+    let hub = serve(([127, 0, 0, 1], 0).into(), config).await.unwrap();
+    let endpoint = tonic::transport::Channel::from_shared(hub.url()).unwrap();
+    let mut channel = endpoint.connect().await.unwrap();
+    let mut call = async |method: &str, path: &str| {
+        let request = http::Request::builder()
+            .method(method)
+            .uri(format!("{}{path}", hub.url()))
+            .header("content-type", "application/grpc")
+            .body(tonic::body::Body::empty())
+            .unwrap();
+        std::future::poll_fn(|cx| channel.poll_ready(cx)).await?;
+        channel.call(request).await
+    };
+    let long = format!("/{}/Register", "a.".repeat(4_000));
+    for path in [
+        "",
+        "/",
+        "//",
+        "//Register",
+        "/Register",
+        "/uap.v1.AgentHub",
+        "/uap.v1.AgentHub/",
+        "/uap.v1.AgentHub?/Register",
+        "/uap.v1.AgentHub//Register",
+        "/uap.v1.AgentHub/register",
+        "/uap.v1.AgentHub/Register/",
+        "/uap.v1.AgentHub/x/Execute",
+        "/uap.v1.agenthub/Register",
+        "/uap.v1/AgentHub/Register",
+        "/uap%2Ev1%2EAgentHub/Register",
+        "/x/../uap.v1.AgentHub/Register",
+        "/grpc.health.v1.Health/",
+        "/grpc.health.v1.Health/Checked",
+        "/other.Service/Call",
+        &long,
+    ] {
+        for method in ["POST", "GET", "HEAD", "OPTIONS"] {
+            let answer = within(call(method, path)).await.unwrap();
+            assert_eq!(answer.status(), http::StatusCode::OK, "{method} {path}");
+            let headers = answer.headers();
+            assert_eq!(headers["grpc-status"], "12", "{method} {path}");
+            assert_eq!(headers["content-type"], "application/grpc", "{path}");
+            assert!(http_body::Body::is_end_stream(answer.body()), "{path}");
+        }
+    }
+}
+
 // spec: HUB-4-6
 #[tokio::test]
 async fn a_connection_keeps_few_unfinished_messages() {

@@ -110,9 +110,9 @@ impl TestHub {
         })
         .max_decoding_message_size(MAX_MESSAGE_BYTES)
         .max_encoding_message_size(MAX_MESSAGE_BYTES);
-        let serving = Server::builder()
-            .add_service(service)
-            .serve_with_incoming(TcpIncoming::from(listener).with_nodelay(Some(true)));
+        // It answers for paths of other services as for its own unknown calls.
+        let accepted = TcpIncoming::from(listener).with_nodelay(Some(true));
+        let serving = Server::builder().serve_with_incoming(service, accepted);
         runtime.block_on(async { drop(spawn(serving)) });
         let inner = Inner {
             runtime,

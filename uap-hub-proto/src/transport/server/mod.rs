@@ -21,6 +21,7 @@ mod handle;
 mod keep;
 mod places;
 mod prepare;
+mod routes;
 mod service;
 mod shared;
 mod steer;
@@ -46,6 +47,7 @@ use self::{
     connection::incoming,
     handle::Serving,
     places::Places,
+    routes::{Route, Routes},
     service::Service,
     shared::Shared,
     unfinished::Pool,
@@ -113,13 +115,13 @@ async fn start(listener: TcpListener, mut config: ServerConfig) -> io::Result<Hu
         .await;
     let health = health.max_decoding_message_size(beside::MAX_BYTES);
     // Balancers that ask for it have no token.
-    let health = (config.health).then(|| Beside::new(health, control.open()));
+    let health = (config.health).then(|| Route::to(Beside::new(health, control.open())));
     #[cfg(feature = "reflection")]
     let reflection = config.reflection.then(reflection).transpose()?;
     #[cfg(feature = "reflection")]
     let reflection = reflection.map(|reflection| {
         let reflection = reflection.max_decoding_message_size(beside::MAX_BYTES);
-        Beside::new(reflection, control.clone())
+        Route::to(Beside::new(reflection, control.clone()))
     });
     let places = Places::new(connections, config.max_connections_per_address);
     let first_call = config.first_call_timeout;
@@ -132,13 +134,14 @@ async fn start(listener: TcpListener, mut config: ServerConfig) -> io::Result<Hu
     let session_bytes = Pool::new(most, 4, 16, connections);
     let calls = Calls::new(service, (most_control, most), control, session_bytes);
     let (stop, stopped) = oneshot::channel::<()>();
-    let services = { builder }.add_service(calls).add_optional_service(health);
+    let routes = [Some(Route::to(calls)), health];
     #[cfg(feature = "reflection")]
-    let services = services.add_optional_service(reflection);
+    let routes = routes.into_iter().chain([reflection]);
+    let routes: Routes = routes.into_iter().flatten().collect();
     // Accepted sockets send at once: otherwise each small message waits 40 ms for the acknowledgement of the last.
     let accepted = TcpIncoming::from(listener).with_nodelay(Some(true));
     let connections = incoming(accepted, places, first_call);
-    let serving = services.serve_with_incoming_shutdown(connections, async {
+    let serving = builder.serve_with_incoming_shutdown(routes, connections, async {
         let _ = stopped.await;
     });
     let server = spawn(async { serving.await.map_err(io::Error::other) });
