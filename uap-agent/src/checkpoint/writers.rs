@@ -166,6 +166,21 @@ mod tests {
 
     // spec: UAP-12-4
     #[test]
+    fn what_was_read_is_a_past_without_runs_that_were_overtaken() {
+        let mut writers = WriterHistory::default();
+        let mut run = Run(&mut writers, IdSource::seeded(1));
+        let begun = AgentState::initial(&mut IdSource::seeded(2));
+        let (mut one, mut other) = (begun.clone(), begun);
+        assert!(run.save("a", &mut one) && run.save("a", &mut other));
+        assert!(!run.save("a", &mut one));
+        let (id, at) = (run.1.uuid(), Timestamp::EPOCH);
+        let read = CheckpointMetadata::new("s".into(), id, at, other.step(), "a".into());
+        run.0.found(&read, &other);
+        assert!(run.save("a", &mut one));
+    }
+
+    // spec: UAP-12-4
+    #[test]
     fn going_back_and_handing_over_are_no_conflicts() {
         let mut writers = WriterHistory::default();
         let mut run = Run(&mut writers, IdSource::seeded(1));

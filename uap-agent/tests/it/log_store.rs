@@ -453,6 +453,28 @@ fn what_is_too_large_is_not_written_and_not_read() {
     }
 }
 
+// spec: UAP-12-3
+#[test]
+fn a_state_of_exactly_the_limit_is_kept() {
+    let mut steps = Steps::new(1);
+    steps.step(100);
+    let bytes = steps.state.to_json().len();
+    for (limit, fits) in [(bytes, true), (bytes - 1, false)] {
+        let folder = tempfile::tempdir().unwrap();
+        let open = |limit| {
+            let config = CheckpointConfig::default().with_max_bytes(limit);
+            FileCheckpoints::open_with(folder.path(), &config).unwrap()
+        };
+        assert_eq!(steps.save(&open(limit), "s").is_ok(), fits);
+        steps.save(&open(1 << 20), "s").unwrap();
+        let loaded = block_on(open(limit).load("s"));
+        match fits {
+            true => assert_eq!(loaded, Ok(Some(steps.state.clone()))),
+            false => assert_eq!(loaded, Err(CheckpointError::TooLarge { bytes, limit })),
+        }
+    }
+}
+
 // spec: UAP-12-1, UAP-12-3
 #[test]
 fn whatever_was_saved_is_read_back() {

@@ -242,6 +242,18 @@ fn runs_whose_hook_recovered_alike_do_not_differ() {
 
 // spec: UAP-12-5
 #[test]
+fn runs_whose_middleware_did_alike_do_not_differ() {
+    let [looped, ..] = strategies();
+    let ran = |seed| {
+        let runtime = Runtime::new(Arc::new(Still), IdSource::seeded(seed));
+        let (_, journal, _) = recorded(everything(&looped).with_runtime(runtime));
+        block_on(Recording::load(journal.as_ref())).unwrap()
+    };
+    assert_eq!(ran(1).diff(&ran(2)).first, None);
+}
+
+// spec: UAP-12-5
+#[test]
 fn a_run_that_was_forked_writes_behind_what_it_has() {
     let [looped, ..] = strategies();
     let (_, journal, _) = recorded(asking(&looped));
