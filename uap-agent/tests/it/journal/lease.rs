@@ -480,3 +480,17 @@ fn two_calls_that_a_model_numbers_alike_have_keys_of_their_own() {
         |calls: &[(String, bool)]| calls.iter().map(|(key, _)| key.clone()).collect::<Vec<_>>();
     assert_eq!(of(&again), of(&keys));
 }
+
+// spec: UAP-12-5
+#[test]
+fn a_call_that_a_model_makes_again_later_has_a_key_of_its_own() {
+    let seen = Seen::default();
+    let again = || Reply::default().calling("c", "pay", object("{}").unwrap());
+    let model = ScriptedModel::new([again(), again(), Reply::text("done")]);
+    let options =
+        paying(&Hand::default(), pay(&seen, None)).map_llm(|llm| llm.with_model(Arc::new(model)));
+    block_on(agent(options).unwrap().query("go")).unwrap();
+    let seen = seen.lock().unwrap();
+    assert_eq!(seen.len(), 2);
+    assert_ne!(seen[0].0, seen[1].0);
+}
