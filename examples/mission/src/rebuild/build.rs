@@ -80,15 +80,11 @@ impl Builder {
         run.is_none_or(|run| self.chosen.contains(run) || !self.begun.contains(run))
     }
 
-    /// The chosen runs.
-    pub(super) fn chosen(&self) -> impl Iterator<Item = &str> {
-        self.chosen.iter().map(String::as_str)
-    }
-
-    /// Whether a step of a run has this name.
-    pub(super) fn has_step(&self, run: &str, name: &str) -> bool {
-        let fits = |draft: &Draft| draft.run.as_deref() == Some(run) && draft.span.name == name;
-        self.drafts.iter().any(fits)
+    /// The chosen runs that have a step of this name.
+    pub(super) fn runs_with(&self, name: &str) -> BTreeSet<String> {
+        let named = self.drafts.iter().filter(|draft| draft.span.name == name);
+        let runs = named.filter_map(|draft| draft.run.clone());
+        runs.filter(|run| self.chosen.contains(run)).collect()
     }
 
     /// A step begins. Says whether it counts.

@@ -1,5 +1,6 @@
 //! The journals: a run of an agent each.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use serde::Deserialize;
@@ -72,12 +73,11 @@ struct End {
 pub(super) fn read(folder: &Path, builder: &mut Builder) -> Vec<Condition> {
     let store = Store::Journals;
     let mut conditions = Vec::new();
-    let mut found = Vec::new();
+    let mut found = BTreeSet::new();
     let entries = std::fs::read_dir(folder.join(store.name()));
     for entry in entries.into_iter().flatten().take(MOST_JOURNALS).flatten() {
-        found.push(entry.file_name().to_string_lossy().into_owned());
+        found.insert(entry.file_name().to_string_lossy().into_owned());
     }
-    found.sort_unstable();
     for name in &found {
         let place = format!("{}/{name}", store.name());
         let mut run = Run::default();
@@ -87,13 +87,9 @@ pub(super) fn read(folder: &Path, builder: &mut Builder) -> Vec<Condition> {
             conditions.push(condition);
         }
     }
-    let lost: Vec<String> = builder
-        .chosen()
-        .filter(|run| !found.iter().any(|name| name == run) && builder.has_step(run, REPORT))
-        .map(|run| format!("{}/{run}", store.name()))
-        .collect();
-    conditions.extend(lost.into_iter().map(|place| Condition {
-        place,
+    let reported = builder.runs_with(REPORT);
+    conditions.extend(reported.difference(&found).map(|run| Condition {
+        place: format!("{}/{run}", store.name()),
         records: 0,
         state: State::Missing,
     }));

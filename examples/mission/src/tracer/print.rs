@@ -6,22 +6,13 @@ use std::time::Duration;
 use serde::Serialize;
 use ubos_common::violation::OneLine;
 
-use crate::rebuild::{MOST_STEPS, Rebuilt};
+use crate::rebuild::{Condition, MOST_STEPS, Rebuilt, State};
+use crate::step_id;
 use crate::trace::Span;
 
 /// The tree for people. What comes from the stores may hold anything.
 pub(super) fn text(rebuilt: &Rebuilt, out: &mut dyn Write) -> io::Result<()> {
-    for run in &rebuilt.runs {
-        write!(out, "run {}", OneLine(run))?;
-        if let Some(mission) = rebuilt.spans.list.iter().find(|span| is_mission(span, run)) {
-            write!(out, ", begun {}", mission.started)?;
-        }
-        writeln!(out)?;
-    }
-    if rebuilt.runs.len() < rebuilt.all_runs {
-        let all = rebuilt.all_runs;
-        writeln!(out, "one of {all} runs here; --all shows them")?;
-    }
+    heading(rebuilt, out)?;
     writeln!(
         out,
         "\n{:>10} {:>10}  {:<13}  step",
@@ -47,7 +38,7 @@ pub(super) fn text(rebuilt: &Rebuilt, out: &mut dyn Write) -> io::Result<()> {
         )?;
     }
     let steps = rebuilt.spans.list.len();
-    match rebuilt.is_whole() {
+    match rebuilt.is_whole() && !rebuilt.has_unreadable() {
         true => writeln!(
             out,
             "\n{steps} steps: each has an end, each message its cause"
@@ -57,18 +48,29 @@ pub(super) fn text(rebuilt: &Rebuilt, out: &mut dyn Write) -> io::Result<()> {
     for complaint in complaints(rebuilt) {
         writeln!(out, "{complaint}")?;
     }
-    for store in &rebuilt.stores {
+    for store in rebuilt.stores.iter().filter(|store| !is_bad(store)) {
         writeln!(out, "store {}", OneLine(&store.to_string()))?;
     }
     Ok(())
 }
 
+fn heading(rebuilt: &Rebuilt, out: &mut dyn Write) -> io::Result<()> {
+    let [run] = &rebuilt.runs[..] else {
+        return writeln!(out, "all {} runs", rebuilt.runs.len());
+    };
+    write!(out, "run {}", OneLine(run))?;
+    let id = step_id::mission(run);
+    if let Some(mission) = rebuilt.spans.list.iter().find(|span| span.id == id) {
+        write!(out, ", begun {}", mission.started)?;
+    }
+    match rebuilt.all_runs {
+        1 => writeln!(out),
+        all => writeln!(out, "; one of {all} here, --all shows them"),
+    }
+}
+
 /// Steps below each other that still move to the right.
 const MOST_INDENT: usize = 32;
-
-fn is_mission(span: &Span, run: &str) -> bool {
-    span.id == crate::step_id::mission(run)
-}
 
 fn outcome(span: &Span) -> &str {
     match span.ended {
@@ -98,12 +100,13 @@ pub(super) fn complaints(rebuilt: &Rebuilt) -> Vec<String> {
             "not looked at: {more} steps beyond {MOST_STEPS}, which is the bound; what names them seems to have no cause"
         ));
     }
-    let bad = rebuilt
-        .stores
-        .iter()
-        .filter(|store| store.is_unreadable() || store.state == crate::rebuild::State::Missing);
+    let bad = rebuilt.stores.iter().filter(|store| is_bad(store));
     said.extend(bad.map(|store| format!("not read: {}", OneLine(&store.to_string()))));
     said
+}
+
+fn is_bad(store: &Condition) -> bool {
+    store.is_unreadable() || store.state == State::Missing
 }
 
 /// A line of JSON.
@@ -175,7 +178,7 @@ pub(super) fn json(rebuilt: &Rebuilt, out: &mut dyn Write) -> io::Result<()> {
         line(&Line::Store {
             place: &store.place,
             records: store.records,
-            is_whole: store.state == crate::rebuild::State::Whole,
+            is_whole: store.state == State::Whole,
             said: store.to_string(),
         })?;
     }

@@ -6,6 +6,8 @@ use std::process::{Command, Output, Stdio};
 
 use rustix::process::{Signal, kill_process};
 use serde_json::{Value, json};
+use uap_hub_proto::role::hub::{Job, Record, Verdict};
+use uap_hub_proto::store::{FileStore, JobStore as _};
 use ubos_common::log::{Config, Log, LogId, Reader};
 
 use super::{Place, Running, refusal};
@@ -468,6 +470,38 @@ fn what_stores_say_drives_no_terminal_and_fills_no_memory() {
         let shown: Vec<&str> = said.lines().filter(|line| !line.contains("many")).collect();
         assert!(said.contains(wanted), "{wanted}: {shown:?}");
     }
+}
+
+#[test]
+fn a_job_that_an_earlier_mission_left_is_cancelled() {
+    let place = small();
+    let open = || {
+        let id = LogId::from_bytes(*b"mission-hub-jobs");
+        FileStore::open(
+            place.state().join("jobs"),
+            Config::default().with_log_id(id),
+        )
+        .unwrap()
+    };
+    let id = "a1b2c3d4-0000-4000-8000-000000000001".parse().unwrap();
+    let left = Job::test("recount", Vec::new());
+    open().write(&[(id, Record::Accepted(left))]).unwrap();
+    let drawn = rows(&ran(&place));
+    assert_eq!(
+        drawn
+            .iter()
+            .filter(|(row, _)| row.id.starts_with("job "))
+            .count(),
+        2
+    );
+    assert_eq!(
+        open().outcome(id).unwrap().unwrap().verdict,
+        Verdict::Cancelled
+    );
+    // Whoever submitted it named no task.
+    let (said, code) = told(&mut trace(&place.state()));
+    let named = format!("no cause: hub job {id} (recount) names a task, but no id");
+    assert!(code == 1 && said.contains(&named), "{said}");
 }
 
 /// The steps of a run, as JSON.
