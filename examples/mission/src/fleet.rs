@@ -16,6 +16,7 @@ use ubos_common::os::Clock;
 use super::scan::{Count, Folder, recount};
 use super::screen::{Screen, Who};
 use super::step_id::{self, Cause};
+use super::step_words;
 
 /// Agents of the fleet.
 pub const AGENTS: usize = 2;
@@ -128,7 +129,7 @@ impl Fleet {
     async fn follow(&self, share: usize, mut job: JobHandle, cause: &Cause) -> Outcome {
         let trace = self.screen.trace();
         let (id, task) = (step_id::job(job.id()), step_id::task(&cause.task));
-        let step = trace.begin(Who::Hub, &*id, Some(&task), format!("share {}", share + 1));
+        let step = trace.begin(Who::Hub, &*id, Some(&task), step_words::share(share as u64));
         let mut session = None;
         let say = |what: String| {
             self.screen
@@ -146,7 +147,7 @@ impl Fleet {
                         .into_iter()
                         .find(|known| known.client_id == agent);
                     let name = known.map_or_else(|| agent.to_string(), |known| known.name);
-                    let name = format!("session with {name}");
+                    let name = step_words::session(&name);
                     let of_session = step_id::session(id_of_session);
                     session = Some(trace.begin(Who::Hub, of_session, Some(&id), name));
                     say("proposed".to_owned());
@@ -158,10 +159,7 @@ impl Fleet {
                 }
                 JobEvent::Ended(outcome) => {
                     say(format!("result: {:?} {}", outcome.verdict, outcome.message));
-                    let end = match outcome.verdict {
-                        Verdict::Completed => "done".to_owned(),
-                        verdict => format!("failed: {verdict:?}"),
-                    };
+                    let end = step_words::job_end(outcome.verdict);
                     if let Some(session) = session {
                         session.end(&*end);
                     }

@@ -22,6 +22,7 @@ use ubos_common::json::{RawBuf, RawObject};
 use super::clock::RuntimeClock;
 use super::screen::{Screen, Who};
 use super::step_id;
+use super::step_words;
 use super::stores::Stores;
 use super::words::with_causes;
 
@@ -231,12 +232,8 @@ impl Governed {
         let step = trace.begin(Who::Sap, id, Some(cause), &*capability);
         let issued = self.answered(&task, &capability).await;
         match &issued {
-            Ok(result) if result.status == Status::Succeeded => step.end(match cache_hit(result) {
-                Some(true) => "from the cache",
-                _ => "done",
-            }),
-            Ok(result) => step.end(format!("failed: {}", result.status)),
-            Err(why) => step.end(format!("failed: {why}")),
+            Ok(result) => step.end(step_words::task_end(&result.status, cache_hit(result))),
+            Err(why) => step.end(step_words::failed(why)),
         }
         issued
     }

@@ -8,7 +8,7 @@
 //! report      a uap-agent writes the report                   sections   its parts
 //! checkpoints where that agent keeps its state          stores     where everything else is kept
 //! trace       what happened when, as one tree           page       the report and that tree as HTML
-//! steps       of these, what no protocol's store holds  step_id    how steps are known
+//! steps       of these, what no protocol's store holds  step_id    how steps are known, step_words named
 //! rebuild     that tree again, out of the stores        tracer     the program that prints it
 //! ```
 
@@ -33,6 +33,7 @@ pub mod scan;
 pub mod screen;
 pub mod sections;
 pub mod step_id;
+pub mod step_words;
 pub mod steps;
 pub mod stores;
 pub mod toolbox;

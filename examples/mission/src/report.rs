@@ -22,6 +22,7 @@ use super::output::AgentPart;
 use super::screen::{Screen, Who};
 use super::sections::{SECTIONS, section};
 use super::step_id::{self, Cause};
+use super::step_words::{self, DONE, WRITES_REPORT};
 use super::stores::{Store, open_journal};
 use super::trace::OpenSpan;
 
@@ -79,7 +80,7 @@ impl Writer {
         let (id, task) = (step_id::run(agent.id()), step_id::task(&cause.task));
         let open = screen
             .trace()
-            .begin(Who::Agent, id, Some(&task), "writes the report");
+            .begin(Who::Agent, id, Some(&task), WRITES_REPORT);
         let written = self.run(&agent, &desk, screen, cause).await;
         open.end_with(&written);
         written
@@ -119,7 +120,7 @@ impl Writer {
                 if event.step != steps {
                     end(open.take());
                     let id = step_id::step(agent.id(), event.step);
-                    let name = format!("step {}", event.step);
+                    let name = step_words::agent_step(event.step);
                     let trace = screen.trace();
                     open = Some(trace.begin(Who::Agent, id, Some(&run_step), name));
                 }
@@ -157,7 +158,7 @@ fn of_task(state: &AgentState, cause: &Cause) -> Result<AgentState, String> {
 
 fn end(step: Option<OpenSpan>) {
     if let Some(step) = step {
-        step.end("done");
+        step.end(DONE);
     }
 }
 

@@ -22,6 +22,7 @@ use super::report::Writer;
 use super::scan::{Folder, ScanError, tree_digest};
 use super::screen::{Screen, Who};
 use super::step_id;
+use super::step_words::{DONE, failed};
 use super::stores::Stores;
 use super::toolbox::Toolbox;
 use super::tools;
@@ -115,9 +116,9 @@ async fn run(args: &Args) -> Result<Document, Failure> {
         .begin_logged(Who::Mission, id, None, "audits a folder");
     let audited = audit(args, ids, correlation, &screen).await;
     match &audited {
-        Ok(_) => step.end("done"),
-        Err(Failure::Input(why) | Failure::Ours(why)) => step.end(format!("failed: {why}")),
-        Err(Failure::Interrupted(_)) => step.end("failed: interrupted"),
+        Ok(_) => step.end(DONE),
+        Err(Failure::Input(why) | Failure::Ours(why)) => step.end(failed(why)),
+        Err(Failure::Interrupted(_)) => step.end(failed("interrupted")),
     }
     let spans = screen.trace().spans();
     let folder = args.folder.canonicalize();

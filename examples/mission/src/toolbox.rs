@@ -16,6 +16,7 @@ use super::output::WirePart;
 use super::scan::Folder;
 use super::screen::{Screen, Who};
 use super::step_id;
+use super::step_words;
 use super::stores::Audit;
 use super::tools::{AGENT_ID, WAIT, environment};
 use super::trace::{OpenSpan, Span};
@@ -251,14 +252,8 @@ impl Toolbox {
 }
 
 fn how_it_ended(outcome: &Outcome) -> String {
-    match &outcome.status {
-        Status::Succeeded => "done".to_owned(),
-        Status::Canceled => "canceled".to_owned(),
-        _ => {
-            let why = outcome.error.as_ref().map_or("", |error| &error.message);
-            format!("failed: {why}")
-        }
-    }
+    let why = outcome.error.as_ref().map_or("", |error| &error.message);
+    step_words::call_end(&outcome.status, why)
 }
 
 /// Why a call gave nothing.

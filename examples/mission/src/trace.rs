@@ -10,6 +10,7 @@ use ubos_common::os::Clock;
 use ubos_common::time::Timestamp;
 
 use super::screen::Who;
+use super::step_words::{self, DONE};
 use super::steps::StepLog;
 
 /// One step, in one of the two processes.
@@ -190,8 +191,8 @@ impl OpenSpan {
     /// Ends the step as a result says.
     pub fn end_with<T, E: std::fmt::Display>(self, result: &Result<T, E>) {
         match result {
-            Ok(_) => self.end("done"),
-            Err(why) => self.end(format!("failed: {why}")),
+            Ok(_) => self.end(DONE),
+            Err(why) => self.end(step_words::failed(&why.to_string())),
         }
     }
 }

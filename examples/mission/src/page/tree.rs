@@ -6,6 +6,7 @@ use std::time::Duration;
 use ubos_common::time::Timestamp;
 
 use super::{Page, grouped};
+use crate::step_words::DONE;
 use crate::trace::{Span, Spans};
 
 /// The times that the scale spans.
@@ -74,7 +75,7 @@ impl Page {
         self.raw("</span><span class=\"end\">");
         let outcome = match (span.ended, &*span.outcome) {
             (None, _) => "did not end",
-            (_, "done") => "",
+            (_, DONE) => "",
             (_, outcome) => outcome,
         };
         self.text(outcome);

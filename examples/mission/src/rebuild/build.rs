@@ -7,6 +7,7 @@ use ubos_common::time::Timestamp;
 use super::settle::settle;
 use super::{MOST_ID, MOST_STEPS, Missing};
 use crate::screen::Who;
+use crate::step_words::DONE;
 use crate::trace::{Span, Spans};
 
 /// Characters of a name or an outcome that are kept.
@@ -80,10 +81,11 @@ impl Builder {
         run.is_none_or(|run| self.chosen.contains(run) || !self.begun.contains(run))
     }
 
-    /// The chosen runs that have a step of this name.
+    /// The chosen runs in which a step of this name ended well.
     pub(super) fn runs_with(&self, name: &str) -> BTreeSet<String> {
-        let named = self.drafts.iter().filter(|draft| draft.span.name == name);
-        let runs = named.filter_map(|draft| draft.run.clone());
+        let fits = |draft: &&Draft| draft.span.name == name && draft.span.outcome == DONE;
+        let runs = self.drafts.iter().filter(fits);
+        let runs = runs.filter_map(|draft| draft.run.clone());
         runs.filter(|run| self.chosen.contains(run)).collect()
     }
 

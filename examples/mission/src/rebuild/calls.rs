@@ -2,7 +2,6 @@
 
 use std::path::Path;
 
-use opensentience_wire::message::Status;
 use opensentience_wire::{AuditEvent, AuditName};
 use ubos_common::json::{self, Limits};
 use ubos_common::violation::Profile;
@@ -11,6 +10,7 @@ use super::build::{Begins, Builder, When, is_id};
 use super::read::{Condition, records};
 use crate::screen::Who;
 use crate::step_id;
+use crate::step_words;
 use crate::stores::Store;
 
 /// The calls of the chosen runs.
@@ -69,14 +69,9 @@ fn routed(event: &AuditEvent, builder: &mut Builder) -> Option<()> {
 
 fn completed(event: &AuditEvent, builder: &mut Builder) -> Option<()> {
     let id = step_id::call(event.call_id.as_ref()?);
-    let outcome = match event.status.as_ref()? {
-        Status::Succeeded => "done".to_owned(),
-        Status::Canceled => "canceled".to_owned(),
-        _ => match &event.code {
-            Some(code) => format!("failed: {code}"),
-            None => "failed".to_owned(),
-        },
-    };
+    // Of what went wrong an audit has the code, not the words.
+    let why = event.code.as_ref().map_or("", |code| code.as_str());
+    let outcome = step_words::call_end(event.status.as_ref()?, why);
     let of = (Who::Wire, "end", event.correlation_id.as_deref());
     builder.end(of, &id, When::At(event.at), &outcome);
     Some(())

@@ -7,13 +7,14 @@ use serde_json::{Map, Value};
 use uap_hub_proto::convert::{from_duration, from_struct, from_timestamp};
 use uap_hub_proto::id::JobId;
 use uap_hub_proto::message::JobResult;
-use uap_hub_proto::role::hub::{Job, Outcome, Record, Verdict};
+use uap_hub_proto::role::hub::{Job, Outcome, Record};
 use uap_hub_proto::store::decode;
 
 use super::build::{Begins, Builder, When, is_id};
 use super::read::{Condition, records};
 use crate::screen::Who;
 use crate::step_id;
+use crate::step_words;
 use crate::stores::Store;
 
 /// Jobs of other runs that are remembered, so that their ends are not taken for ends without a job.
@@ -52,10 +53,7 @@ fn accepted(id: JobId, job: &Job, builder: &mut Builder) -> bool {
         .unwrap_or_default();
     let run = text(&about, "correlationId");
     let share = about.get("share").and_then(Value::as_u64);
-    let name = share.map_or_else(
-        || job.skill.name().to_owned(),
-        |share| format!("share {}", share.saturating_add(1)),
-    );
+    let name = share.map_or_else(|| job.skill.name().to_owned(), step_words::share);
     let task = text(&about, "taskId").map_or_else(|| "a task, but no id".to_owned(), step_id::task);
     let mut causes = vec![task];
     causes.extend(run.map(step_id::mission));
@@ -70,10 +68,7 @@ fn accepted(id: JobId, job: &Job, builder: &mut Builder) -> bool {
 }
 
 fn ended(id: JobId, outcome: &Outcome, builder: &mut Builder) {
-    let end = match outcome.verdict {
-        Verdict::Completed => "done".to_owned(),
-        verdict => format!("failed: {verdict:?}"),
-    };
+    let end = step_words::job_end(outcome.verdict);
     let job = step_id::job(id);
     builder.end((Who::Hub, "end", None), &job, When::Unknown, &end);
     let Some(JobResult::Test(result)) = &outcome.result else {
@@ -99,10 +94,7 @@ fn ended(id: JobId, outcome: &Outcome, builder: &mut Builder) {
         .as_ref()
         .and_then(|took| from_duration(took).ok());
     let finished = started.zip(took).map(|(at, took)| at.saturating_add(took));
-    let name = format!(
-        "session with {}",
-        text(&about, "agent").unwrap_or("an agent")
-    );
+    let name = step_words::session(text(&about, "agent").unwrap_or("an agent"));
     let session = step_id::session(session);
     builder.begin(Begins {
         who: Who::Hub,

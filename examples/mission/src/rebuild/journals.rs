@@ -10,6 +10,7 @@ use super::build::{Begins, Builder, When, is_id};
 use super::read::{Condition, State, records};
 use crate::screen::Who;
 use crate::step_id;
+use crate::step_words::{self, DONE, WRITES_REPORT};
 use crate::stores::Store;
 
 /// Folders of journals that are looked into; a mission keeps sixteen.
@@ -138,7 +139,7 @@ impl Run {
         }
         if let Some(end) = entry.end {
             self.end_step(builder);
-            let outcome = if end.success { "done" } else { "failed" };
+            let outcome = if end.success { DONE } else { "failed" };
             let of = (Who::Agent, "end", self.of.as_deref());
             builder.end(of, &step_id::run(&agent), self.when(), outcome);
         }
@@ -160,7 +161,7 @@ impl Run {
         builder.begin(Begins {
             who: Who::Agent,
             id: step_id::run(&begin.agent_id),
-            name: "writes the report",
+            name: WRITES_REPORT,
             start: self.when(),
             run: correlation_id.as_deref(),
             causes,
@@ -180,7 +181,7 @@ impl Run {
         builder.begin(Begins {
             who: Who::Agent,
             id: id.clone(),
-            name: &format!("step {}", self.steps),
+            name: &step_words::agent_step(self.steps),
             start: self.when(),
             run: self.of.as_deref(),
             causes: vec![step_id::run(agent)],
@@ -191,7 +192,7 @@ impl Run {
     fn end_step(&mut self, builder: &mut Builder) {
         if let Some(id) = self.open.take() {
             let of = (Who::Agent, "end", self.of.as_deref());
-            builder.end(of, &id, self.when(), "done");
+            builder.end(of, &id, self.when(), DONE);
         }
     }
 

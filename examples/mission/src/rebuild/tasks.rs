@@ -9,6 +9,7 @@ use super::build::{Begins, Builder, When, is_id};
 use super::read::{Condition, records};
 use crate::screen::Who;
 use crate::step_id;
+use crate::step_words;
 use crate::stores::Store;
 
 /// What is wanted of an entry, whatever else it holds: outputs of many megabytes, too.
@@ -115,17 +116,9 @@ fn result(entry: &Entry, builder: &mut Builder) -> Option<()> {
     let body = &entry.body;
     let status = Status::from(body.status.as_deref()?);
     let id = step_id::task(body.task_id.as_ref()?);
-    let cache = body
-        .constitutional_evidence
-        .as_ref()
-        .and_then(|e| e.cache.as_ref());
-    let outcome = match &status {
-        Status::Succeeded if cache.is_some_and(|cache| cache.hit == Some(true)) => {
-            "from the cache".to_owned()
-        }
-        Status::Succeeded => "done".to_owned(),
-        status => format!("failed: {status}"),
-    };
+    let evidence = body.constitutional_evidence.as_ref();
+    let cache = evidence.and_then(|evidence| evidence.cache.as_ref());
+    let outcome = step_words::task_end(&status, cache.and_then(|cache| cache.hit));
     if status.is_terminal() {
         let of = (Who::Sap, "result", body.correlation_id.as_deref());
         builder.end(of, &id, in_second(&entry.at), &outcome);
@@ -154,7 +147,7 @@ fn nack(entry: &Entry, builder: &mut Builder) -> Option<()> {
         (Who::Sap, "Nack", Some(run)),
         &id,
         end,
-        "failed: turned away",
+        &step_words::failed("turned away"),
     );
     Some(())
 }
