@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use futures_core::future::BoxFuture;
 use ubos_common::json::{Kind, RawBuf, RawObject};
+use ubos_common::trace_context::TraceContext;
 
 #[cfg(feature = "driver")]
 pub(crate) use run::guard;
@@ -151,16 +152,20 @@ pub struct ToolContext {
     pub cancel: CancelToken,
     /// Values of the protocol above, such as an agent's run.
     pub extensions: Extensions,
+    /// The place in a distributed trace that the tool is called from: what it asks of others goes out from there. Tools of MCP
+    /// servers put it into `_meta`. `None` where the caller has given none.
+    pub trace: Option<TraceContext>,
 }
 
 impl ToolContext {
-    /// The context of one call, without extensions.
+    /// The context of one call, without extensions and without a place in a trace.
     #[must_use]
     pub fn new(tool_call_id: impl Into<Arc<str>>, cancel: CancelToken) -> Self {
         Self {
             tool_call_id: tool_call_id.into(),
             cancel,
             extensions: Extensions::default(),
+            trace: None,
         }
     }
 }

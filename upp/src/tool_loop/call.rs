@@ -11,6 +11,7 @@ use futures_core::future::BoxFuture;
 use ubos_common::driver::{DriveError, drive};
 use ubos_common::id::IdSource;
 use ubos_common::time::Now;
+use ubos_common::trace_context::TraceContext;
 
 use super::world::{CallClock, Shared, World};
 use super::{LlmInput, ToolLoop};
@@ -22,12 +23,13 @@ use crate::stream::StreamEvent;
 use crate::tool::Extensions;
 use crate::turn::Turn;
 
-/// The environment of one call: ids, clock, cancellation, and extensions for its tools.
+/// The environment of one call: ids, clock, cancellation, extensions for its tools, and its place in a trace.
 pub struct LlmCall {
     pub(super) ids: IdSource,
     pub(super) clock: CallClock,
     pub(super) cancel: CancelToken,
     pub(super) extensions: Extensions,
+    pub(super) trace: Option<TraceContext>,
 }
 
 impl LlmCall {
@@ -38,6 +40,7 @@ impl LlmCall {
             clock: CallClock(Arc::new(clock)),
             cancel: CancelToken::default(),
             extensions: Extensions::default(),
+            trace: None,
         }
     }
 
@@ -52,6 +55,14 @@ impl LlmCall {
     #[must_use]
     pub fn with_extensions(mut self, extensions: Extensions) -> Self {
         self.extensions = extensions;
+        self
+    }
+
+    /// Sets the place in a distributed trace that its requests are sent and its tools are called from
+    /// ([`LlmRequest::trace`](crate::LlmRequest::trace), [`ToolContext::trace`](crate::ToolContext::trace)): none by default.
+    #[must_use]
+    pub fn with_trace(mut self, trace: TraceContext) -> Self {
+        self.trace = Some(trace);
         self
     }
 }
@@ -177,16 +188,12 @@ impl StreamResult {
             clock,
             cancel,
             extensions,
+            trace,
         } = call;
         let mut machine = ToolLoop::new(clock.read(), instance, history, inputs, ids);
         let shared = Arc::new(Shared::new(cancel));
-        let mut world = World::new(
-            instance,
-            Arc::clone(&shared),
-            clock.clone(),
-            extensions,
-            streams,
-        );
+        let mut world = World::new(instance, Arc::clone(&shared), clock.clone(), streams);
+        (world.extensions, world.trace) = (extensions, trace);
         Self {
             driver: Some(Box::pin(async move {
                 drive(&mut machine, &mut world, &clock).await

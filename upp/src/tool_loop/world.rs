@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use futures_core::future::BoxFuture;
 use ubos_common::driver::{self, Sleep, Step};
 use ubos_common::time::{Mono, Now};
+use ubos_common::trace_context::TraceContext;
 
 use super::{EffectId, Input, Output, ToolLoop};
 use crate::cancel::{CancelToken, Cancelled};
@@ -117,7 +118,10 @@ impl Shared {
 pub(super) struct World {
     model: ModelReference,
     tools: ToolSet,
-    extensions: Extensions,
+    /// What the tools are given.
+    pub(super) extensions: Extensions,
+    /// The place in a trace of requests and tools.
+    pub(super) trace: Option<TraceContext>,
     clock: CallClock,
     /// Whether the response is requested as a stream, and events are reported.
     streams: bool,
@@ -145,7 +149,6 @@ impl World {
         instance: &LlmInstance,
         shared: Arc<Shared>,
         clock: CallClock,
-        extensions: Extensions,
         streams: bool,
     ) -> Self {
         let options = instance.options();
@@ -153,7 +156,8 @@ impl World {
         Self {
             model: Arc::clone(options.model()),
             tools: options.tools().clone(),
-            extensions,
+            extensions: Extensions::default(),
+            trace: None,
             clock,
             streams,
             shared,
@@ -174,7 +178,8 @@ impl World {
         Input::Abort
     }
 
-    fn infer(&mut self, id: EffectId, request: LlmRequest) -> Step<Answer> {
+    fn infer(&mut self, id: EffectId, mut request: LlmRequest) -> Step<Answer> {
+        request.trace.clone_from(&self.trace);
         if self.streams {
             let stream = self.model.stream(request);
             self.responses.insert(id, stream);
@@ -204,6 +209,7 @@ impl World {
         let cancel = self.shared.tools_cancel.clone();
         let mut context = ToolContext::new(Arc::clone(&call.tool_call_id), cancel);
         context.extensions = self.extensions.clone();
+        context.trace.clone_from(&self.trace);
         let (tools, clock) = (self.tools.clone(), self.clock.clone());
         Step::start(id, async move {
             let clock = move || clock.read().mono;

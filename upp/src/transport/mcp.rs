@@ -4,10 +4,12 @@
 //! |---|---|
 //! | a tool, its description, its input schema | a [`Tool`] of the same name |
 //! | arguments | the arguments, unchecked |
+//! | `traceparent` and `tracestate` in `_meta` of the call | [`ToolContext::trace`] |
 //! | structured content | the result |
 //! | content that is text alone | the result, a text |
 //! | other content | the result, the array of blocks |
 //! | a result marked as an error, a refusal | an error result |
+//! | `_meta` of a result | nothing: it is not for a model |
 //! | the call is cancelled, or its future dropped | the request is cancelled |
 //!
 //! The caller connects with `rmcp`, over any transport, and keeps the connection. After its end, calls give error results.
@@ -17,11 +19,12 @@ use core::fmt;
 use futures_core::future::BoxFuture;
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, CallToolResult, ClientRequest, ContentBlock,
-    PaginatedRequestParams, ServerResult, Tool as Declared,
+    PaginatedRequestParams, RequestMetaObject, ServerResult, Tool as Declared,
 };
 use rmcp::service::{Peer, PeerRequestOptions, RequestHandle, RoleClient, ServiceError};
 use std::sync::Arc;
 use ubos_common::json::{RawBuf, RawObject};
+use ubos_common::trace_context::TraceContext;
 
 use crate::tool::{Tool, ToolContext, ToolError, json_text};
 
@@ -106,7 +109,8 @@ impl McpTool {
             .map_err(|_| ToolError::from("the arguments cannot be sent as JSON values"))?;
         let params = CallToolRequestParams::new(self.name.clone()).with_arguments(arguments);
         let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
-        let options = PeerRequestOptions::no_options();
+        let mut options = PeerRequestOptions::no_options();
+        options.meta = context.trace.as_ref().map(meta_of);
         let sent = self.peer.send_cancellable_request(request, options).await;
         let mut running = Running(Some(sent.map_err(|error| failed(&error))?));
         let answer = tokio::select! {
@@ -176,6 +180,16 @@ impl Drop for Running {
             });
         }
     }
+}
+
+/// The members of `_meta` that name a place in a trace; the library adds its own.
+fn meta_of(trace: &TraceContext) -> RequestMetaObject {
+    let mut meta = RequestMetaObject::new();
+    let members = trace.to_carry();
+    meta.0
+        .0
+        .extend(members.map(|(name, value)| (name.to_owned(), value.into())));
+    meta
 }
 
 fn result_of(result: &CallToolResult) -> Result<RawBuf, ToolError> {

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
-use ubos_common::trace_context::TraceContext;
 use upp::transport::ProviderConfig;
 use upp::transport::{OpenAiModel, PRESETS, preset};
 use upp::{ErrorCode, KeyError, LinearBackoff, LlmModel, ModelEvent, RetryAfter, RoundRobinKeys};
@@ -156,22 +155,6 @@ async fn a_header_of_the_callers_wins_and_is_not_printed() {
         OpenAiModel::new("m", bad).unwrap_err().code,
         ErrorCode::InvalidRequest
     );
-}
-
-#[tokio::test]
-async fn a_place_in_a_trace_goes_in_headers() {
-    let parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
-    for state in [Some("a=1"), None] {
-        let (url, server) = serve(answer("200 OK", BODY)).await;
-        let mut request = structured();
-        request.trace = TraceContext::read(parent, state);
-        let model = model(ProviderConfig::default(), &url);
-        model.complete(request).await.unwrap();
-        let asked = server.await.unwrap();
-        let head = parts(&asked[0]).0;
-        assert!(head.contains(&format!("traceparent: {parent}")), "{head}");
-        assert_eq!(head.contains("tracestate: a=1"), state.is_some(), "{head}");
-    }
 }
 
 // spec: UPP-3

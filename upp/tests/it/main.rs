@@ -51,6 +51,8 @@ mod structure;
 #[cfg(feature = "driver")]
 mod tool_loop;
 mod tools;
+#[cfg(all(feature = "openai", feature = "anthropic", feature = "google"))]
+mod trace_context;
 #[cfg(all(feature = "tracing", feature = "driver"))]
 mod tracing;
 #[cfg(all(feature = "openai", feature = "anthropic", feature = "google"))]

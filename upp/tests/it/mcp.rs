@@ -1,12 +1,13 @@
 //! Tools of a real MCP server, in this very process.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::FutureExt;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ErrorCode, ErrorData,
-    ListToolsResult, PaginatedRequestParams, ServerCapabilities, ServerConfig, Tool as Declared,
+    ListToolsResult, MetaObject, PaginatedRequestParams, ServerCapabilities, ServerConfig,
+    Tool as Declared,
 };
 use rmcp::service::{RequestContext, RoleClient, RoleServer, RunningService};
 use rmcp::{ServerHandler, ServiceExt as _};
@@ -14,6 +15,7 @@ use serde_json::json;
 use tokio::sync::Notify;
 use ubos_common::id::IdSource;
 use ubos_common::time::{Mono, Now, Timestamp};
+use ubos_common::trace_context::TraceContext;
 use upp::transport::mcp;
 use upp::{
     CancelToken, List, LlmCall, LlmOptions, Reply, ScriptedModel, Tool, ToolContext, llm, object,
@@ -23,6 +25,8 @@ use upp::{
 struct Server {
     begun: Arc<Notify>,
     cancelled: Arc<Notify>,
+    /// What stood beside each call.
+    metas: Arc<Mutex<Vec<serde_json::Value>>>,
 }
 
 impl ServerHandler for Server {
@@ -57,9 +61,16 @@ impl ServerHandler for Server {
     ) -> Result<CallToolResponse, ErrorData> {
         let text = |text: String| vec![ContentBlock::text(text)];
         let arguments = json!(request.arguments).to_string();
+        self.metas.lock().unwrap().push(json!(context.meta));
         Ok(match &*request.name {
             "echo" => CallToolResult::success(text(arguments)),
-            "data" => CallToolResult::structured(json!({"n": 3})),
+            "data" => {
+                let mut data = CallToolResult::structured(json!({"n": 3}));
+                let mut meta = MetaObject::new();
+                meta.0.insert("traceparent".into(), json!(PARENT));
+                data.meta = Some(meta);
+                data
+            }
             "failing" => CallToolResult::error(text("no luck".into())),
             "slow" => {
                 self.begun.notify_one();
@@ -131,6 +142,81 @@ async fn the_server_is_told_when_a_call_is_cancelled_or_dropped() {
         }
         let told = tokio::time::timeout(Duration::from_secs(30), server.cancelled.notified());
         told.await.unwrap();
+    }
+}
+
+const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+
+/// What stood beside the last call, without the library's own.
+fn beside(server: &Server) -> serde_json::Value {
+    let mut meta = server.metas.lock().unwrap().pop().unwrap();
+    let members = meta.as_object_mut().unwrap();
+    assert!(members.contains_key("progressToken"), "{members:?}");
+    members.retain(|name, _| name.starts_with("trace"));
+    meta
+}
+
+#[tokio::test]
+async fn the_place_of_a_call_in_a_trace_goes_to_the_server() {
+    let server = Server::default();
+    let client = connect(server.clone()).await;
+    let tools = mcp::tools(&client).await.unwrap();
+    let mut context = ToolContext::new("c", CancelToken::default());
+    for (state, wanted) in [
+        (
+            Some("a=1"),
+            json!({"traceparent": PARENT, "tracestate": "a=1"}),
+        ),
+        (None, json!({"traceparent": PARENT})),
+    ] {
+        context.trace = TraceContext::read(PARENT, state);
+        for _ in 0..2 {
+            let result = tools[1].run(&object("{}").unwrap(), &context).await;
+            // What stands beside the result is not for the model.
+            assert_eq!(result.unwrap().as_str(), r#"{"n":3}"#);
+            assert_eq!(beside(&server), wanted);
+        }
+    }
+    context.trace = TraceContext::read(&PARENT.to_uppercase(), []);
+    assert!(tools[1].run(&object("{}").unwrap(), &context).await.is_ok());
+    assert_eq!(beside(&server), json!({}));
+}
+
+#[tokio::test]
+async fn requests_and_tools_of_a_call_have_its_place_in_a_trace() {
+    let server = Server::default();
+    let client = connect(server.clone()).await;
+    let place = TraceContext::read(PARENT, ["a=1"]).unwrap();
+    let other = place.child([1; 8]).unwrap();
+    for (call_from, wanted) in [
+        (vec![place.clone()], Some(place.clone())),
+        // The last place counts.
+        (vec![other, place.clone()], Some(place)),
+        (vec![], None),
+    ] {
+        let seen: Arc<Mutex<Vec<_>>> = Arc::default();
+        let told = Arc::clone(&seen);
+        let model = ScriptedModel::with(move |request| {
+            told.lock().unwrap().push(request.trace.clone());
+            Some(match request.messages.len() {
+                1 => Reply::default().calling("c", "data", object("{}").unwrap()),
+                _ => Reply::text("three"),
+            })
+        });
+        let tools = mcp::tools(&client).await.unwrap();
+        let options = LlmOptions::new(Arc::new(model)).with_tools(tools);
+        let now = || Now::new(Mono::ZERO, Timestamp::EPOCH);
+        let call = LlmCall::new(IdSource::seeded(1), now);
+        let call = call_from.into_iter().fold(call, LlmCall::with_trace);
+        let turn = llm(options).unwrap();
+        let turn = turn.generate(&List::default(), ["how many?"], call).await;
+        assert_eq!(turn.unwrap().response.text(), "three");
+        assert_eq!(*seen.lock().unwrap(), [wanted.clone(), wanted.clone()]);
+        let wanted = match wanted {
+            Some(_) => json!({"traceparent": PARENT, "tracestate": "a=1"}),
+            None => json!({}),
+        };
+        assert_eq!(beside(&server), wanted);
     }
 }
 

@@ -12,6 +12,7 @@ use futures::stream::{self, StreamExt};
 use futures_core::future::BoxFuture;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use ubos_common::secret::Secret;
+use ubos_common::trace_context::{TRACEPARENT, TRACESTATE};
 
 use super::body::merged;
 use super::builder::{MAX_BODY_BYTES, ResponseReader};
@@ -163,9 +164,12 @@ impl HttpModel {
         let body = self.body(request, streams);
         let body = body.map_err(|what| refuse(&self.provider, what))?;
         let mut headers = self.headers.clone();
-        for (name, value) in request.trace.iter().flat_map(|trace| trace.to_carry()) {
+        // The caller's own place in a trace wins whole: its parent and the state of another would be no place.
+        let is_placed = [TRACEPARENT, TRACESTATE].map(|name| headers.contains_key(name));
+        let trace = request.trace.iter().filter(|_| is_placed == [false; 2]);
+        for (name, value) in trace.flat_map(|trace| trace.to_carry()) {
             if let Ok(value) = HeaderValue::try_from(value) {
-                headers.entry(name).or_insert(value);
+                headers.insert(name, value);
             }
         }
         let key = self.key().await?;
