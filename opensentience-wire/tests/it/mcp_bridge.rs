@@ -1,7 +1,7 @@
 //! A real MCP server behind a core.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use opensentience_wire::message::{Channel, SemVer, Status};
@@ -12,7 +12,7 @@ use opensentience_wire::transport::tokio::{AuditSink, CoreHandle, attach};
 use opensentience_wire::{Grant, SessionToken};
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ErrorCode, ErrorData,
-    Implementation, ListToolsResult, PaginatedRequestParams, ProgressNotificationParam,
+    Implementation, ListToolsResult, MetaObject, PaginatedRequestParams, ProgressNotificationParam,
     ServerCapabilities, ServerConfig, Tool, ToolAnnotations,
 };
 use rmcp::service::{RequestContext, RoleServer, RunningService};
@@ -24,6 +24,7 @@ use tokio::task::JoinHandle;
 use ubos_common::id::IdSource;
 use ubos_common::json::{RawBuf, RawObject};
 use ubos_common::os::Clock;
+use ubos_common::trace_context::TraceContext;
 
 use crate::kit::{AGENT, object};
 
@@ -31,6 +32,8 @@ use crate::kit::{AGENT, object};
 struct Server {
     more: Arc<AtomicBool>,
     cancelled: Arc<Notify>,
+    /// What stood beside each call.
+    metas: Arc<Mutex<Vec<serde_json::Value>>>,
 }
 
 fn tool(name: &'static str) -> Tool {
@@ -83,6 +86,7 @@ impl ServerHandler for Server {
     ) -> Result<CallToolResponse, ErrorData> {
         let text = |text: &str| vec![ContentBlock::text(text)];
         let arguments = request.arguments.unwrap_or_default();
+        self.metas.lock().unwrap().push(json!(context.meta));
         let result = match request.name.as_ref() {
             "slow" => {
                 context.ct.cancelled().await;
@@ -102,7 +106,14 @@ impl ServerHandler for Server {
             "refusing" => {
                 return Err(ErrorData::new(ErrorCode::INVALID_PARAMS, "no text", None));
             }
-            _ => CallToolResult::structured(json!({"said": arguments.get("text")})),
+            _ => {
+                let mut result = CallToolResult::structured(json!({"said": arguments.get("text")}));
+                let meta = json!({"traceparent": PARENT, "progressToken": 7, "a.b/c": [1]});
+                let mut object = MetaObject::new();
+                object.0.extend(meta.as_object().unwrap().clone());
+                result.meta = Some(object);
+                result
+            }
         };
         Ok(result.into())
     }
@@ -116,9 +127,13 @@ struct World {
 }
 
 async fn world(server: Server) -> World {
+    world_of(server, |bridge| bridge).await
+}
+
+async fn world_of(server: Server, set: impl FnOnce(Bridge) -> Bridge) -> World {
     let (theirs, ours) = tokio::io::duplex(1 << 16);
     let (server, bridge) = tokio::join!(server.serve(theirs), Bridge::connect(ours));
-    let bridge = bridge.unwrap();
+    let bridge = set(bridge.unwrap());
     let not_carried = bridge.not_carried().to_vec();
     let (core, agent) = behind(bridge).await;
     World {
@@ -194,6 +209,87 @@ async fn results_and_errors_come_back_as_what_they_are() {
             (code, message)
         );
     }
+}
+
+const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+
+/// A call of `echo` from a place, and what stood beside it at the server, without the library's own.
+async fn beside(world: &World, server: &Server, correlation_id: Option<&str>) -> serde_json::Value {
+    let mut request = CallRequest::new(format!("{AGENT}/echo"), object(&json!({"text": "hi"})));
+    request.correlation_id = correlation_id.map(str::to_owned);
+    beside_call(world, server, request).await
+}
+
+async fn beside_call(world: &World, server: &Server, request: CallRequest) -> serde_json::Value {
+    let outcome = world.core.call(request).await.unwrap().result().await;
+    assert_eq!(outcome.status, Status::Succeeded);
+    let mut meta = server.metas.lock().unwrap().pop().unwrap();
+    let members = meta.as_object_mut().unwrap();
+    assert!(members.contains_key("progressToken"), "{members:?}");
+    members.retain(|name, _| name.starts_with("trace"));
+    meta
+}
+
+// spec: OSW-3-2
+#[tokio::test]
+async fn a_correlation_id_that_is_a_place_in_a_trace_goes_to_the_server() {
+    let server = Server::default();
+    let world = world(server.clone()).await;
+    let place = TraceContext::read(PARENT, ["a=1"]).unwrap();
+    let below = place.child([1; 8]).unwrap();
+    let request = CallRequest::new(format!("{AGENT}/echo"), object(&json!({})));
+    for (request, wanted) in [
+        (request.clone().with_trace(&place), PARENT.to_owned()),
+        // The last place counts.
+        (
+            request.with_trace(&place).with_trace(&below),
+            below.traceparent(),
+        ),
+    ] {
+        let meta = beside_call(&world, &server, request).await;
+        // The protocol has no place for the state.
+        assert_eq!(meta, json!({"traceparent": wanted}));
+    }
+    let wrong = PARENT.to_uppercase();
+    let zero = PARENT.replace("b7ad6b7169203331", &"0".repeat(16));
+    for other in [None, Some("mission:1"), Some(""), Some(&wrong), Some(&zero)] {
+        assert_eq!(beside(&world, &server, other).await, json!({}), "{other:?}");
+    }
+}
+
+#[tokio::test]
+async fn the_place_of_a_call_is_found_by_its_ids() {
+    let server = Server::default();
+    let place = TraceContext::read(PARENT, ["a=1", "b=2"]).unwrap();
+    let world = world_of(server.clone(), move |bridge| {
+        let bridge = bridge.with_trace_of(|_| panic!("another takes its place"));
+        bridge.with_trace_of(move |call| match call.ids.correlation_id.as_deref() {
+            Some("mission:1") => Some(place.clone()),
+            _ => None,
+        })
+    })
+    .await;
+    let found = json!({"traceparent": PARENT, "tracestate": "a=1,b=2"});
+    assert_eq!(beside(&world, &server, Some("mission:1")).await, found);
+    // Twice in one session.
+    assert_eq!(beside(&world, &server, Some("mission:1")).await, found);
+    for other in [None, Some("mission:2"), Some(PARENT)] {
+        assert_eq!(beside(&world, &server, other).await, json!({}), "{other:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_a_server_says_beside_a_result_is_in_the_output() {
+    let world = world(Server::default()).await;
+    let request = CallRequest::new(format!("{AGENT}/echo"), object(&json!({})));
+    let place = TraceContext::read(PARENT, []).unwrap();
+    let request = request.with_trace(&place.child([1; 8]).unwrap());
+    let outcome = world.core.call(request).await.unwrap().result().await;
+    let output: serde_json::Value = outcome.into_result().unwrap().deserialize().unwrap();
+    let meta = json!({"traceparent": PARENT, "progressToken": 7, "a.b/c": [1]});
+    assert_eq!(output["_meta"], meta);
+    // It belongs to no other call.
+    assert_eq!(world.call("ask_me").await.status, Status::Succeeded);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use ubos_common::ShortText;
 use ubos_common::json::RawObject;
 use ubos_common::time::{Mono, Now};
+use ubos_common::trace_context::TraceContext;
 
 use super::config::Config;
 use crate::envelope::Correlation;
@@ -122,6 +123,17 @@ pub struct IncomingCall {
     pub actor: Option<Actor>,
     /// The ids that all its answers echo; the library does that.
     pub ids: Correlation,
+}
+
+impl IncomingCall {
+    /// The place in a distributed trace that the call is made from: its `correlation_id`, where that is a valid `traceparent`
+    /// ([`CallRequest::with_trace`](crate::role::core::CallRequest::with_trace)). It is for what the tool asks of others.
+    ///
+    /// Spec: OpenSentience 3.1
+    #[must_use]
+    pub fn trace(&self) -> Option<TraceContext> {
+        TraceContext::read(self.ids.correlation_id.as_deref()?, [])
+    }
 }
 
 /// A call whose tool has not come back.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use ubos_common::json::RawObject;
 use ubos_common::time::{Mono, Rfc3339};
+use ubos_common::trace_context::TraceContext;
 
 use crate::envelope::Correlation;
 use crate::error::{ErrorCode, ErrorObject};
@@ -32,7 +33,8 @@ pub struct CallRequest {
     pub actor: Option<Actor>,
     /// The chain that it belongs to; a fresh one when absent.
     pub request_id: Option<String>,
-    /// The conversation, mission or run that it belongs to.
+    /// The conversation, mission or run that it belongs to. One that is a `traceparent` is a place in a distributed trace
+    /// ([`CallRequest::with_trace`]).
     pub correlation_id: Option<String>,
     /// Its immediate cause, such as a directive.
     pub causation_id: Option<String>,
@@ -60,6 +62,33 @@ impl CallRequest {
     #[must_use]
     pub const fn with_timeout(mut self, span: Duration) -> Self {
         self.timeout = Some(span);
+        self
+    }
+
+    /// Sets the place in a distributed trace that the call is made from, as its `correlation_id`: messages have no member of
+    /// their own for it, and nothing takes the place's `tracestate`. The agent reads it ([`IncomingCall::trace`]).
+    ///
+    /// A call that has to keep another correlation id is placed where it leaves the protocol, as by the MCP bridge
+    /// (`Bridge::with_trace_of`).
+    ///
+    /// ```
+    /// use opensentience_wire::role::core::CallRequest;
+    /// use opensentience_wire::ubos_common::{json::RawObject, trace_context::TraceContext};
+    ///
+    /// let parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    /// let place = TraceContext::read(parent, []).ok_or("no place in a trace")?;
+    /// let request = CallRequest::new("a.b/weather", RawObject::empty()).with_trace(&place);
+    /// assert_eq!(request.correlation_id.as_deref(), Some(parent));
+    /// # Ok::<(), &str>(())
+    /// ```
+    ///
+    /// [`IncomingCall::trace`]: crate::role::agent::IncomingCall::trace
+    ///
+    /// Spec: OpenSentience 3.1
+    // choice: OSW-3-2
+    #[must_use]
+    pub fn with_trace(mut self, place: &TraceContext) -> Self {
+        self.correlation_id = Some(place.traceparent());
         self
     }
 }

@@ -3,15 +3,17 @@
 use std::sync::Arc;
 
 use rmcp::model::{
-    CallToolRequest, CallToolRequestParams, ClientRequest, ProgressNotificationParam, ServerResult,
+    CallToolRequest, CallToolRequestParams, ClientRequest, ProgressNotificationParam,
+    RequestMetaObject, ServerResult,
 };
 use rmcp::service::{Peer, PeerRequestOptions, RoleClient, ServiceError};
 use serde::Deserialize;
 use tokio::sync::mpsc;
 use ubos_common::json::{RawBuf, RawObject};
+use ubos_common::trace_context::TraceContext;
 
 use super::lines::RawArguments;
-use super::server::Calls;
+use super::server::Listener;
 use crate::error::{ErrorCode, ErrorObject};
 use crate::message::Channel;
 use crate::role::agent::Chunk;
@@ -26,7 +28,7 @@ const ERROR_CHARS: usize = 2_000;
 /// A tool of the server.
 pub(super) struct Target {
     pub(super) peer: Peer<RoleClient>,
-    pub(super) calls: Calls,
+    pub(super) listener: Listener,
     pub(super) name: String,
 }
 
@@ -38,11 +40,14 @@ impl Target {
     ) -> Result<RawObject, ToolError> {
         let mut request = CallToolRequest::new(CallToolRequestParams::new(self.name.clone()));
         request.extensions.insert(RawArguments(input));
+        let mut options = PeerRequestOptions::no_options();
+        let trace = self.listener.trace_of.of(context.incoming());
+        options.meta = trace.as_ref().map(meta_of);
+        let calls = &self.listener.calls;
         let (reports, heard) = mpsc::channel(REPORTS);
         let mut handle = {
             // No report and no answer is looked up before its call is known.
-            let mut calls = self.calls.lock().await;
-            let options = PeerRequestOptions::no_options();
+            let mut calls = calls.lock().await;
             let request = ClientRequest::CallToolRequest(request);
             let sent = self.peer.send_cancellable_request(request, options).await;
             let handle = sent.map_err(failed)?;
@@ -58,7 +63,7 @@ impl Target {
             () = &mut passing => None,
         };
         let text = {
-            let mut calls = self.calls.lock().await;
+            let mut calls = calls.lock().await;
             calls.reports.remove(&handle.progress_token);
             calls.results.remove(&handle.id).flatten()
         };
@@ -84,6 +89,16 @@ impl Target {
             Err(error) => Err(failed(error)),
         }
     }
+}
+
+/// The members of `_meta` that name a place in a trace; the library adds its own.
+fn meta_of(trace: &TraceContext) -> RequestMetaObject {
+    let mut meta = RequestMetaObject::new();
+    let members = trace.to_carry();
+    meta.0
+        .0
+        .extend(members.map(|(name, value)| (name.to_owned(), value.into())));
+    meta
 }
 
 /// Passes reports on until no more can come.

@@ -5,7 +5,8 @@
 //! | a tool, its input schema, its annotations | a registered tool; one that is not marked read-only has side effects |
 //! | the list of tools changes | the tools are registered anew |
 //! | arguments | the input, as it is written |
-//! | the result, whole | the output, as it is written: `content`, `structuredContent`, … |
+//! | `traceparent` and `tracestate` in `_meta` of the call | the call's place in a trace: [`IncomingCall::trace`], or what [`Bridge::with_trace_of`] finds by its ids |
+//! | the result, whole | the output, as it is written: `content`, `structuredContent`, `_meta`, … |
 //! | a result marked as an error | `tool.failed` with its text |
 //! | progress | pieces of output on the channel `status` |
 //! | the request is cancelled | the call is cancelled, late, or its core is gone |
@@ -44,10 +45,11 @@ use rmcp::ServiceExt as _;
 use rmcp::service::{RoleClient, RunningService};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::process::{Child, Command};
+use ubos_common::trace_context::TraceContext;
 
 use super::tokio::{Agent, ServeError};
 use crate::role::CloseReason;
-use crate::role::agent::Config;
+use crate::role::agent::{Config, IncomingCall};
 use lines::Lines;
 pub use server::{BridgeError, NotCarried};
 use server::{Listener, OnChange};
@@ -106,10 +108,10 @@ impl Bridge {
     {
         let start = async {
             let listener = Listener::default();
-            let calls = Arc::clone(&listener.calls);
-            let service = listener.serve(Lines::new(stream, Arc::clone(&calls))).await;
+            let lines = Lines::new(stream, Arc::clone(&listener.calls));
+            let service = listener.serve(lines).await;
             let service = service.map_err(|err| BridgeError::Initialize(Box::new(err)))?;
-            let offered = tools::offered(service.peer(), &calls).await?;
+            let offered = tools::offered(service.peer(), service.service()).await?;
             Ok((service, offered))
         };
         let started = tokio::time::timeout(START, start).await;
@@ -153,6 +155,18 @@ impl Bridge {
         on_change: impl FnMut(Result<Vec<NotCarried>, BridgeError>) + Send + 'static,
     ) -> Self {
         self.on_change = Box::new(on_change);
+        self
+    }
+
+    /// Sets how the place in a distributed trace of a call is found, by its ids for example, which are the only link that its
+    /// message has. By default it is [`IncomingCall::trace`]. It goes in `_meta` of the request to the server; a call without
+    /// one has none there.
+    #[must_use]
+    pub fn with_trace_of(
+        self,
+        trace_of: impl Fn(&IncomingCall) -> Option<TraceContext> + Send + Sync + 'static,
+    ) -> Self {
+        self.service.service().trace_of.set(trace_of);
         self
     }
 
@@ -201,13 +215,13 @@ impl Bridge {
         let serving = serve(agent);
         let changed = Arc::clone(&service.service().changed);
         let peer = service.peer().clone();
-        let calls = Arc::clone(&service.service().calls);
+        let listener = service.service().clone();
         let end = service.cancellation_token();
         let following = async {
             loop {
                 changed.notified().await;
                 // A server that cannot say what it has, or does not, keeps what it had until it says that this has changed again.
-                let offering = tokio::time::timeout(list_timeout, tools::offered(&peer, &calls));
+                let offering = tokio::time::timeout(list_timeout, tools::offered(&peer, &listener));
                 let offered = match offering.await {
                     Err(_) => Err(BridgeError::Silent(list_timeout)),
                     Ok(Err(error)) => Err(error),

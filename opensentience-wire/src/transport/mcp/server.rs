@@ -3,7 +3,7 @@
 use core::fmt;
 use core::time::Duration;
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard, PoisonError};
 
 use rmcp::ClientHandler;
 use rmcp::model::{
@@ -12,8 +12,10 @@ use rmcp::model::{
 use rmcp::service::{ClientInitializeError, NotificationContext, RoleClient, ServiceError};
 use tokio::sync::{Mutex, Notify, mpsc};
 use ubos_common::json::RawBuf;
+use ubos_common::trace_context::TraceContext;
 
 use crate::error::CommandError;
+use crate::role::agent::IncomingCall;
 
 /// Why a server is not bridged.
 #[derive(Debug, thiserror::Error)]
@@ -89,11 +91,40 @@ pub(super) struct AwaitedCalls {
 /// Who is told what became of a change of the server's tools.
 pub(super) type OnChange = Box<dyn FnMut(Result<Vec<NotCarried>, BridgeError>) + Send>;
 
-/// What the server says without being asked.
+/// How the place in a trace of a call is found. A clone is the same.
+#[derive(Clone, Default)]
+pub(super) struct TraceOf(Arc<std::sync::Mutex<Option<Arc<FindTrace>>>>);
+
+type FindTrace = dyn Fn(&IncomingCall) -> Option<TraceContext> + Send + Sync;
+
+impl TraceOf {
+    pub(super) fn set(
+        &self,
+        find: impl Fn(&IncomingCall) -> Option<TraceContext> + Send + Sync + 'static,
+    ) {
+        *self.lock() = Some(Arc::new(find));
+    }
+
+    pub(super) fn of(&self, call: &IncomingCall) -> Option<TraceContext> {
+        // Called outside of the lock: it is foreign code.
+        let find = self.lock().clone();
+        match find {
+            Some(find) => find(call),
+            None => call.trace(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Arc<FindTrace>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What the server says without being asked, and what its calls share.
 #[derive(Clone, Default)]
 pub(super) struct Listener {
     pub(super) calls: Calls,
     pub(super) changed: Arc<Notify>,
+    pub(super) trace_of: TraceOf,
 }
 
 impl ClientHandler for Listener {

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use ubos_common::json::{RawBuf, RawObject};
 
 use super::call::Target;
-use super::server::{BridgeError, Calls, NotCarried};
+use super::server::{BridgeError, Calls, Listener, NotCarried};
 use crate::limits::MAX_TOOLS;
 use crate::message::{ToolSpec, is_tool_name};
 use crate::transport::tokio::Tool;
@@ -65,14 +65,14 @@ pub(super) struct Offered {
 
 pub(super) async fn offered(
     peer: &Peer<RoleClient>,
-    calls: &Calls,
+    listener: &Listener,
 ) -> Result<Offered, BridgeError> {
     let mut offered = Offered {
         tools: Vec::new(),
         not_carried: Vec::new(),
     };
     let mut names = BTreeSet::new();
-    for tool in listed(peer, calls).await? {
+    for tool in listed(peer, &listener.calls).await? {
         let from = tool.name.clone();
         let (spec, renamed) = match spec_of(&tool) {
             Ok(found) => found,
@@ -94,7 +94,7 @@ pub(super) async fn offered(
         }
         let target = Arc::new(Target {
             peer: peer.clone(),
-            calls: Arc::clone(calls),
+            listener: listener.clone(),
             name: from,
         });
         let run = move |context, input| Arc::clone(&target).call(context, input);
