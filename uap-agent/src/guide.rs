@@ -175,6 +175,14 @@
 //! A [`SubagentTool`](crate::SubagentTool) is an agent with the name and the schema of a tool. Its events are part of the
 //! parent's stream, its trace is part of the parent's state, and the end of the parent ends it.
 //!
+//! # Distributed traces
+//!
+//! A program that is itself called within a trace gives a run its place there ([`AgentInput::with_trace`](crate::AgentInput::with_trace),
+//! or for a session [`AgentSession::with_trace`](crate::AgentSession::with_trace)). Adapters put it into the headers of the
+//! requests to the model, tools find it in their context ([`ToolContext::trace`](upp::ToolContext::trace)) and MCP servers in
+//! `_meta`. The vendor sees the ids. The place stands in the metadata of the states of the run: checkpoints and journals keep it,
+//! and a later run that is given no place goes on from there.
+//!
 //! # Checkpoints
 //!
 //! With a [`CheckpointStore`](crate::CheckpointStore) the state is saved after each step. After a crash, load it and ask

@@ -5,11 +5,13 @@ use std::sync::Arc;
 
 use futures::StreamExt;
 use futures_core::future::BoxFuture;
+use ubos_common::id::Uuid;
 use ubos_common::json::{RawBuf, RawObject};
 use ubos_common::time::Now;
+use ubos_common::trace_context::TraceContext;
 use upp::{Metadata, Tool, ToolContext, ToolError, ToolExecution, ToolResult, json_text};
 
-use crate::agent::{Agent, RunScope};
+use crate::agent::{Agent, AgentInput, RunScope};
 use crate::event::{SubagentData, SubagentEnd, SubagentEvent};
 use crate::state::{SubagentExecutionTrace, ToolExecutionTrace};
 
@@ -18,7 +20,8 @@ type BuildPrompt = dyn Fn(&RawObject) -> Result<String, ToolError> + Send + Sync
 /// An agent as a tool of another agent. The developer provides the schema, and the function that makes a prompt of arguments.
 ///
 /// Each call is a separate run from an initial state. Its events are part of the parent's stream, and its trace is part of the
-/// parent's state. The end of the parent ends it. The parent's stop condition, limits and budget do not apply to it.
+/// parent's state. Its place in a distributed trace is below that of the call ([`ToolContext::trace`]): the span is the last
+/// half of the `subagentId` that events and trace have. The end of the parent ends it. The parent's stop condition, limits and budget do not apply to it.
 ///
 /// ```
 /// use std::collections::BTreeMap;
@@ -154,8 +157,9 @@ impl SubagentTool {
         context: &ToolContext,
     ) -> Result<RawBuf, ToolError> {
         let prompt: Arc<str> = (self.build_prompt)(arguments)?.into();
+        let id = self.agent.fresh_uuid();
         let call = SubagentCall {
-            subagent_id: self.agent.fresh_id(),
+            subagent_id: id.to_string().into(),
             subagent_type: Arc::clone(&self.subagent_type),
             parent_tool_call_id: Arc::clone(&context.tool_call_id),
             scope: context.extensions.get::<RunScope>(),
@@ -167,7 +171,9 @@ impl SubagentTool {
             timestamp,
         })
         .await;
-        let mut run = self.agent.run_separately((*prompt).into());
+        let trace = context.trace.as_ref().map(|place| below(place, id));
+        let input = AgentInput::from(&*prompt).or_trace(trace.as_ref());
+        let mut run = self.agent.run_separately(input);
         while let Some(event) = run.next().await {
             if self.tells_events {
                 call.tell(SubagentEvent::Event(Box::new(event))).await;
@@ -279,6 +285,14 @@ impl SubagentCall<'_> {
             success,
         )
     }
+}
+
+/// The place of a sub-agent below that of its call.
+// choice: UAP-8-5
+fn below(place: &TraceContext, id: Uuid) -> TraceContext {
+    let [.., a, b, c, d, e, f, g, h] = id.into_bytes();
+    let child = place.child([a, b, c, d, e, f, g, h]);
+    child.unwrap_or_else(|| place.clone())
 }
 
 fn told(execution: &ToolExecution) -> ToolExecutionTrace {

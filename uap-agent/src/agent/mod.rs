@@ -22,7 +22,7 @@ use std::panic::catch_unwind;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ubos_common::driver::Sleep;
-use ubos_common::id::IdSource;
+use ubos_common::id::{IdSource, Uuid};
 use ubos_common::time::Now;
 use upp::{
     ErrorCode, LlmInstance, LlmMiddleware, ModelReference, RetryStrategy, Turn, UppError, llm,
@@ -245,7 +245,11 @@ impl Agent {
     }
 
     pub(crate) fn fresh_id(&self) -> Arc<str> {
-        self.ids().uuid().to_string().into()
+        self.fresh_uuid().to_string().into()
+    }
+
+    pub(crate) fn fresh_uuid(&self) -> Uuid {
+        self.ids().uuid()
     }
 
     /// Tells the middleware that this agent is a sub-agent of a type.
@@ -290,9 +294,9 @@ impl Agent {
     ) -> AgentStreamResult {
         let mut ids = self.fork_ids();
         let now = self.clock.now();
-        let input = input.into_message(now, &mut ids);
         // impl: UAP-4-6
-        let mut start = RunStart::new(Arc::clone(&self.id), state.clone(), input);
+        let (input, state) = input.start(now, &mut ids, state);
+        let mut start = RunStart::new(Arc::clone(&self.id), state, input);
         let mut parts = self.parts(Arc::clone(&self.id), self.approvals.clone());
         #[cfg(feature = "tracing")]
         parts.session_id.clone_from(&session_id);

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use ubos_common::id::IdSource;
 use ubos_common::json::RawObject;
 use ubos_common::time::Now;
+use ubos_common::trace_context::TraceContext;
 use upp::{LlmOptions, Message, ModelReference, Stamp, Tool};
 
 use super::Runtime;
@@ -16,6 +17,7 @@ use crate::checkpoint::{CheckpointError, CheckpointStore};
 use crate::hooks::AgentStrategy;
 use crate::middleware::Middleware;
 use crate::repair::RepairPolicy;
+use crate::state::AgentState;
 use crate::strategy::{ExecutionStrategy, LoopOptions, ToolLoop};
 
 /// A callback for checkpoints that could not be saved.
@@ -248,7 +250,7 @@ impl fmt::Debug for AgentOptions {
     }
 }
 
-/// The input of a run: a text, or a message.
+/// The input of a run: a text or a message, and the run's place in a trace where it has one.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum AgentInput {
@@ -256,13 +258,70 @@ pub enum AgentInput {
     Text(String),
     /// Is used unchanged. A run from a state that holds a message with its id fails with `INVALID_REQUEST`.
     Message(Message),
+    /// Is given to a run with a place in a distributed trace ([`AgentInput::with_trace`]).
+    Traced(Box<Self>, TraceContext),
 }
 
 impl AgentInput {
-    pub(super) fn into_message(self, now: Now, ids: &mut IdSource) -> Message {
+    /// Sets the place of the run in a distributed trace, in place of the one that the run's state or session names. It stands
+    /// in the metadata of the states of the run ([`AgentState::with_trace_context`]), and so in checkpoints and in the journal:
+    /// a run that is resumed keeps it. Requests to the model, tools ([`ToolContext::trace`](upp::ToolContext::trace)) and
+    /// sub-agents have it.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use uap_agent::{AgentInput, AgentOptions, agent};
+    /// use ubos_common::trace_context::TraceContext;
+    /// use upp::{Reply, ScriptedModel};
+    ///
+    /// let place = TraceContext::new([1; 16], [2; 8]).ok_or("no place in a trace")?;
+    /// let wanted = place.clone();
+    /// let model = ScriptedModel::with(move |request| {
+    ///     assert_eq!(request.trace, Some(wanted.clone()));
+    ///     Some(Reply::text("hello"))
+    /// });
+    /// let agent = agent(AgentOptions::new(Arc::new(model)))?;
+    /// let input = AgentInput::from("hi").with_trace(place);
+    /// let result = futures::executor::block_on(agent.generate(input, &agent.initial_state()))?;
+    /// assert!(result.state.trace_context().is_some());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// Spec: UAP-1.1 6.1
+    #[must_use]
+    pub fn with_trace(self, trace: TraceContext) -> Self {
         match self {
-            Self::Text(text) => Message::user(Stamp::new(ids, now.wall), text),
-            Self::Message(message) => message,
+            Self::Traced(input, _) => Self::Traced(input, trace),
+            input => Self::Traced(Box::new(input), trace),
+        }
+    }
+
+    /// With a place in a trace, unless it has one.
+    pub(crate) fn or_trace(self, trace: Option<&TraceContext>) -> Self {
+        match (self, trace) {
+            (Self::Traced(input, own), _) => Self::Traced(input, own),
+            (input, Some(trace)) => input.with_trace(trace.clone()),
+            (input, None) => input,
+        }
+    }
+
+    /// The message, and the state that the run starts from: with the place of this input where it has one.
+    pub(super) fn start(
+        self,
+        now: Now,
+        ids: &mut IdSource,
+        state: &AgentState,
+    ) -> (Message, AgentState) {
+        match self {
+            Self::Text(text) => (
+                Message::user(Stamp::new(ids, now.wall), text),
+                state.clone(),
+            ),
+            Self::Message(message) => (message, state.clone()),
+            Self::Traced(input, trace) => {
+                let (message, state) = input.start(now, ids, state);
+                (message, state.with_trace_context(ids, Some(&trace)))
+            }
         }
     }
 }

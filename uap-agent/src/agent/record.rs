@@ -29,10 +29,10 @@ impl Agent {
     ) -> AgentStreamResult {
         let now = self.clock.now();
         let mut ids = self.fork_ids();
-        let input = input.into().into_message(now, &mut ids);
+        let (input, state) = input.into().start(now, &mut ids, state);
         // The ids of the run come from a seed that can be recorded.
         let seed = ids.bits();
-        let mut start = RunStart::new(Arc::clone(&self.id), state.clone(), input);
+        let mut start = RunStart::new(Arc::clone(&self.id), state, input);
         start.session_id.clone_from(&self.session_id);
         let (config, owner) = (self.engine_config(), self.ownership(journal.as_ref()));
         let recorder = Recorder::begin(now, &config, seed, start, &owner);

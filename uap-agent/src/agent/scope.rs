@@ -79,10 +79,10 @@ impl RunScope {
         ubos_common::canon::Digest::of_bytes(&bytes).to_string()
     }
 
-    /// The step and the state in which the tool is called, and whether the call is repeated.
+    /// The step and the state in which the tool is called, its place in a trace, and whether the call is repeated.
     #[must_use]
-    pub const fn call(&self) -> CallScope {
-        self.scope
+    pub const fn call(&self) -> &CallScope {
+        &self.scope
     }
 
     /// Reports an event of an agent that runs inside the call, from any thread. It waits while the reader of the events is

@@ -3,6 +3,7 @@
 use core::fmt;
 use std::sync::Arc;
 
+use ubos_common::trace_context::TraceContext;
 use upp::{ErrorCode, UppError};
 
 use super::stream::AgentStreamResult;
@@ -34,6 +35,7 @@ pub struct AgentSession<'a> {
     agent: &'a Agent,
     store: Arc<dyn CheckpointStore>,
     id: Arc<str>,
+    trace: Option<TraceContext>,
 }
 
 impl Agent {
@@ -47,11 +49,20 @@ impl Agent {
             agent: self,
             store,
             id: id.into(),
+            trace: None,
         }
     }
 }
 
 impl AgentSession<'_> {
+    /// Sets the place in a distributed trace of runs from here on, in place of the one that the last state names. An input may
+    /// have another ([`AgentInput::with_trace`]); a clone may have a place of its own.
+    #[must_use]
+    pub fn with_trace(mut self, trace: TraceContext) -> Self {
+        self.trace = Some(trace);
+        self
+    }
+
     /// The name of the session.
     #[must_use]
     pub fn id(&self) -> &str {
@@ -109,11 +120,10 @@ impl AgentSession<'_> {
         &self,
         input: impl Into<AgentInput>,
     ) -> Result<AgentStreamResult, CheckpointError> {
+        let input = input.into().or_trace(self.trace.as_ref());
         let state = self.state().await?;
         let (store, id) = (Arc::clone(&self.store), Arc::clone(&self.id));
-        Ok(self
-            .agent
-            .run_in(input.into(), &state, Some(id), Some(store)))
+        Ok(self.agent.run_in(input, &state, Some(id), Some(store)))
     }
 
     /// Ends the work with the session: another store can save it.

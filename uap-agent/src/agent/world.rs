@@ -227,6 +227,7 @@ impl RunWorld {
         let token = limit.map(|_| CallToken(CancelToken::default()));
         let told = token.as_ref().map_or(&cancel, |token| &token.0).clone();
         let mut context = ToolContext::new(Arc::clone(&call.tool_call_id), told);
+        context.trace.clone_from(&scope.trace);
         let agent = Arc::clone(&parts.agent_id);
         let scope = RunScope::new(agent, &call, scope, Emitter(self.shared()));
         context.extensions.insert(scope.clone());

@@ -2,6 +2,7 @@
 
 use core::time::Duration;
 
+use ubos_common::trace_context::TraceContext;
 use upp::{LlmRequest, ModelEvent, ToolCall, ToolExecution, UppError};
 
 use crate::checkpoint::{CheckpointError, CheckpointMetadata};
@@ -42,7 +43,7 @@ pub enum Output {
 }
 
 /// The place of a tool call in its run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CallScope {
     /// The step, from 1.
@@ -51,6 +52,9 @@ pub struct CallScope {
     pub state_id: StateId,
     /// How many calls with the same id the same response has had before: 0, unless the model numbers its calls badly.
     pub nth: u64,
+    /// The run's place in a distributed trace, as the state in which the tool is called says
+    /// ([`AgentState::trace_context`](crate::AgentState::trace_context)).
+    pub trace: Option<TraceContext>,
     /// Whether the call was requested before, by a process that ended before its result was recorded. It may have run.
     pub is_repeated: bool,
 }

@@ -30,6 +30,7 @@ impl Engine {
         messages.extend(self.prompt.clone());
         let llm = &self.config.llm;
         let mut request = llm.request(messages, stamp);
+        request.trace = self.state.trace_context();
         if !inference.is_action {
             // Declared all the same: vendors want the tools of the calls in the history, and prompt caches hold them.
             request.tool_choice = ToolChoice::None;

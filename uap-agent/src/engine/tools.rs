@@ -153,6 +153,7 @@ impl Engine {
                         step: self.step,
                         state_id: self.state.id(),
                         nth: *of_id,
+                        trace: self.state.trace_context(),
                         is_repeated: false,
                     };
                     *of_id += 1;

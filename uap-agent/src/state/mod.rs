@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use ubos_common::id::IdSource;
 use ubos_common::json::{Members, RawBuf};
+use ubos_common::trace_context::{TRACEPARENT, TRACESTATE, TraceContext};
 use upp::{List, Message, Messages};
 
 pub use json::{AgentStateJson, StateError};
@@ -162,6 +163,50 @@ impl AgentState {
     #[must_use]
     pub fn with_subagent_trace(&self, ids: &mut IdSource, trace: SubagentExecutionTrace) -> Self {
         self.changed(ids, |state| state.subagent_traces.push(trace))
+    }
+
+    /// The place in a distributed trace that the metadata name, as [`AgentState::with_trace_context`] writes it; `None` where they
+    /// name none that is valid. Requests, tools and sub-agents of a run have the place of the run's present state.
+    ///
+    /// Spec: UAP-1.1 6.1
+    // choice: UAP-6-1
+    #[must_use]
+    pub fn trace_context(&self) -> Option<TraceContext> {
+        let text = |name| self.metadata.value(name)?.deserialize::<String>().ok();
+        TraceContext::read(&text(TRACEPARENT)?, text(TRACESTATE).as_deref())
+    }
+
+    /// Sets the place in a distributed trace, in place of the one before, or takes it away: the texts `traceparent` and
+    /// `tracestate` of W3C's Trace Context, under these keys of the metadata. A run that starts from the state has this place,
+    /// unless [`AgentInput::with_trace`](crate::AgentInput::with_trace) gives it another; so does one on another machine.
+    ///
+    /// ```
+    /// use uap_agent::AgentState;
+    /// use ubos_common::{id::IdSource, trace_context::TraceContext};
+    ///
+    /// let parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    /// let place = TraceContext::read(parent, []).ok_or("no place in a trace")?;
+    /// let mut ids = IdSource::seeded(1);
+    /// let state = AgentState::initial(&mut ids).with_trace_context(&mut ids, Some(&place));
+    /// assert!(state.to_json().contains(parent));
+    /// assert_eq!(state.trace_context(), Some(place));
+    /// assert_eq!(state.with_trace_context(&mut ids, None).trace_context(), None);
+    /// # Ok::<(), &str>(())
+    /// ```
+    ///
+    /// Spec: UAP-1.1 6.1
+    #[must_use]
+    pub fn with_trace_context(&self, ids: &mut IdSource, place: Option<&TraceContext>) -> Self {
+        let others = self.metadata.iter();
+        let others = others.filter(|(name, _)| ![TRACEPARENT, TRACESTATE].contains(name));
+        let mut metadata = Members::new();
+        for (name, value) in others {
+            metadata.insert(name.to_owned(), value.to_owned());
+        }
+        for (name, text) in place.into_iter().flat_map(TraceContext::to_carry) {
+            metadata.insert(name, upp::json_text(&text));
+        }
+        self.changed(ids, |state| state.metadata = Arc::new(metadata))
     }
 
     // impl: UAP-2-2, UAP-3-1, UAP-6-1

@@ -104,7 +104,7 @@ impl Wiring<Engine> for Unreliable {
                 perform(engine::Output::Infer(*id, request.clone()))
             }
             engine::Output::Tool(id, call, scope) => {
-                perform(engine::Output::Tool(*id, call.clone(), *scope))
+                perform(engine::Output::Tool(*id, call.clone(), scope.clone()))
             }
             engine::Output::Hook(id, call) => perform(engine::Output::Hook(*id, call.clone())),
             _ => None,

@@ -38,6 +38,7 @@ mod stream;
 mod subagent;
 mod support;
 mod trace;
+mod trace_context;
 #[cfg(all(feature = "tracing", feature = "canon"))]
 mod tracing;
 mod tree;

@@ -94,7 +94,7 @@ impl Recorder {
             return Some(effect);
         };
         let output = |is_repeated| {
-            let mut scope = scope;
+            let mut scope = scope.clone();
             scope.is_repeated |= is_repeated;
             engine::Output::Tool(id, call.clone(), scope)
         };
