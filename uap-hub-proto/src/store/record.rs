@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use prost::{Message, Oneof};
+use ubos_common::trace_context::TraceContext;
 
 use crate::{
     capability::{Kind, Skill},
@@ -51,6 +52,10 @@ struct StoredJob {
     max_attempts: Option<u32>,
     #[prost(string, optional, tag = "10")]
     label: Option<String>,
+    #[prost(string, optional, tag = "11")]
+    traceparent: Option<String>,
+    #[prost(string, optional, tag = "12")]
+    tracestate: Option<String>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -141,6 +146,10 @@ fn stored_job(job: &Job) -> StoredJob {
         time_limit_ms: job.time_limit.map(ms),
         max_attempts: job.max_attempts,
         label: job.label.as_ref().map(text),
+        traceparent: job.trace.as_ref().map(TraceContext::traceparent),
+        tracestate: (job.trace.as_ref())
+            .and_then(TraceContext::tracestate)
+            .map(str::to_owned),
     }
 }
 
@@ -157,6 +166,8 @@ fn job(stored: StoredJob) -> Result<Job, DecodeError> {
     job.time_limit = stored.time_limit_ms.map(Duration::from_millis);
     job.max_attempts = stored.max_attempts;
     job.label = stored.label.map(Into::into);
+    job.trace = (stored.traceparent)
+        .and_then(|parent| TraceContext::read(&parent, stored.tracestate.as_deref()));
     Ok(job)
 }
 
@@ -208,6 +219,11 @@ mod tests {
             .with_time_limit(Duration::from_secs(9))
             .with_max_attempts(4);
         full.label = Some("l".into());
+        full.trace = TraceContext::new([1; 16], [2; 8]);
+        let parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+        let mut traced = Job::test("t", Vec::new());
+        traced.trace = TraceContext::read(parent, ["a=1,b=2"]);
+        assert!(full.trace.is_some() && traced.trace.is_some());
         let bare = Outcome::new(Verdict::Failed, "m");
         let mut rich = Outcome::new(Verdict::Kept, "m");
         rich.agent = Some("agent".into());
@@ -215,6 +231,7 @@ mod tests {
         let records = [
             Record::Accepted(Job::test("t", Vec::new())),
             Record::Accepted(full),
+            Record::Accepted(traced),
             Record::Ended(bare),
             Record::Ended(rich),
         ];
@@ -239,6 +256,14 @@ mod tests {
             ..StoredOutcome::default()
         });
         assert_eq!(of(id.to_string(), Some(unknown)), Err(DecodeError::Unknown));
+        let untraced = What::Accepted(StoredJob {
+            traceparent: Some("00-0-0-0".into()),
+            tracestate: Some("a=1".into()),
+            ..StoredJob::default()
+        });
+        let job = Record::Accepted(Job::test("", Vec::new()));
+        let read = of(id.to_string(), Some(untraced));
+        assert_eq!(read, Ok((id, job)), "a place that is not valid is none");
         let far = What::Accepted(StoredJob {
             priority: 128,
             ..StoredJob::default()

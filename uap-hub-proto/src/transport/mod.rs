@@ -1,5 +1,6 @@
 //! The machines on gRPC, by feature: drivers and nothing more.
 
+mod carry;
 #[cfg(feature = "client")]
 pub mod client;
 mod codec;

@@ -46,6 +46,9 @@ mod secured;
 #[cfg(all(feature = "client", feature = "server"))]
 mod silent;
 #[cfg(test)]
+#[cfg(all(feature = "client", feature = "server"))]
+mod traced;
+#[cfg(test)]
 #[cfg(all(feature = "client", feature = "server", feature = "tracing"))]
 mod tracing;
 #[cfg(test)]

@@ -20,7 +20,10 @@ use uap_hub_proto::{
     },
     wire::{Attachment, Payload, TestResult},
 };
-use ubos_common::id::IdSource;
+use ubos_common::{
+    id::IdSource,
+    trace_context::{TRACEPARENT, TRACESTATE, TraceContext},
+};
 
 /// Address of the nats-server, given to a process that is a hub.
 const URL: &str = "HUB_NATS_TEST_URL";
@@ -424,6 +427,126 @@ async fn a_job_may_have_as_many_bytes_as_the_server_takes_beside_its_headers() {
         () = all => {}
     }
     drop(agent);
+}
+
+const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+
+/// A hub whose agent says where in a trace its handler runs.
+async fn tracing_hub() -> (HubHandle, AgentHandle) {
+    let hub = serve(([127, 0, 0, 1], 0).into(), ServerConfig::default());
+    let hub = hub.await.unwrap();
+    let agent = AgentBuilder::new("tracer")
+        .on_test("echo", |_, context| async move {
+            let trace = context.trace();
+            let place = trace.map_or_else(|| "nowhere".to_owned(), TraceContext::traceparent);
+            let state = trace.and_then(TraceContext::tracestate).unwrap_or_default();
+            Ok(TestResult::completed(format!("{place} {state}")))
+        })
+        .start(&hub.url())
+        .unwrap();
+    hub.wait_for_agents(1).await;
+    (hub, agent)
+}
+
+/// The headers of a trace on the last message of a stream, and whether its bytes say anything of it.
+async fn carried(nats: &Nats, stream: &str) -> (Vec<String>, Vec<String>, bool) {
+    let client = async_nats::connect(&nats.url).await.unwrap();
+    let stream = async_nats::jetstream::new(client).get_stream(stream).await;
+    let mut stream = stream.unwrap();
+    let last = stream.info().await.unwrap().state.last_sequence;
+    let message = stream.get_raw_message(last).await.unwrap();
+    let values = |name| {
+        let values = message.headers.get_all(name);
+        values.map(|value| value.as_str().to_owned()).collect()
+    };
+    let is_said = String::from_utf8_lossy(&message.payload).contains("0af7651916cd43dd");
+    (values(TRACEPARENT), values(TRACESTATE), is_said)
+}
+
+// spec: HUB-6-2
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_place_of_a_job_in_a_trace_goes_in_headers_once() {
+    let nats = Nats::start();
+    let queue = queue(&nats.url).await;
+    let (id, job) = (IdSource::from_os().unwrap().next_id(), echo("x"));
+    let place = TraceContext::read(PARENT, ["a=1,b=2"]).unwrap();
+    let is_carried = (vec![PARENT.to_owned()], vec!["a=1,b=2".to_owned()], false);
+    queue.submit(id, &job.with_trace(place)).await.unwrap();
+    assert_eq!(carried(&nats, "uap-hub_jobs").await, is_carried);
+    let (hub, _agent) = tracing_hub().await;
+    let jobs = [(id, String::new())];
+    let ended = tokio::select! {
+        done = queue.work(&hub, |_, _| {}, pending()) => panic!("{done:?}"),
+        ended = ends(&queue, &jobs) => ended,
+    };
+    assert_eq!(ended[&id].message, format!("{PARENT} a=1,b=2"));
+    // Its bytes have what the handler says.
+    let (parents, states, _) = carried(&nats, "uap-hub_ends").await;
+    assert_eq!((parents, states, false), is_carried);
+}
+
+// spec: HUB-6-2
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_place_that_is_absent_or_not_valid_is_dropped_and_the_job_runs() {
+    let nats = Nats::start();
+    let queue = queue(&nats.url).await;
+    let client = async_nats::connect(&nats.url).await.unwrap();
+    let mut ids = IdSource::from_os().unwrap();
+    let mut jobs = Vec::new();
+    for (parents, state, wanted) in [
+        (vec![], "", "nowhere "),
+        (vec![], "a=1", "nowhere "),
+        (vec!["00-0-0-0"], "a=1", "nowhere "),
+        (vec![PARENT, PARENT], "", "nowhere "),
+        (vec![PARENT, "00-0-0-0"], "", "nowhere "),
+        (vec![PARENT], "A=1", &*format!("{PARENT} ")),
+        (vec![PARENT], "a=1", &*format!("{PARENT} a=1")),
+    ] {
+        let id = ids.next_id();
+        let mut headers = async_nats::HeaderMap::new();
+        for parent in parents {
+            headers.append(TRACEPARENT, parent);
+        }
+        if !state.is_empty() {
+            headers.append(TRACESTATE, state);
+        }
+        let bytes = encode(id, &Record::Accepted(echo("x"))).into();
+        let sent = client.publish_with_headers("uap-hub.job", headers, bytes);
+        sent.await.unwrap();
+        jobs.push((id, wanted.to_owned()));
+    }
+    let (hub, _agent) = tracing_hub().await;
+    tokio::select! {
+        done = queue.work(&hub, |_, _| {}, pending()) => panic!("{done:?}"),
+        ended = ends(&queue, &jobs) => all_done(&jobs, &ended),
+    }
+    let (parents, states, _) = carried(&nats, "uap-hub_ends").await;
+    assert!(
+        parents.len() < 2 && states.len() < 2,
+        "{parents:?} {states:?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_largest_job_has_room_for_its_place_in_a_trace() {
+    let nats = Nats::start();
+    let queue = queue(&nats.url).await;
+    let mut ids = IdSource::from_os().unwrap();
+    let state = format!("a={},b={}", "v".repeat(256), "v".repeat(251));
+    let place = TraceContext::read(PARENT, [&*state]).unwrap();
+    let of = |bytes| echo(&"x".repeat(bytes)).with_trace(place.clone());
+    let refused = queue.submit(ids.next_id(), &of(1 << 20)).await;
+    let Err(QueueError::TooLarge { seen, most }) = refused else {
+        panic!("{refused:?}");
+    };
+    assert_eq!(most, (1 << 20) - 256 - (11 + 55 + 4) - (10 + 512 + 4));
+    let longest = (1 << 20) - (seen - most);
+    queue.submit(ids.next_id(), &of(longest)).await.unwrap();
+    let refused = queue.submit(ids.next_id(), &of(longest + 1)).await;
+    assert!(
+        matches!(refused, Err(QueueError::TooLarge { .. })),
+        "{refused:?}"
+    );
 }
 
 /// Not a test by itself: a hub, where the address of its queue is given.

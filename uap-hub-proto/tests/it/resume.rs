@@ -33,13 +33,13 @@ const CUTS: usize = 1000;
 const LINES: usize = 20;
 
 /// Passes connections on to a hub until they are cut.
-struct Proxy {
-    url: String,
+pub(crate) struct Proxy {
+    pub(crate) url: String,
     open: Arc<Mutex<HashMap<u64, AbortHandle>>>,
 }
 
 impl Proxy {
-    async fn start(hub: &HubHandle) -> Self {
+    pub(crate) async fn start(hub: &HubHandle) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let hub = hub.url().trim_start_matches("http://").to_owned();
@@ -62,7 +62,7 @@ impl Proxy {
     }
 
     /// Cuts one connection; false if there is none.
-    fn cut(&self, ids: &mut IdSource) -> bool {
+    pub(crate) fn cut(&self, ids: &mut IdSource) -> bool {
         let mut open = self.open.lock().unwrap();
         open.retain(|_, passing| !passing.is_finished());
         let numbers: Vec<_> = open.keys().copied().collect();

@@ -210,6 +210,7 @@ impl World {
                 rpc,
                 key,
                 resume,
+                ..
             } => {
                 self.opened += 1;
                 let global = StreamId(self.opened);

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use ubos_common::trace_context::TraceContext;
+
 use crate::{
     capability::{Kind, Skill},
     id::{ClientId, SessionId, StreamId},
@@ -28,6 +30,14 @@ pub enum Input {
         attempt: u64,
         /// The reason, for people.
         reason: String,
+    },
+    /// The hub answered a call, and the metadata of its answer has a place in a trace. Comes before the first message of the
+    /// call; one that is not valid need not be reported.
+    Trace {
+        /// The call.
+        stream: StreamId,
+        /// What the metadata carries.
+        trace: TraceContext,
     },
     /// A message was received.
     Message {
@@ -74,6 +84,8 @@ pub enum Output {
         key: String,
         /// Value of [`RESUME_KEY`](crate::role::RESUME_KEY), if the agent can resume the session.
         resume: Option<Resume>,
+        /// The place of the session's job in a trace, for the call's metadata: known when its call is opened again.
+        trace: Option<TraceContext>,
     },
     /// Send a message.
     Send {
@@ -100,6 +112,8 @@ pub enum Output {
         skill: Skill,
         /// The job.
         payloads: Vec<Payload>,
+        /// The place of the job in a trace, if the hub has told one.
+        trace: Option<TraceContext>,
     },
     /// Stop the handler: its result is not needed any more.
     Stop {

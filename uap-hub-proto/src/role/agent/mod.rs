@@ -160,6 +160,7 @@ impl FleetAgent {
                 self.pause(now, &reason)
             }
             Input::Registered { .. } | Input::RegisterFailed { .. } => {}
+            Input::Trace { stream, trace } => self.traced(stream, trace),
             Input::Message { stream, message } => {
                 trace!(stream = stream.0, "agent: message received");
                 self.message(now, stream, message);
@@ -248,6 +249,7 @@ impl FleetAgent {
             rpc: Rpc::Listen,
             key: client_id,
             resume: None,
+            trace: None,
         });
         self.answer(stream, listen_request::Event::Ready(()));
         self.outputs

@@ -36,6 +36,7 @@ impl FleetAgent {
             stage: SessionStage::Accepted,
             stream: None,
             opened: 0,
+            trace: None,
             kept: Kept::new(self.config.resume),
             backoff: Backoff::new(self.config.first_retry, self.config.longest_retry),
             cut_at: None,
@@ -106,6 +107,7 @@ impl FleetAgent {
             rpc: rpc_of(session.skill.kind()),
             key: id.to_string(),
             resume: Some(resume),
+            trace: session.trace.clone(),
         });
         for message in session.kept.reports().cloned() {
             self.outputs.push(Output::Send { stream, message });

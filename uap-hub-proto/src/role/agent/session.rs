@@ -1,7 +1,7 @@
 //! The agent's sessions, from proposal to the end of their call.
 
 use prost::Message as _;
-use ubos_common::time::Now;
+use ubos_common::{time::Now, trace_context::TraceContext};
 
 use super::{
     CommandError, Event, Outbound, Output,
@@ -114,9 +114,21 @@ impl FleetAgent {
             rpc,
             key: id.to_string(),
             resume,
+            // The hub tells it in its answer.
+            trace: None,
         });
         // Small, and nothing waits before it.
         let _ = self.report(now, id, Say::Status(State::Acknowledged, String::new()));
+    }
+
+    /// The hub told the place of a job in a trace. What comes after the job comes too late for its handler.
+    pub(super) fn traced(&mut self, stream: StreamId, trace: TraceContext) {
+        let session = self.streams.get(&stream);
+        if let Some(session) = session.and_then(|id| self.sessions.get_mut(id))
+            && session.stage == SessionStage::Opened
+        {
+            session.trace = Some(trace);
+        }
     }
 
     /// The job came: its handler may run. What comes after it can only acknowledge reports.
@@ -141,7 +153,7 @@ impl FleetAgent {
             return;
         }
         session.stage = SessionStage::Running;
-        let skill = session.skill.clone();
+        let (skill, trace) = (session.skill.clone(), session.trace.clone());
         self.timers.clear(&Timer::Session(id.clone()));
         self.acknowledged(&id, acknowledged);
         // Small, and the call is open.
@@ -150,6 +162,7 @@ impl FleetAgent {
             session: id,
             skill,
             payloads,
+            trace,
         });
     }
 

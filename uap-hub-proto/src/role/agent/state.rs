@@ -6,6 +6,7 @@ use ubos_common::{
     id::IdSource,
     machine::{Backoff, Outbox, Timers},
     time::Mono,
+    trace_context::TraceContext,
 };
 
 use super::{config::Config, event::Output, kept::Kept};
@@ -96,6 +97,8 @@ pub(super) struct Session {
     pub(super) stream: Option<StreamId>,
     /// How often its call was opened.
     pub(super) opened: u64,
+    /// The place of its job in a trace.
+    pub(super) trace: Option<TraceContext>,
     pub(super) kept: Kept,
     /// The pauses between attempts to open a cut call again.
     pub(super) backoff: Backoff,

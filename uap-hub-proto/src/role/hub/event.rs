@@ -1,6 +1,7 @@
 //! The inputs and outputs of the hub.
 
 use prost_types::Timestamp;
+use ubos_common::trace_context::TraceContext;
 
 #[cfg(feature = "tracing")]
 use prost::Message as _;
@@ -100,6 +101,14 @@ impl Input<'_> {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Output {
+    /// Answer a call with the place of its job in a trace, as metadata: comes before the first message of the call, once, and
+    /// only where the job has one.
+    Trace {
+        /// The call.
+        stream: StreamId,
+        /// What the metadata is to carry.
+        trace: TraceContext,
+    },
     /// Send a message.
     Send {
         /// The call.

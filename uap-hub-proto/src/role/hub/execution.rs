@@ -7,7 +7,8 @@ use prost_types::Timestamp;
 use ubos_common::time::Now;
 
 use super::{
-    AuditKind, Hub, Inbound, JobEvent, Opening, Outbound, Outcome, Rpc, Timer, Use, Verdict,
+    AuditKind, Hub, Inbound, JobEvent, Opening, Outbound, Outcome, Output, Rpc, Timer, Use,
+    Verdict,
     queue::Entry,
     session::{Reports, SessionKey, Stage},
 };
@@ -64,11 +65,15 @@ impl Hub {
         attempts < self.max_attempts(job)
     }
 
-    /// Sends the job, and with it what the hub has of the reports.
+    /// Sends the job, and with it what the hub has of the reports. Its place in a trace goes before it.
     pub(super) fn send_init(&mut self, stream: StreamId, id: SessionKey, payloads: Vec<Payload>) {
         let Some(session) = self.sessions.get_mut(id) else {
             return;
         };
+        let entry = self.queue.get(session.job);
+        if let Some(trace) = entry.and_then(|entry| entry.job.trace.clone()) {
+            self.outputs.push(Output::Trace { stream, trace });
+        }
         let name = session.skill.name().to_owned();
         let acknowledged = session.reports.as_mut().map(Reports::acknowledge);
         let message = init(session.skill.kind(), name, payloads, acknowledged);

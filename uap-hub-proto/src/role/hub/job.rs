@@ -2,6 +2,8 @@
 
 use std::{sync::Arc, time::Duration};
 
+use ubos_common::trace_context::TraceContext;
+
 use crate::{capability::Skill, id::ClientId, message::JobResult, state::State, wire::Payload};
 
 /// A job to be run.
@@ -26,6 +28,8 @@ pub struct Job {
     pub max_attempts: Option<u32>,
     /// A label of the caller, stored with the job.
     pub label: Option<Arc<str>>,
+    /// The place in a distributed trace that it is submitted from; its agent is told.
+    pub trace: Option<TraceContext>,
 }
 
 impl Job {
@@ -42,6 +46,7 @@ impl Job {
             time_limit: None,
             max_attempts: None,
             label: None,
+            trace: None,
         }
     }
 
@@ -103,6 +108,23 @@ impl Job {
     #[must_use]
     pub fn with_label(mut self, label: &str) -> Self {
         self.label = Some(label.into());
+        self
+    }
+
+    /// Sets the place in a distributed trace that the job is submitted from. It goes to the agent as metadata of the answer to
+    /// the session's call (`traceparent`, `tracestate`), and over a queue in headers.
+    ///
+    /// ```
+    /// use uap_hub_proto::{role::hub::Job, ubos_common::trace_context::TraceContext};
+    ///
+    /// let parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    /// let trace = TraceContext::read(parent, []).ok_or("no place in a trace")?;
+    /// let job = Job::test("sum", vec![]).with_trace(trace);
+    /// # Ok::<(), &str>(())
+    /// ```
+    #[must_use]
+    pub fn with_trace(mut self, trace: TraceContext) -> Self {
+        self.trace = Some(trace);
         self
     }
 }

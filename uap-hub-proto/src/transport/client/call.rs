@@ -18,6 +18,8 @@ use tonic::{
     Request, Response, Status, Streaming, metadata::AsciiMetadataValue, transport::Channel,
 };
 
+use ubos_common::trace_context::TraceContext;
+
 use super::route::Route;
 use crate::{
     id::StreamId,
@@ -25,7 +27,10 @@ use crate::{
         CLIENT_ID_KEY, RESUME_KEY, Resume, Rpc, SESSION_ID_KEY,
         agent::{Inbound, Input, Outbound},
     },
-    transport::spawn,
+    transport::{
+        carry::{carried, carry},
+        spawn,
+    },
     wire::{ListenRequest, TestResponse, TranslationResponse, agent_hub_client::AgentHubClient},
 };
 
@@ -118,6 +123,7 @@ pub(super) struct Opening<'a> {
     pub(super) rpc: Rpc,
     pub(super) key: &'a str,
     pub(super) resume: Option<Resume>,
+    pub(super) trace: Option<&'a TraceContext>,
     /// Messages that may wait on it.
     pub(super) most: usize,
 }
@@ -149,6 +155,7 @@ fn request<T>(route: &Route, name: &'static str, opening: &Opening<'_>) -> Opene
                     request.metadata_mut().insert(RESUME_KEY, value);
                 }
             }
+            carry(opening.trace, request.metadata_mut());
             request
         });
     (sender, request)
@@ -164,6 +171,9 @@ async fn read<T>(
     let status = match call.await {
         Err(status) => status,
         Ok(response) => {
+            if let Some(trace) = carried(response.metadata()) {
+                receive(Input::Trace { stream, trace });
+            }
             let mut messages = response.into_inner();
             loop {
                 match messages.message().await {

@@ -11,6 +11,7 @@ use std::{
 };
 
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use ubos_common::trace_context::TraceContext;
 
 use crate::{
     id::SessionId,
@@ -79,6 +80,7 @@ pub(super) trait ReportSink: fmt::Debug + Send + Sync {
 #[derive(Clone, Debug)]
 pub struct Context {
     session: SessionId,
+    trace: Option<TraceContext>,
     sink: Arc<dyn ReportSink>,
     /// Reports that may still wait to be sent, of `max_waiting`.
     room: Arc<Semaphore>,
@@ -109,13 +111,14 @@ impl Cancel {
 
 impl Context {
     pub(super) fn new(
-        session: SessionId,
+        (session, trace): (SessionId, Option<TraceContext>),
         sink: Arc<dyn ReportSink>,
         max_waiting: usize,
         cancel: Cancel,
     ) -> Self {
         Self {
             session,
+            trace,
             sink,
             room: Arc::new(Semaphore::new(max_waiting)),
             max_waiting,
@@ -144,6 +147,13 @@ impl Context {
     #[must_use]
     pub const fn session(&self) -> &SessionId {
         &self.session
+    }
+
+    /// The place in a distributed trace that the job was submitted from, as the hub told it; `None` where it told none, or
+    /// none that is valid. What the handler does is a [`child`](TraceContext::child) of it.
+    #[must_use]
+    pub const fn trace(&self) -> Option<&TraceContext> {
+        self.trace.as_ref()
     }
 
     /// Reports that the session runs, with a description.

@@ -18,6 +18,7 @@ use ubos_common::{
     id::IdSource,
     os::Clock,
     time::{Mono, Now},
+    trace_context::TraceContext,
 };
 
 use super::{
@@ -31,7 +32,7 @@ use crate::{
     id::{ClientId, SessionId, StreamId},
     message::JobResult,
     role::{
-        Resume, Rpc,
+        Rpc,
         agent::{CommandError, Config, Event, FleetAgent, Input, Outbound, Output},
     },
     state::State,
@@ -202,7 +203,18 @@ impl Shared {
                     rpc,
                     key,
                     resume,
-                } => self.open(core, stream, rpc, &key, resume),
+                    trace,
+                } => {
+                    let opening = Opening {
+                        stream,
+                        rpc,
+                        key: &key,
+                        resume,
+                        trace: trace.as_ref(),
+                        most: self.most(core, rpc, &key),
+                    };
+                    self.open(core, opening);
+                }
                 Output::Send { stream, message } => self.send(core, stream, message),
                 Output::HalfClose { stream } => {
                     core.calls
@@ -215,7 +227,8 @@ impl Shared {
                     session,
                     skill,
                     payloads,
-                } => self.run(core, session, &skill, payloads),
+                    trace,
+                } => self.run(core, (session, trace), &skill, payloads),
                 Output::Stop { session } => core.stop(&session),
                 Output::Event(event) => self.event(core, event),
             }
@@ -285,32 +298,26 @@ impl Shared {
         Ok((hub, answer.into_inner().client_id))
     }
 
-    fn open(
-        self: &Arc<Self>,
-        core: &mut Core,
-        stream: StreamId,
-        rpc: Rpc,
-        key: &str,
-        resume: Option<Resume>,
-    ) {
-        let Some(hub) = core.hub.clone() else { return };
-        let most = if rpc == Rpc::Listen {
-            MAX_ANSWERS
-        } else {
+    /// How many messages may wait on a call.
+    fn most(&self, core: &Core, rpc: Rpc, key: &str) -> usize {
+        match rpc {
+            Rpc::Listen => MAX_ANSWERS,
             // The reports that wait are sent first.
-            core.permits.remove(key);
-            self.max_waiting + OWN_MESSAGES + core.agent.unacknowledged(key)
-        };
-        trace::opened("agent", rpc, stream);
+            Rpc::Execute | Rpc::Translate => {
+                self.max_waiting + OWN_MESSAGES + core.agent.unacknowledged(key)
+            }
+        }
+    }
+
+    fn open(self: &Arc<Self>, core: &mut Core, opening: Opening<'_>) {
+        let Some(hub) = core.hub.clone() else { return };
+        let stream = opening.stream;
+        if opening.rpc != Rpc::Listen {
+            core.permits.remove(opening.key);
+        }
+        trace::opened("agent", opening.rpc, stream);
         let shared = self.clone();
         let receive = move |input| shared.receive(input);
-        let opening = Opening {
-            stream,
-            rpc,
-            key,
-            resume,
-            most,
-        };
         let call = Call::open(&self.route, hub, opening, receive);
         core.calls.insert(stream, call);
     }
@@ -333,7 +340,7 @@ impl Shared {
     fn run(
         self: &Arc<Self>,
         core: &mut Core,
-        session: SessionId,
+        (session, trace): (SessionId, Option<TraceContext>),
         skill: &Skill,
         payloads: Vec<Payload>,
     ) {
@@ -346,7 +353,7 @@ impl Shared {
         };
         let cancel = Cancel::default();
         let context = Context::new(
-            session.clone(),
+            (session.clone(), trace),
             self.clone(),
             self.max_waiting,
             cancel.clone(),

@@ -13,24 +13,32 @@
 //! [`ack_wait`](QueueConfig::with_ack_wait) its jobs go to another. A hub that was merely cut off for so long may still be
 //! running them: then a job runs twice, and the end that is stored first counts.
 //!
-//! Jobs are bounded by the server's `max_payload`, 1 MiB unless it is configured, less 256 bytes; larger ones are refused, and
-//! of larger ends the verdict alone is stored.
+//! Jobs are bounded by the server's `max_payload`, 1 MiB unless it is configured, less 256 bytes and those of their place in a
+//! trace; larger ones are refused, and of larger ends the verdict alone is stored.
+//!
+//! The place of a job in a distributed trace ([`Job::trace`]) goes in the headers `traceparent` and `tracestate` of the job and
+//! of its end, where tools that trace look for it, and not in their bytes. One that is not valid, or is named twice, is dropped.
+//!
 //! Only streams are used, so servers from 2.9 on work.
 
 mod work;
 
 use std::time::Duration;
 
-use async_nats::jetstream::{
-    self, Context,
-    consumer::{AckPolicy, PullConsumer, pull},
-    context::PublishErrorKind,
-    message::PublishMessage,
-    stream::{
-        Config as StreamConfig, DiscardPolicy, LastRawMessageErrorKind, RetentionPolicy, Stream,
+use async_nats::{
+    HeaderMap,
+    jetstream::{
+        self, Context,
+        consumer::{AckPolicy, PullConsumer, pull},
+        context::PublishErrorKind,
+        message::PublishMessage,
+        stream::{
+            Config as StreamConfig, DiscardPolicy, LastRawMessageErrorKind, RetentionPolicy, Stream,
+        },
     },
 };
 use bytes::Bytes;
+use ubos_common::trace_context::TraceContext;
 
 use crate::{
     config::ConfigError,
@@ -105,6 +113,9 @@ pub enum QueueError {
 
 /// Bytes that are left for the headers of a message: its id, or what the server has to find before it stores it.
 const MAX_HEADER_BYTES: usize = 256;
+
+/// Bytes of a header beside its name and its value.
+const HEADER_SIGNS: usize = 4;
 
 /// Characters that are left of the words of an end without its result.
 const MAX_SHORT_CHARS: usize = 1_000;
@@ -209,12 +220,14 @@ impl JobQueue {
     /// [`QueueError`]; it is then not known whether the job is there, and to say it again does no harm.
     // impl: HUB-6-2
     pub async fn submit(&self, id: JobId, job: &Job) -> Result<(), QueueError> {
-        let bytes = encode(id, &Record::Accepted(job.clone()));
-        let (seen, most) = (bytes.len(), self.max_bytes());
+        let mut job = job.clone();
+        let trace = job.trace.take();
+        let bytes = encode(id, &Record::Accepted(job));
+        let (seen, most) = (bytes.len(), self.max_bytes(trace.as_ref()));
         if seen > most {
             return Err(QueueError::TooLarge { seen, most });
         }
-        let publish = PublishMessage::build()
+        let publish = carry(trace.as_ref(), PublishMessage::build())
             .payload(bytes.into())
             .message_id(id.to_string());
         let subject = format!("{}.job", self.name);
@@ -242,15 +255,22 @@ impl JobQueue {
 
     /// The most bytes of a record: the server counts the headers of a message as its payload, and breaks the connection of
     /// a client that sends more than it takes.
-    fn max_bytes(&self) -> usize {
+    fn max_bytes(&self, trace: Option<&TraceContext>) -> usize {
         let most = self.client.server_info().max_payload;
-        most.saturating_sub(MAX_HEADER_BYTES)
+        let carried = trace.into_iter().flat_map(TraceContext::to_carry);
+        let carried = carried.map(|(name, value)| name.len() + value.len() + HEADER_SIGNS);
+        most.saturating_sub(MAX_HEADER_BYTES + carried.sum::<usize>())
     }
 
     /// Stores an end, unless the job has one; returns the stored one.
-    async fn store_end(&self, id: JobId, outcome: Outcome) -> Result<Outcome, QueueError> {
+    async fn store_end(
+        &self,
+        id: JobId,
+        outcome: Outcome,
+        trace: Option<&TraceContext>,
+    ) -> Result<Outcome, QueueError> {
         let mut bytes = encode(id, &Record::Ended(outcome.clone()));
-        if bytes.len() > self.max_bytes() {
+        if bytes.len() > self.max_bytes(trace) {
             // The verdict alone is better than nothing. The words are the agent's, and may be as long as the result.
             let mut short = outcome.clone();
             short.result = None;
@@ -258,7 +278,7 @@ impl JobQueue {
             short.message = format!("{words} (the result is too large for the queue)");
             bytes = encode(id, &Record::Ended(short));
         }
-        let publish = PublishMessage::build()
+        let publish = carry(trace, PublishMessage::build())
             .payload(Bytes::from(bytes))
             .expected_last_subject_sequence(0);
         let stored = match self.context.send_publish(self.end_of(id), publish).await {
@@ -300,6 +320,23 @@ impl JobQueue {
     fn end_of(&self, id: JobId) -> String {
         format!("{}.end.{id}", self.name)
     }
+}
+
+/// Writes the place of a job in a trace.
+fn carry(trace: Option<&TraceContext>, message: PublishMessage) -> PublishMessage {
+    let headers = trace.into_iter().flat_map(TraceContext::to_carry);
+    headers.fold(message, |message, (name, value)| {
+        message.header(name, value)
+    })
+}
+
+/// Reads it.
+fn carried(headers: Option<&HeaderMap>) -> Option<TraceContext> {
+    let headers = headers?;
+    TraceContext::carried(|name| {
+        let values = headers.get_all(name);
+        values.map(async_nats::HeaderValue::as_str)
+    })
 }
 
 #[cfg(test)]

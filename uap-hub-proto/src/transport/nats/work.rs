@@ -5,7 +5,7 @@ use std::{pin::pin, time::Duration};
 use async_nats::jetstream::message::{AckKind, Message as Delivery};
 use futures::{StreamExt as _, stream::FuturesUnordered};
 
-use super::{JobQueue, QueueError};
+use super::{JobQueue, QueueError, carried};
 use crate::{
     id::JobId,
     role::hub::{CommandError, Job, JobEvent, Outcome, Phase, Record, Verdict},
@@ -80,10 +80,11 @@ impl JobQueue {
         observe: &impl Fn(JobId, &JobEvent),
         delivery: Delivery,
     ) -> Result<(), QueueError> {
-        let Ok((id, Record::Accepted(job))) = decode(&delivery.payload) else {
+        let Ok((id, Record::Accepted(mut job))) = decode(&delivery.payload) else {
             // It is not a job, and will not be one the next time: there is nobody to report to.
             return done(&delivery).await;
         };
+        job.trace = carried(delivery.headers.as_ref());
         if self.outcome(id).await?.is_some() {
             return done(&delivery).await;
         }
@@ -151,7 +152,8 @@ impl JobQueue {
         outcome: Outcome,
         delivery: &Delivery,
     ) -> Result<Outcome, QueueError> {
-        let outcome = self.store_end(id, outcome).await?;
+        let trace = carried(delivery.headers.as_ref());
+        let outcome = self.store_end(id, outcome, trace.as_ref()).await?;
         done(delivery).await?;
         Ok(outcome)
     }

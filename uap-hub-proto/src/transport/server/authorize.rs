@@ -8,9 +8,10 @@ use tonic::{
     codegen::http::{self, Extensions},
     metadata::MetadataMap,
 };
+use ubos_common::trace_context::TraceContext;
 
 use super::connection::{Peer, certificates};
-use crate::id::Identity;
+use crate::{id::Identity, transport::carry::carried};
 
 /// The hook that decides about each call.
 #[derive(Clone)]
@@ -78,6 +79,12 @@ impl Caller {
     #[must_use]
     pub fn metadata(&self, key: &str) -> Option<&str> {
         self.metadata.get(key)?.to_str().ok()
+    }
+
+    /// The place in a distributed trace that the call says it comes from; `None` where it says none, or none that is valid.
+    #[must_use]
+    pub fn trace(&self) -> Option<TraceContext> {
+        carried(&self.metadata)
     }
 
     /// The token of `authorization: Bearer ...`.

@@ -8,6 +8,8 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
+use ubos_common::trace_context::TraceContext;
+
 use crate::{status::Status, transport::lock};
 
 /// The state of a call that its reader, its answers and the hub share.
@@ -19,6 +21,8 @@ struct Parts {
     reading: Mutex<Reading>,
     /// How the call ends after its last message.
     end: Mutex<Option<Status>>,
+    /// What its answer carries.
+    trace: Mutex<Option<TraceContext>>,
     /// The hub was told that the call takes no message.
     is_blocked: AtomicBool,
 }
@@ -40,6 +44,15 @@ impl CallState {
 
     pub(super) fn take_end(&self) -> Option<Status> {
         lock(&self.0.end).take()
+    }
+
+    /// Sets the place in a trace that its answer carries.
+    pub(super) fn set_trace(&self, trace: TraceContext) {
+        *lock(&self.0.trace) = Some(trace);
+    }
+
+    pub(super) fn take_trace(&self) -> Option<TraceContext> {
+        lock(&self.0.trace).take()
     }
 
     /// Stops the reader, or lets it go on.

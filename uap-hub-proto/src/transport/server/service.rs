@@ -25,7 +25,7 @@ use crate::{
         hub::{Inbound, Input, RegisterError},
     },
     status,
-    transport::{spawn, trace},
+    transport::{carry, spawn, trace},
     wire::{
         AgentRegistration, AgentRegistrationResponse, ListenRequest, ListenResponse, TestInit,
         TestResponse, TranslationInit, TranslationResponse, agent_hub_server::AgentHub,
@@ -74,6 +74,7 @@ impl Service {
         if let Some(refused) = call.take_end() {
             return Err(refused.into());
         }
+        let trace = call.take_trace();
         let reader = Reader {
             shared: self.shared.clone(),
             stream,
@@ -82,13 +83,15 @@ impl Service {
             peer: Peer::of(request.extensions()).cloned(),
         };
         spawn(reader.run(request.into_inner(), inbound));
-        Ok(Response::new(Answers {
+        let mut answer = Response::new(Answers {
             messages: answers,
             call,
             is_ended: false,
             stream,
             shared: self.shared.clone(),
-        }))
+        });
+        carry::carry(trace.as_ref(), answer.metadata_mut());
+        Ok(answer)
     }
 }
 

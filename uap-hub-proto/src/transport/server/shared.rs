@@ -15,6 +15,7 @@ use ubos_common::{
     id::IdSource,
     os::Clock,
     time::{Mono, Now},
+    trace_context::TraceContext,
 };
 
 use super::{call::CallState, config::ServerConfig, prepare::Prepare};
@@ -281,6 +282,7 @@ impl Shared {
         core.jobs.count(&core.hub);
         while let Some(output) = core.hub.poll_output() {
             match output {
+                Output::Trace { stream, trace } => core.trace(stream, trace),
                 Output::Send { stream, message } => self.send(core, stream, message),
                 Output::End { stream, status } => core.end(stream, status),
                 Output::Pause { stream } => core.pause(stream, true),
@@ -380,6 +382,13 @@ impl Core {
     fn pause(&self, stream: StreamId, is_paused: bool) {
         if let Some(sink) = self.sinks.get(&stream) {
             sink.call.set_paused(is_paused);
+        }
+    }
+
+    /// Comes while the call is opened: its answer has not begun.
+    fn trace(&self, stream: StreamId, trace: TraceContext) {
+        if let Some(sink) = self.sinks.get(&stream) {
+            sink.call.set_trace(trace);
         }
     }
 

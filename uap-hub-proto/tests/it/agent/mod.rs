@@ -3,6 +3,7 @@
 mod reports;
 mod resume;
 mod table;
+mod trace;
 
 use std::time::Duration;
 
@@ -21,6 +22,7 @@ use uap_hub_proto::{
 };
 use ubos_common::id::IdSource;
 use ubos_common::time::{Mono, Now, Timestamp};
+use ubos_common::trace_context::TraceContext;
 
 struct Rig {
     agent: FleetAgent,
@@ -157,10 +159,11 @@ fn word(output: Output) -> String {
             rpc,
             key,
             resume,
+            trace,
         } => {
             let resume =
                 resume.map_or_else(String::new, |resume| format!(" {}", resume.to_value()));
-            format!("open {} {rpc:?} {key}{resume}", stream.0)
+            format!("open {} {rpc:?} {key}{resume}{}", stream.0, within(trace))
         }
         Output::Send { stream, message } => format!("{}: {}", stream.0, said(message)),
         Output::HalfClose { stream } => format!("half-close {}", stream.0),
@@ -169,7 +172,8 @@ fn word(output: Output) -> String {
             session,
             skill,
             payloads,
-        } => format!("run {session} {skill} {}", payloads.len()),
+            trace,
+        } => format!("run {session} {skill} {}{}", payloads.len(), within(trace)),
         Output::Stop { session } => format!("stop {session}"),
         Output::Event(Event::Listening { client_id }) => format!("listening as {client_id}"),
         Output::Event(Event::Retrying { after, .. }) => format!("retrying {}", after.as_secs()),
@@ -180,6 +184,10 @@ fn word(output: Output) -> String {
         Output::Event(Event::Closed) => "closed".into(),
         other => panic!("{other:?}"),
     }
+}
+
+fn within(trace: Option<TraceContext>) -> String {
+    trace.map_or_else(String::new, |trace| format!(" in {trace}"))
 }
 
 fn said(message: Outbound) -> String {

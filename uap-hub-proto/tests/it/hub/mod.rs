@@ -14,6 +14,7 @@ mod refusals;
 mod resume;
 mod rig;
 mod table;
+mod trace;
 
 use std::time::Duration;
 

@@ -253,6 +253,7 @@ pub(crate) fn word(output: Output) -> String {
         Output::End { status, .. } => format!("end {:?} {}", status.code, status.message)
             .trim()
             .to_owned(),
+        Output::Trace { stream, trace } => format!("trace {} on {}", trace, stream.0),
         Output::Prepare { .. } => "prepare".into(),
         Output::Pause { .. } => "pause".into(),
         Output::Resume { .. } => "resume".into(),

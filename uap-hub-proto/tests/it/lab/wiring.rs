@@ -418,6 +418,7 @@ impl Wiring<FleetAgent> for AgentWiring {
                 rpc,
                 key,
                 resume,
+                ..
             } => {
                 let Some(link) = self.link(rpc) else {
                     return actions.answer(Duration::ZERO, Answer::Unopened(stream));
