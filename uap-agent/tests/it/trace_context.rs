@@ -310,10 +310,11 @@ fn a_sub_agent_is_below_the_call_that_it_serves() {
         state = block_on(lead.generate(input, &state)).unwrap().state;
         let traces = state.subagent_traces();
         let id = &traces.get(n).unwrap().subagent_id;
-        let wanted = Some(of_trace(&place(), id));
-        assert_eq!(inside.take(), (wanted.clone(), wanted.clone()));
+        let wanted = of_trace(&place(), id);
+        let seen = Some(wanted.clone());
+        assert_eq!(inside.take(), (seen.clone(), seen));
         assert_eq!(only(&above.requests), Some(place()));
-        spans.push(wanted.unwrap().span_id());
+        spans.push(wanted.span_id());
     }
     assert_ne!(spans[0], spans[1]);
     // Without a place the sub-agent has none.
