@@ -89,7 +89,8 @@ impl Queue {
     }
 
     /// Follows a task that was sent before: tells all that is said about it, from the first on, and gives the last.
-    /// Of a task whose results go to an endpoint the queue has the Ack and the end.
+    /// Of a task whose results go to an endpoint the queue has the Ack and the end. It waits for a task that nobody has
+    /// sent yet, as long as the queue keeps results.
     ///
     /// # Errors
     ///

@@ -169,6 +169,25 @@ async fn a_capability_is_a_tool_and_a_nack_is_a_tool_error() {
     until(|| seen.written(8) == ["task", "RUNNING", "nack", "CANCELLED"]).await;
 }
 
+// spec: SAP-10-3
+#[tokio::test]
+async fn a_task_of_exactly_the_limit_is_taken() {
+    let mcp = OverMcp::start(&Seen::default(), Config::default()).await;
+    let task = |n: usize| {
+        with(
+            ask(1, "test.echo"),
+            "/payload/long",
+            Some(json!("x".repeat(n))),
+        )
+    };
+    let room = (1 << 20) - task(0).to_string().len();
+    for (n, is_taken) in [(room, true), (room + 1, false)] {
+        let arguments = task(n).as_object().unwrap().clone();
+        let answer = message(&mcp.call("test.echo", arguments).await);
+        assert_eq!(matches!(answer, Message::Result(_)), is_taken, "{n}");
+    }
+}
+
 /// A client that keeps the progress that it is told.
 #[derive(Clone, Default)]
 struct Watching(std::sync::Arc<std::sync::Mutex<Vec<String>>>);
@@ -263,16 +282,24 @@ async fn the_tool_of_a_typed_handler_has_its_schemas() {
         #[expect(dead_code, reason = "only its schema matters")]
         name: String,
     }
-    // One that holds itself refers to its own beginning.
+    // One that holds itself refers to its own beginning, from a definition, too.
     #[derive(serde::Serialize, schemars::JsonSchema)]
     struct Tree {
         branches: Vec<Self>,
+        grafts: Vec<Graft>,
+    }
+    #[derive(serde::Serialize, schemars::JsonSchema)]
+    struct Graft {
+        tree: Tree,
     }
     async fn answer(
         _: Asked,
         _: sap::processor::Context,
     ) -> Result<Tree, sap::processor::HandlerError> {
-        Ok(Tree { branches: vec![] })
+        Ok(Tree {
+            branches: vec![],
+            grafts: vec![],
+        })
     }
     let processor = Seen::default().processor(Config::default());
     let processor = processor.handle_typed("desk.answer".parse().unwrap(), answer);
@@ -296,8 +323,21 @@ async fn the_tool_of_a_typed_handler_has_its_schemas() {
     let schema = Value::Object((**output).clone());
     let valid = jsonschema::validator_for(&schema).unwrap();
     let result = |output: Value| with(crate::samples::result(), "/output", Some(output));
-    assert!(valid.is_valid(&result(json!({"branches": [{"branches": []}]}))));
-    assert!(!valid.is_valid(&result(json!({"branches": [{"twigs": []}]}))));
+    let tree = |branches: Value, grafts: Value| json!({"branches": branches, "grafts": grafts});
+    let leaf = tree(json!([]), json!([]));
+    for (good, branches, grafts) in [
+        (true, json!([leaf]), json!([])),
+        (false, json!([{"twigs": []}]), json!([])),
+        (true, json!([]), json!([{"tree": leaf}])),
+        (false, json!([]), json!([{"tree": {"twigs": []}}])),
+    ] {
+        let whole = result(tree(branches, grafts));
+        assert_eq!(valid.is_valid(&whole), good, "{whole}");
+    }
+    // A part of a schema has no language of its own.
+    for (whole, part) in [(&schema, "output"), (&input, "payload")] {
+        assert_eq!(whole["properties"][part].get("$schema"), None);
+    }
     assert!(valid.is_valid(&with(crate::samples::result(), "/output", None)));
     let ids = ask(1, "desk.answer");
     let ack =
@@ -310,6 +350,7 @@ async fn the_tool_of_a_typed_handler_has_its_schemas() {
     let sound = asks(json!({"topic": {"name": "a"}}));
     assert!(!valid.is_valid(&with(sound, "/taskId", Some(json!(7)))));
     assert!(valid.is_valid(&json!({"task": "{}"})) && !valid.is_valid(&json!({})));
+    assert!(!valid.is_valid(&json!({"task": {}})));
     let no_context = with(
         asks(json!({"topic": {"name": "a"}})),
         "/constitutionalContext/pressureLevel",

@@ -146,6 +146,7 @@ impl OnNats {
 
 impl Harness for OnNats {
     const TALKS: bool = true;
+    const WAITS: bool = true;
 
     async fn start(seen: &Seen, processor: processor::Config) -> Self {
         let nats = Nats::start();

@@ -20,6 +20,8 @@ use ubos_common::violation::Profile;
 pub(crate) trait Harness: Sized {
     /// Whether the transport has an Ack, and results on the way.
     const TALKS: bool;
+    /// Whether one who follows a task that nobody has sent waits for it.
+    const WAITS: bool = false;
 
     fn start(seen: &Seen, config: Config) -> impl Future<Output = Self>;
 
@@ -403,6 +405,13 @@ async fn who_sent_a_task_may_ask_and_follow<H: Harness>(harness: &H, seen: &Seen
         // An id is its issuer's own.
         assert!(is_unknown(harness.status(&other).await.as_ref()));
         assert!(is_unknown(harness.cancel(&other).await.as_ref()));
+        let mut told = Vec::new();
+        if !H::WAITS {
+            let mut tell = |message: &Message| told.push(message.clone());
+            let unknown = harness.follow(&other, &mut tell).await;
+            assert!(is_unknown(unknown.as_ref()));
+            assert_eq!(told.last(), unknown.as_ref());
+        }
         let mut told = Vec::new();
         let mut tell = |message: &Message| {
             told.push(message.clone());
