@@ -58,8 +58,6 @@ pub(super) struct Builder {
     places: HashMap<String, usize>,
     more: u64,
     links: Vec<Missing>,
-    /// Ids that are no steps, and may be named.
-    known: BTreeSet<String>,
 }
 
 impl Builder {
@@ -72,7 +70,6 @@ impl Builder {
             places: HashMap::new(),
             more: 0,
             links: Vec::new(),
-            known: BTreeSet::new(),
         }
     }
 
@@ -157,13 +154,6 @@ impl Builder {
         }
     }
 
-    /// An id that may be named, and is no step.
-    pub(super) fn know(&mut self, id: String) {
-        if self.known.len() < MOST_STEPS {
-            self.known.insert(id);
-        }
-    }
-
     /// The steps with their times, and the messages whose cause is not among them.
     pub(super) fn finish(self) -> (Spans, Vec<Missing>) {
         let Self {
@@ -171,12 +161,11 @@ impl Builder {
             places,
             more,
             links,
-            known,
             ..
         } = self;
         let mut missing: Vec<Missing> = links
             .into_iter()
-            .filter(|link| !places.contains_key(&link.names) && !known.contains(&link.names))
+            .filter(|link| !places.contains_key(&link.names))
             .collect();
         missing.dedup();
         missing.truncate(MOST_STEPS);

@@ -1,5 +1,6 @@
 //! The audit: calls of the tool process.
 
+use std::collections::VecDeque;
 use std::path::Path;
 
 use opensentience_wire::{AuditEvent, AuditName};
@@ -13,9 +14,13 @@ use crate::step_id;
 use crate::step_words;
 use crate::stores::Store;
 
+/// Connections that are remembered, the last ones. A mission has one, and one more for each process that died.
+const MOST_CONNECTIONS: usize = 1_024;
+
 /// The calls of the chosen runs.
 pub(super) fn read(folder: &Path, builder: &mut Builder) -> Condition {
     let store = Store::Audit;
+    let mut opened = VecDeque::new();
     records(folder, store, store.name(), &mut |bytes| {
         let event = json::decode::<AuditEvent>(bytes, &Limits::default(), Profile::Lenient);
         let Ok((event, _)) = event else {
@@ -32,12 +37,13 @@ pub(super) fn read(folder: &Path, builder: &mut Builder) -> Condition {
         }
         match &event.name {
             AuditName::Connected => {
-                if let Some(session) = &event.session_id {
-                    builder.know(connection(session));
+                if opened.len() == MOST_CONNECTIONS {
+                    opened.pop_front();
                 }
+                opened.extend(event.session_id.clone());
                 Some(())
             }
-            AuditName::CallRouted => routed(&event, builder),
+            AuditName::CallRouted => routed(&event, &opened, builder),
             AuditName::CallCompleted => completed(&event, builder),
             _ => Some(()),
         }
@@ -45,17 +51,15 @@ pub(super) fn read(folder: &Path, builder: &mut Builder) -> Condition {
     })
 }
 
-/// How the session of a process is spoken of.
-fn connection(session: &str) -> String {
-    format!("connection {session}")
-}
-
-fn routed(event: &AuditEvent, builder: &mut Builder) -> Option<()> {
+/// A call, which names its task, its mission and its connection; of that the record comes before.
+fn routed(event: &AuditEvent, opened: &VecDeque<String>, builder: &mut Builder) -> Option<()> {
     let tool = event.tool_id.as_deref()?;
     let run = event.correlation_id.as_deref();
     let mut causes = vec![step_id::task(event.request_id.as_ref()?)];
     causes.extend(run.map(step_id::mission));
-    causes.extend(event.session_id.as_deref().map(connection));
+    let session = event.session_id.as_ref();
+    let lost = session.filter(|session| !opened.contains(session));
+    causes.extend(lost.map(|session| format!("connection {session}")));
     builder.begin(Begins {
         who: Who::Wire,
         id: step_id::call(event.call_id.as_ref()?),
