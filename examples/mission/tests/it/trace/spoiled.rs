@@ -94,7 +94,8 @@ fn a_message_whose_cause_was_removed_is_named() {
 fn stores_of_another_run_do_not_fit() {
     let (place, other) = (small(), small());
     ran(&place);
-    ran(&other);
+    // Its messages name a mission that was never begun here.
+    let strange = format!("names {}, which no store holds", rows(&ran(&other))[0].0.id);
     for store in ["transcript", "audit", "jobs"] {
         let copy = copied(&place);
         let folder = copy.join(store);
@@ -102,21 +103,17 @@ fn stores_of_another_run_do_not_fit() {
         copy_folder(&other.state().join(store), &folder);
         let (said, code) = told(&mut trace(&copy));
         assert_eq!(code, 1, "{store}: {said}");
-        assert!(
-            said.contains("no cause: ") && said.contains("which no store holds"),
-            "{store}: {said}"
-        );
+        assert!(said.contains(&strange), "{store}: {said}");
     }
     let copy = copied(&place);
     copy_folder(&other.state().join("journals"), &copy.join("journals"));
     let (said, code) = told(&mut trace(&copy));
-    let strange = said
+    let run = said
         .lines()
-        .find(|line| line.starts_with("no cause: uap-agent run "));
-    assert!(
-        code == 1 && strange.is_some_and(|line| line.contains("names task ")),
-        "{said}"
-    );
+        .filter(|line| line.starts_with("no cause: uap-agent run "))
+        .collect::<Vec<_>>();
+    assert_eq!((code, run.len()), (1, 2), "{said}");
+    assert!(run[0].contains(" names task ") && run[1].ends_with(&strange));
 }
 
 #[test]
