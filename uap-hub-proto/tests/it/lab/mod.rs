@@ -9,16 +9,15 @@ use uap_hub_proto::{
     id::JobId,
     role::{
         agent::{self, FleetAgent},
-        hub::{self, Hub, Job, JobEvent, Outcome, Record, Verdict},
+        hub::{self, Hub, JobEvent, Outcome, Record, Verdict},
     },
-    wire::Payload,
 };
 use ubos_common::{
     id::IdSource,
     testing::{CrashPoint, Faults, Lab, LinkKind, NodeId},
 };
 
-use self::wiring::{AgentWiring, Event, HubWiring, Kept, LINES, Running, SharedWires, Wires};
+use self::wiring::{AgentWiring, Event, HubWiring, Kept, LINES, Running, SharedWires, Wires, job};
 
 /// Steps of the lab in one run; more means that something goes round in circles.
 const MAX_STEPS: usize = 50_000;
@@ -119,8 +118,7 @@ impl Fleet {
     }
 
     fn submit(&mut self) -> JobId {
-        let job = Job::test("t", vec![Payload::new("p")]);
-        let job = self.lab.with(self.hub, |hub, now| hub.submit(now, job));
+        let job = self.lab.with(self.hub, |hub, now| hub.submit(now, job()));
         let job = job.unwrap();
         self.jobs.push(job);
         job
@@ -334,8 +332,7 @@ fn submit_unstored(fleet: &mut Fleet, kept: &Rc<RefCell<Kept>>) {
         }
         fleet.lab.with(fleet.hub, |hub, now| {
             if hub.view().job(job).is_none() {
-                let again = Job::test("t", vec![Payload::new("p")]);
-                hub.submit_as(now, job, again).unwrap();
+                hub.submit_as(now, job, wiring::job()).unwrap();
             }
         });
     }

@@ -15,15 +15,16 @@ use uap_hub_proto::{
     role::{
         Resume, Rpc,
         agent::{self, FleetAgent},
-        hub::{self, Hub, JobEvent, Record},
+        hub::{self, Hub, Job, JobEvent, Record},
     },
     status::{Code, Status},
-    wire::{AgentRegistration, Severity, Telemetry, TestResult},
+    wire::{AgentRegistration, Payload, Severity, Telemetry, TestResult},
 };
 use ubos_common::{
     id::IdSource,
     testing::{Actions, Arrival, CrashPoint, LinkId, Wiring},
     time::Now,
+    trace_context::TraceContext,
 };
 
 use crate::world::{to_agent, to_hub};
@@ -41,13 +42,23 @@ pub(super) struct Wires {
 
 pub(super) type SharedWires = Rc<RefCell<Wires>>;
 
+/// A job, and the place in a trace that it comes from.
+pub(super) fn job() -> Job {
+    Job::test("t", vec![Payload::new("p")]).with_trace(place())
+}
+
+fn place() -> TraceContext {
+    TraceContext::new([1; 16], [2; 8]).unwrap()
+}
+
 #[derive(Clone)]
 enum Packet {
     Register(u64, AgentRegistration),
     Registered(u64, Result<String, String>),
     Open(StreamId, Rpc, String, Option<Resume>),
     ToHub(StreamId, hub::Inbound),
-    ToAgent(StreamId, agent::Inbound),
+    /// A message, behind what the answer of its call carries.
+    ToAgent(StreamId, Option<TraceContext>, agent::Inbound),
     HalfClose(StreamId),
     Reset(StreamId),
     End(StreamId, Status),
@@ -93,6 +104,8 @@ pub(super) struct HubWiring {
     kept: Option<Rc<RefCell<Kept>>>,
     crash: CrashPoint,
     streams: BTreeMap<StreamId, LinkId>,
+    /// What the answers of calls are to carry.
+    traces: BTreeMap<StreamId, TraceContext>,
     /// Sent with the hub's event of the registration.
     replies: Vec<(LinkId, Packet)>,
 }
@@ -116,6 +129,7 @@ impl HubWiring {
             kept,
             crash,
             streams: BTreeMap::new(),
+            traces: BTreeMap::new(),
             replies: Vec::new(),
         }
     }
@@ -203,9 +217,13 @@ impl Wiring<Hub> for HubWiring {
             send(&self.wires, link, reply, actions);
         }
         match output {
+            hub::Output::Trace { stream, trace } => {
+                self.traces.insert(stream, trace);
+            }
             hub::Output::Send { stream, message } => {
                 if let Some(link) = self.streams.get(&stream) {
-                    let packet = Packet::ToAgent(stream, to_agent(&message));
+                    let trace = self.traces.remove(&stream);
+                    let packet = Packet::ToAgent(stream, trace, to_agent(&message));
                     send(&self.wires, *link, packet, actions);
                 }
             }
@@ -233,6 +251,7 @@ impl Wiring<Hub> for HubWiring {
 
     fn restart(&mut self, now: Now, actions: &mut Actions<Event, JobId>) -> Option<Hub> {
         self.streams.clear();
+        self.traces.clear();
         self.replies.clear();
         let kept = self.kept.clone().unwrap();
         kept.borrow_mut().lives += 1;
@@ -339,10 +358,12 @@ impl AgentWiring {
                         Err(_) => failed(attempt),
                     }
                 }
-                Packet::ToAgent(stream, message) => agent::Input::Message {
-                    stream: Self::local(stream),
-                    message,
-                },
+                Packet::ToAgent(stream, trace, message) => {
+                    let stream = Self::local(stream);
+                    let trace = trace.map(|trace| agent::Input::Trace { stream, trace });
+                    let message = agent::Input::Message { stream, message };
+                    return trace.into_iter().chain([message]).collect();
+                }
                 Packet::End(stream, status) => {
                     self.streams.remove(&Self::local(stream));
                     ended(Self::local(stream), status)
@@ -432,7 +453,8 @@ impl Wiring<FleetAgent> for AgentWiring {
             }
             HalfClose { stream } => (stream, Packet::HalfClose(self.at_hub(stream))),
             Drop { stream } => (stream, Packet::Reset(self.at_hub(stream))),
-            Run { session, .. } => {
+            Run { session, trace, .. } => {
+                assert_eq!(trace, Some(place()), "whatever broke before");
                 let mut running = self.running.borrow_mut();
                 running.insert((self.number, session.clone()));
                 let takes = Duration::from_millis(self.random.bits() % 2000);
