@@ -144,6 +144,13 @@ impl SubagentTool {
         self
     }
 
+    /// Sets what vendors and protocols read beside the tool.
+    #[must_use]
+    pub fn with_metadata(mut self, metadata: Metadata) -> Self {
+        self.metadata = Some(metadata);
+        self
+    }
+
     /// Sets whether the events inside its run are reported, besides its start and its end: true by default.
     #[must_use]
     pub const fn with_events(mut self, tells: bool) -> Self {

@@ -149,8 +149,7 @@ impl Future for WaitCapacity<'_> {
 impl Drop for WaitCapacity<'_> {
     fn drop(&mut self) {
         // The waker is dropped after the lock is released: its drop is foreign code, too.
-        let waker = self.shared.lock().waiting.remove(&self.number);
-        drop(waker);
+        let _waker = self.shared.lock().waiting.remove(&self.number);
     }
 }
 

@@ -230,17 +230,17 @@ impl FileStore {
         let (json, known) = (signed(json.as_bytes()), signed(&known));
         let sealed_state = sealing.seal(&place(session, STATE), &json)?;
         let sealed_metadata = sealing.seal(&place(session, METADATA), &known)?;
-        let new = |hold| OpenSession {
-            hold,
-            writers: WriterHistory::default(),
-            attempted: None,
-        };
         let is_held = |open: &mut OpenSession| open.hold.is_of(&folder);
         if !self.held.get(session).is_some_and(is_held) {
             self.held.close(session);
             self.metadata(session)?;
             let hold = SessionLock::take(&folder)?;
-            self.held.open(session, new(hold));
+            let open = OpenSession {
+                hold,
+                writers: self.writers_of(session)?,
+                attempted: None,
+            };
+            self.held.open(session, open);
         }
         let found = self.metadata(session)?.map(|found| found.checkpoint_id);
         let seen = self.held.seen(session);
@@ -281,6 +281,22 @@ impl FileStore {
             open.writers.loaded();
         }
         Ok(state)
+    }
+
+    /// The history of a session that is taken up: whose run another store has left there. A state that cannot be read
+    /// is nobody's.
+    fn writers_of(&self, session: &str) -> Result<WriterHistory, CheckpointError> {
+        let mut writers = WriterHistory::default();
+        let limits = limits(self.max_bytes);
+        let bytes = match self.read(session, STATE) {
+            Err(CheckpointError::TooLarge { .. }) => None,
+            bytes => bytes?,
+        };
+        let state = bytes.and_then(|bytes| AgentState::from_json(checked(&bytes)?, &limits).ok());
+        if let (Some(known), Some(state)) = (self.metadata(session)?, state) {
+            writers.found(&known, &state);
+        }
+        Ok(writers)
     }
 
     fn metadata(&self, session: &str) -> Result<Option<CheckpointMetadata>, CheckpointError> {

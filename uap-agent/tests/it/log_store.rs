@@ -343,6 +343,8 @@ pub(crate) fn a_run_of_another_store_is_overtaken<S: CheckpointStore>(open: impl
         "{refused:?}"
     );
     assert_eq!(block_on(store.load("overtaken")), Ok(Some(other.state)));
+    // Who looks may go on.
+    one.save(&store, "overtaken").unwrap();
     // A deleted session has no past.
     block_on(store.delete("overtaken")).unwrap();
     one.save(&store, "overtaken").unwrap();
@@ -354,6 +356,8 @@ pub(crate) fn a_run_of_another_store_is_overtaken<S: CheckpointStore>(open: impl
 fn a_run_of_another_log_store_is_overtaken() {
     let folder = tempfile::tempdir().unwrap();
     a_run_of_another_store_is_overtaken(|| LogCheckpoints::open(folder.path()).unwrap());
+    let folder = tempfile::tempdir().unwrap();
+    a_run_of_another_store_is_overtaken(|| FileCheckpoints::open(folder.path()).unwrap());
 }
 
 // spec: UAP-12-4

@@ -566,3 +566,15 @@ fn a_type_gives_a_subagent_its_schema_and_its_arguments() {
     }
     assert!(SubagentTool::typed(child([]), "t", "d", |_: Vec<u8>| Ok(String::new())).is_err());
 }
+
+#[test]
+fn the_metadata_of_a_sub_agent_are_those_of_its_tool() {
+    let schema = object(r#"{"type":"object"}"#).unwrap();
+    let child = agent(options(&script([]))).unwrap();
+    let tool = SubagentTool::new(child, "ask", "Asks", schema, |_| Ok(String::new()));
+    assert_eq!(tool.metadata(), None);
+    let mut metadata = upp::Metadata::default();
+    metadata.set("vendor", object(r#"{"owner":"ann"}"#).unwrap());
+    let tool = tool.with_metadata(metadata.clone());
+    assert_eq!(tool.metadata(), Some(&metadata));
+}

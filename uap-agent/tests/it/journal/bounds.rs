@@ -133,3 +133,21 @@ fn bounds_that_let_nothing_in_are_refused() {
         assert!(error.to_string().starts_with(name), "{error}");
     }
 }
+
+// spec: UAP-12-5
+#[test]
+fn journals_of_two_folders_are_told_apart_by_their_ids() {
+    let first_bytes = || {
+        let folder = tempfile::tempdir().unwrap();
+        let journal = FileJournal::open(folder.path()).unwrap();
+        block_on(journal.append(0, vec![entry(2000)])).unwrap();
+        drop(journal);
+        let mut files: Vec<_> = std::fs::read_dir(folder.path())
+            .unwrap()
+            .map(|file| file.unwrap().path())
+            .collect();
+        files.sort();
+        std::fs::read(&files[0]).unwrap()
+    };
+    assert_ne!(first_bytes(), first_bytes());
+}

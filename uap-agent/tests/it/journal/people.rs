@@ -548,7 +548,13 @@ fn of_two_calls_the_one_that_nobody_has_decided_about_waits_on_until_it_expires(
     block_on(later.append(0, entries)).unwrap();
     decide(&journal, &clock, &approve(&questions[1])).unwrap();
     assert_eq!(resumed(&new(), &journal), "paid, paid");
-    assert_eq!(seen.lock().unwrap().len(), 2);
+    let paid: Vec<bool> = seen
+        .lock()
+        .unwrap()
+        .iter()
+        .map(|(_, again)| *again)
+        .collect();
+    assert_eq!(paid, [false, false], "neither is called again");
 
     clock.advance(HOUR);
     let said = resumed(&new(), &later);
@@ -596,4 +602,66 @@ fn a_decision_is_tried_again_where_another_writer_was_first() {
             )),
         }
     }
+}
+
+// spec: UAP-12-5
+#[test]
+fn a_question_of_another_kind_or_about_another_call_is_refused() {
+    let (journal, _) = paused(&Hand::default(), &Seen::default());
+    let entries = block_on(journal.read()).unwrap();
+    let question = entries
+        .iter()
+        .position(|entry| entry.as_str().contains(r#""question":{"#))
+        .unwrap();
+    for (from, to, told) in [
+        (
+            r#""kind":"approval""#,
+            r#""kind":"dance""#,
+            "/question/kind",
+        ),
+        (r#"{"sum":5}"#, r#"{"sum":6}"#, "/question/digest"),
+    ] {
+        let mut changed = entries.clone();
+        let text = changed[question].as_str().replacen(from, to, 1);
+        assert_ne!(text, changed[question].as_str());
+        changed[question] = object(&text).unwrap();
+        let refused = Recording::from_entries(&changed).unwrap_err().to_string();
+        assert!(refused.contains(told), "{refused}");
+    }
+}
+
+// spec: UAP-12-5
+#[test]
+fn a_question_that_expires_while_the_run_is_under_way_is_rejected() {
+    let (clock, seen) = (Hand::default(), Seen::default());
+    let (open, gate) = oneshot::channel::<()>();
+    let gate = std::sync::Mutex::new(Some(gate));
+    let look = upp::FnTool::new("look", "", object("{}").unwrap(), move |_: RawObject, _| {
+        let gate = gate.lock().unwrap().take();
+        async move {
+            let _ = gate.unwrap().await;
+            Ok(json_text("looked"))
+        }
+    });
+    let look: Arc<dyn upp::Tool> = Arc::new(look);
+    let model = upp::ScriptedModel::with(|request| match request.messages.len() {
+        1 => Some(
+            upp::Reply::default()
+                .calling("a", "pay", object("{}").ok()?)
+                .calling("b", "look", object("{}").ok()?),
+        ),
+        _ => side_by_side(request),
+    });
+    let options = careful(&clock, &seen)
+        .with_tools([pay(&seen, None), look])
+        .map_llm(|llm| llm.with_model(Arc::new(model)));
+    let journal = Arc::new(MemoryJournal::default());
+    let agent = agent(options).unwrap();
+    let mut run = agent.record(journal.clone(), "go", &agent.initial_state());
+    while run.next().now_or_never().flatten().is_some() {}
+    clock.advance(HOUR);
+    open.send(()).unwrap();
+    let said = block_on(run.result()).unwrap().turn.response.text();
+    assert_eq!(said, "rejected: nobody has decided in time, looked");
+    assert!(seen.lock().unwrap().is_empty());
 }
