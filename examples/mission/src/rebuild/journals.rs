@@ -76,7 +76,17 @@ pub(super) fn read(folder: &Path, builder: &mut Builder) -> Vec<Condition> {
     let mut conditions = Vec::new();
     let mut found = BTreeSet::new();
     let entries = std::fs::read_dir(folder.join(store.name()));
-    for entry in entries.into_iter().flatten().take(MOST_JOURNALS).flatten() {
+    for entry in entries.into_iter().flatten().flatten() {
+        if found.len() == MOST_JOURNALS {
+            let (most, records) = (MOST_JOURNALS, 0);
+            let (place, state) = (store.name().to_owned(), State::TooMany { most });
+            conditions.push(Condition {
+                place,
+                records,
+                state,
+            });
+            break;
+        }
         found.insert(entry.file_name().to_string_lossy().into_owned());
     }
     for name in &found {

@@ -45,6 +45,11 @@ pub enum State {
     },
     /// Records were changed or lost; those before them were read.
     Damaged(String),
+    /// It has more folders than are looked into.
+    TooMany {
+        /// How many are.
+        most: usize,
+    },
     /// Records hold, and say nothing that this program knows.
     Strange {
         /// How many.
@@ -58,7 +63,10 @@ impl Condition {
     pub const fn is_unreadable(&self) -> bool {
         matches!(
             self.state,
-            State::OtherKind { .. } | State::Damaged(_) | State::Strange { .. }
+            State::OtherKind { .. }
+                | State::Damaged(_)
+                | State::TooMany { .. }
+                | State::Strange { .. }
         )
     }
 }
@@ -78,6 +86,12 @@ impl fmt::Display for Condition {
             }
             State::Damaged(what) => {
                 write!(f, "{place}: damaged after {records} records: {what}")
+            }
+            State::TooMany { most } => {
+                write!(
+                    f,
+                    "{place}: more than {most} folders, the rest was not read"
+                )
             }
             State::Strange { records: strange } => {
                 write!(f, "{place}: {strange} of {records} records cannot be read")

@@ -308,3 +308,15 @@ fn steps(place: &Place) -> Vec<Value> {
         .map(|line| serde_json::from_str::<Value>(line).unwrap());
     lines.filter_map(|line| line.get("step").cloned()).collect()
 }
+
+#[test]
+fn more_journals_than_are_looked_into_are_told() {
+    let place = small();
+    ran(&place);
+    for n in 0..1_024 {
+        fs::create_dir(place.state().join(format!("journals/other-{n}"))).unwrap();
+    }
+    let (said, code) = told(&mut trace(&place.state()));
+    assert_eq!(code, 2, "{said}");
+    assert!(said.contains("journals: more than 1024 folders"), "{said}");
+}
