@@ -100,7 +100,7 @@ async fn a_capability_is_a_tool_and_a_nack_is_a_tool_error() {
     let tools = mcp.asking.list_all_tools().await.unwrap();
     let names: Vec<&str> = tools.iter().map(|tool| &*tool.name).collect();
     assert!(
-        names.contains(&"test.echo") && names.len() == 12,
+        names.contains(&"test.echo") && names.len() == 13,
         "{names:?}"
     );
     let object = |task: &Value| task.as_object().unwrap().clone();

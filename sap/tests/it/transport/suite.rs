@@ -60,6 +60,7 @@ pub(crate) async fn run<H: Harness>() {
     what_may_not_be_sent_does_not_leave(&harness, &seen).await;
     every_task_ends(&harness).await;
     acks_and_progress_come_in_order(&harness, &seen).await;
+    a_handler_that_reports_much_comes_to_its_end(&harness).await;
     results_go_to_the_endpoint(&harness, &seen).await;
     a_task_sent_again_is_answered_and_not_run_again(&harness, &seen).await;
     tasks_of_one_correlation_id_do_not_mix(&harness).await;
@@ -307,6 +308,14 @@ async fn acks_and_progress_come_in_order<H: Harness>(harness: &H, seen: &Seen) {
     }
     let one = ["task", "RUNNING", "RUNNING", "PARTIAL", "SUCCEEDED"];
     assert_eq!(seen.written(before), [one, one, one].concat());
+}
+
+/// More than wait for a slow caller at a time.
+async fn a_handler_that_reports_much_comes_to_its_end<H: Harness>(harness: &H) {
+    let (_, answer) = harness
+        .send(&typed(&ask(140, "test.many").to_string()))
+        .await;
+    assert_eq!(ended(answer).output.unwrap().as_str(), "3");
 }
 
 async fn results_go_to_the_endpoint<H: Harness>(harness: &H, seen: &Seen) {

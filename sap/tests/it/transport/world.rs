@@ -114,6 +114,13 @@ impl Seen {
                 async move { Ok(Outcome::new(whole(&cx.task)).citing(vec!["ubos://a".into()])) }
             })
             .handle("test.steps".parse().unwrap(), steps)
+            .handle("test.many".parse().unwrap(), |mut cx: Context| async move {
+                for n in 0..100 {
+                    cx.report(Progress::running(Some(text(&n.to_string()))))
+                        .await;
+                }
+                Ok(Outcome::new(text("3")))
+            })
             .handle("test.gate".parse().unwrap(), move |mut cx: Context| {
                 let gate = Arc::clone(&gate);
                 async move {
@@ -154,7 +161,8 @@ impl Seen {
     }
 }
 
-const CAPABILITIES: [&str; 8] = [
+const CAPABILITIES: [&str; 9] = [
+    "test.many",
     "test.part",
     "test.echo",
     "test.gate",
