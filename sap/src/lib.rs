@@ -130,6 +130,8 @@
 //! |---|---|
 //! | `log` | cache, transcript, signals and knowledge in hash-chained files |
 //! | `driver` | the processor and the bus, on any runtime |
+//! | `os` | ids and the time of day from the operating system: `IdSource::from_os`, `Timestamp::now` |
+//! | `tokio` | a clock for the processor on tokio: `transport::TokioClock`; each transport brings it |
 //! | `schema` | outputs held against the JSON Schema of their contract |
 //! | `http`, `mcp`, `nats` | a transport each, client and server, on tokio |
 //! | `typed` | handlers over serde types, with their schemas |
@@ -230,7 +232,7 @@ pub use ubos_common;
 pub use ubos_common::ConfigError;
 pub use view::{TargetView, TaskView, TelemetryView};
 
-/// The README's examples.
+/// The README's examples, which name the features that each needs; these two have them all.
 #[cfg(all(doctest, feature = "http", feature = "typed"))]
 #[doc = include_str!("../README.md")]
 struct Readme;

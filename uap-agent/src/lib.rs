@@ -118,3 +118,8 @@ pub use trace::{LeftOut, Trace, TraceError, TraceLimits};
 pub use tree::{BranchError, NodeId, ThreadNode, ThreadTree};
 /// The shared foundation: ids, time, JSON and the machine interface that this crate's API uses.
 pub use ubos_common;
+
+/// The README's example.
+#[cfg(all(doctest, feature = "driver", feature = "os"))]
+#[doc = include_str!("../README.md")]
+struct Readme;

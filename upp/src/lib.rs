@@ -21,6 +21,7 @@
 //! | feature | what it adds | default |
 //! |---|---|---|
 //! | `driver` | [`LlmInstance`]`::generate` and `stream`, on any async runtime | yes |
+//! | `os` | ids and clocks from the operating system: `IdSource::from_os`, `ubos_common::os::Clock`; each adapter brings it | no |
 //! | `openai` | chat completions of OpenAI and of compatible vendors, with presets by name; OpenAI's responses endpoint | no |
 //! | `anthropic` | the messages API | no |
 //! | `google` | `generateContent` | no |
@@ -112,3 +113,8 @@ pub use tool_loop::{LlmCall, StreamResult};
 pub use turn::{CycleUsage, NoResponse, Stop, TokenUsage, Turn};
 /// The shared foundation: ids, time, JSON and the machine interface that this crate's API uses.
 pub use ubos_common;
+
+/// The README's examples.
+#[cfg(all(doctest, feature = "anthropic", feature = "driver"))]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -1,5 +1,4 @@
 //! Time for services that run on tokio.
-#![cfg(any(feature = "http", feature = "mcp", feature = "nats"))]
 
 use futures::future::BoxFuture;
 use ubos_common::driver::Sleep;

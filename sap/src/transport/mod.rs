@@ -24,6 +24,7 @@ mod about;
 #[cfg(any(feature = "http", feature = "mcp", feature = "nats"))]
 mod beside;
 pub mod bus;
+#[cfg(feature = "tokio")]
 mod clock;
 #[cfg(any(feature = "http", feature = "mcp", feature = "nats"))]
 mod exchange;
@@ -38,7 +39,7 @@ mod sent;
 mod service;
 
 pub use about::About;
-#[cfg(any(feature = "http", feature = "mcp", feature = "nats"))]
+#[cfg(feature = "tokio")]
 pub use clock::TokioClock;
 pub use message::Message;
 pub use service::{Caller, Replies, Service};
