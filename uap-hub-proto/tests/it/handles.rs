@@ -284,7 +284,7 @@ async fn whoever_takes_a_restored_job_reads_its_events() {
     reported(&mut job).await;
 }
 
-// spec: HUB-2-6
+// spec: HUB-4-6
 #[tokio::test]
 async fn an_agent_refuses_keep_alives_that_are_too_close() {
     let start = |keep_alive| {
@@ -378,7 +378,7 @@ async fn a_hub_is_paused_by_its_handle() {
     assert_eq!(phase(), Phase::Open);
 }
 
-// spec: HUB-2-7
+// spec: HUB-4-6
 #[tokio::test]
 async fn a_hub_refuses_keep_alives_that_are_too_close() {
     let start = async |keep_alive| {

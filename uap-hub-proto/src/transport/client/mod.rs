@@ -138,6 +138,7 @@ impl AgentBuilder {
     pub fn start(self, url: &str) -> Result<AgentHandle, StartError> {
         let endpoint = self.endpoint(url)?;
         let token = self.token.as_ref().map(bearer).transpose()?;
+        // impl: HUB-4-6
         ConfigError::at_least("keep_alive", self.keep_alive, MIN_KEEP_ALIVE)?;
         ConfigError::not_zero("keep_alive_timeout", self.keep_alive_timeout)?;
         let ids = IdSource::from_os().map_err(|_| StartError::Randomness)?;

@@ -139,6 +139,7 @@ impl ServerConfig {
     }
 
     pub(super) fn check(&self) -> Result<(), ConfigError> {
+        // impl: HUB-4-6
         ConfigError::at_least("keep_alive", self.keep_alive, MIN_KEEP_ALIVE)?;
         ConfigError::not_zero("keep_alive_timeout", self.keep_alive_timeout)?;
         ConfigError::at_least("max_control_messages", self.max_control_messages, 1)?;
