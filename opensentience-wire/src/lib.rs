@@ -100,7 +100,7 @@ pub use schema::{InputSchema, check_schemas};
 pub use token::{Grant, SessionToken};
 pub use ubos_common;
 
-/// The example of the README compiles.
-#[cfg(doctest)]
+/// The examples of the README compile.
+#[cfg(all(doctest, feature = "tokio", unix))]
 #[doc = include_str!("../README.md")]
 struct Readme;
