@@ -22,17 +22,16 @@ pub fn check(bytes: &[u8]) {
     }
 }
 
+/// Names that serde_json gives a meaning of its own: its trees cannot hold an object with such a member.
+const OF_SERDE_JSON: &[u8] = b"$serde_json::private::";
+
 fn taken(text: &[u8], ours: &[u8], mode: Mode) {
-    let value: Value = serde_json::from_slice(text).expect("what is taken is JSON");
-    assert_eq!(
-        canon::value_to_vec(&value).expect("a tree without faults"),
-        ours
-    );
-    assert_eq!(canon::to_vec(&value).expect("a tree without faults"), ours);
-    assert_eq!(
-        serde_json_canonicalizer::to_vec(&value).expect("a tree without faults"),
-        ours
-    );
+    if !ours
+        .windows(OF_SERDE_JSON.len())
+        .any(|part| part == OF_SERDE_JSON)
+    {
+        agrees_with_a_tree(text, ours);
+    }
     // Canonical is canonical.
     assert_eq!(
         canon::slice_to_vec(ours).expect("canonical text is taken"),
@@ -46,4 +45,17 @@ fn taken(text: &[u8], ours: &[u8], mode: Mode) {
             canon::digest_slice(&domain, ours).expect("canonical text is exact")
         );
     }
+}
+
+fn agrees_with_a_tree(text: &[u8], ours: &[u8]) {
+    let value: Value = serde_json::from_slice(text).expect("what is taken is JSON");
+    assert_eq!(
+        canon::value_to_vec(&value).expect("a tree without faults"),
+        ours
+    );
+    assert_eq!(canon::to_vec(&value).expect("a tree without faults"), ours);
+    assert_eq!(
+        serde_json_canonicalizer::to_vec(&value).expect("a tree without faults"),
+        ours
+    );
 }
