@@ -54,6 +54,8 @@ pub use error::{DecodeError, Fault, FaultKind, JsonError};
 pub use kind::Kind;
 pub use limits::Limits;
 pub use locate::Position;
+#[cfg(feature = "schema")]
+pub(crate) use raw::has_reserved_name;
 pub use raw::{Members, Raw, RawBuf, RawObject};
 #[doc(hidden)]
 pub use read::read_uuid;

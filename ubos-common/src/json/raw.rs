@@ -43,8 +43,13 @@ impl<'a> Raw<'a> {
     /// # Errors
     ///
     /// The type does not take this value, or it is nested deeper than
-    /// [`Limits::SERDE_JSON_DEPTH`](super::Limits::SERDE_JSON_DEPTH).
+    /// [`Limits::SERDE_JSON_DEPTH`](super::Limits::SERDE_JSON_DEPTH), or a member has a name that `serde_json` keeps for itself
+    /// (`$serde_json::private::…`): it would read another value than stands here.
     pub fn deserialize<T: serde::Deserialize<'a>>(self) -> Result<T, serde_json::Error> {
+        if has_reserved_name(self.0) {
+            let what = "a member has a name that serde_json keeps for itself";
+            return Err(serde::de::Error::custom(what));
+        }
         serde_json::from_str(self.0)
     }
 
@@ -53,6 +58,36 @@ impl<'a> Raw<'a> {
     pub fn to_owned(self) -> RawBuf {
         RawBuf(self.0.into())
     }
+}
+
+/// Whether a member of a sound text has a name that `serde_json` keeps for itself. An object that begins with one is to its
+/// types the JSON inside the member's value.
+pub(crate) fn has_reserved_name(text: &str) -> bool {
+    let is_suspect = |text: &str| text.contains("serde_json") || text.contains("\\u");
+    let is_reserved = |name: &str| {
+        let name = serde_json::from_str::<String>(&format!("\"{name}\""));
+        name.is_ok_and(|name| name.starts_with("$serde_json::private::"))
+    };
+    if !is_suspect(text) {
+        return false;
+    }
+    let mut rest = text;
+    while let Some((_, string)) = rest.split_once('"') {
+        let mut is_escaped = false;
+        let end = string.find(|c| {
+            let is_end = c == '"' && !is_escaped;
+            is_escaped = c == '\\' && !is_escaped;
+            is_end
+        });
+        let Some((name, behind)) = end.and_then(|end| string.split_at_checked(end)) else {
+            return false;
+        };
+        rest = behind.get(1..).unwrap_or_default();
+        if rest.trim_start().starts_with(':') && is_suspect(name) && is_reserved(name) {
+            return true;
+        }
+    }
+    false
 }
 
 impl fmt::Debug for Raw<'_> {

@@ -16,6 +16,9 @@ pub enum SchemaError {
     /// It is not a valid JSON Schema.
     #[error("the schema is not a valid JSON Schema")]
     NoSchema,
+    /// A member of the schema or the value has a name that `serde_json` keeps for itself: it would read something else.
+    #[error("a member has a name that begins with `$serde_json::private::`, which is not read")]
+    ReservedName,
     /// The value has a number that cannot be held as one, such as `1e400`.
     #[error("the value has a number beyond the range of a double")]
     Number,

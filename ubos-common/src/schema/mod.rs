@@ -24,7 +24,7 @@ use std::sync::Arc;
 use jsonschema::{PatternOptions, Validator};
 use serde_json::Value;
 
-use crate::json::Raw;
+use crate::json::{Raw, has_reserved_name};
 pub use error::SchemaError;
 
 use cost::Cost;
@@ -81,6 +81,9 @@ impl Schema {
         if schema.len() > max_bytes {
             return Err(SchemaError::TooLarge);
         }
+        if has_reserved_name(schema) {
+            return Err(SchemaError::ReservedName);
+        }
         let schema: Value = serde_json::from_str(schema).map_err(|_| SchemaError::NoSchema)?;
         let cost = Cost::of(&schema)?;
         let validator = jsonschema::options()
@@ -102,11 +105,14 @@ impl Schema {
     ///
     /// # Errors
     ///
-    /// [`SchemaError::Number`] and [`SchemaError::TooExpensive`]: nothing can be said of such a value.
+    /// [`SchemaError::ReservedName`], [`SchemaError::Number`] and [`SchemaError::TooExpensive`]: nothing can be said of such a value.
     pub fn findings(&self, value: Raw<'_>) -> Result<Vec<SchemaFinding>, SchemaError> {
         let simple = self.0.simple.as_ref();
         if simple.is_some_and(|simple| simple.fits(value)) {
             return Ok(Vec::new());
+        }
+        if has_reserved_name(value.as_str()) {
+            return Err(SchemaError::ReservedName);
         }
         let bytes = value.as_str().len();
         let value: Value = value.deserialize().map_err(|error| {

@@ -285,3 +285,28 @@ fn a_schema_is_read_by_the_draft_that_it_names() {
     let unknown = r#"{"$schema":"https://example.com/meta","type":"string"}"#;
     assert_eq!(refused(unknown), Some(SchemaError::NoSchema));
 }
+
+/// `serde_json` reads an object with such a first member as what is in its text.
+#[test]
+fn a_name_that_serde_json_keeps_for_itself_is_refused() {
+    let schema = Schema::compile(r#"{"required":["a"]}"#).unwrap();
+    let inner = r#"{"a":1}"#;
+    for name in [
+        "$serde_json::private::RawValue",
+        r"\u0024serde_json::private::R\u0061wValue",
+    ] {
+        let object = format!("{{\"{name}\":{inner:?}}}");
+        let spaced = format!("[{{\"{name}\" \n: {inner:?}}}]");
+        for text in [object.clone(), format!("[{object}]"), spaced] {
+            let value = RawBuf::parse(&text).unwrap();
+            let refused = schema.findings(value.as_raw());
+            assert_eq!(refused, Err(SchemaError::ReservedName), "{text}");
+            value.deserialize::<serde_json::Value>().unwrap_err();
+        }
+        let refused = Schema::compile(&object).unwrap_err();
+        assert_eq!(refused, SchemaError::ReservedName);
+    }
+    // As a text it is like any other.
+    let value = RawBuf::parse(r#"{"a":"$serde_json::private::RawValue"}"#).unwrap();
+    assert_eq!(schema.findings(value.as_raw()), Ok(vec![]));
+}
