@@ -136,6 +136,7 @@ const fn not_enforced(why: SchemaError) -> NotEnforced {
         SchemaError::Remote => NotEnforced::Remote,
         SchemaError::Number => NotEnforced::Number,
         SchemaError::TooExpensive => NotEnforced::TooExpensive,
+        SchemaError::ReservedName => NotEnforced::ReservedName,
         _ => NotEnforced::NoSchema,
     }
 }
@@ -182,6 +183,26 @@ mod tests {
         );
     }
 
+    // spec: SAP-4.1-10
+    #[test]
+    fn an_output_with_a_name_that_cannot_be_held_is_said_to_be_unchecked() {
+        let output = r#"{"$serde_json::private::RawValue":"1"}"#;
+        let output = RawBuf::parse(output).unwrap();
+        assert_eq!(
+            Schemas::default().finding("{}", output.as_raw()),
+            ContractFinding::NotEnforced(NotEnforced::ReservedName)
+        );
+    }
+
+    // spec: SAP-4.2-7
+    #[test]
+    fn a_place_that_breaks_two_rules_is_named_once() {
+        let output = RawBuf::parse("{}").unwrap();
+        let schema = r#"{"required":["a"],"minProperties":1}"#;
+        let found = Schemas::default().finding(schema, output.as_raw());
+        assert_eq!(found, ContractFinding::Broken(vec![String::new()]));
+    }
+
     #[test]
     fn long_schemas_are_refused_and_compiled_ones_bounded() {
         let long = format!(
@@ -190,6 +211,8 @@ mod tests {
         );
         let schemas = Schemas::default();
         assert_eq!(schemas.compiled(&long).err(), Some(NotEnforced::TooLarge));
+        let longest = format!("{{}}{}", " ".repeat(ubos_common::schema::MAX_BYTES - 2));
+        assert!(schemas.compiled(&longest).is_ok());
         for n in 0..=MAX_COMPILED {
             assert!(schemas.compiled(&format!(r#"{{"minimum":{n}}}"#)).is_ok());
         }

@@ -133,7 +133,6 @@ impl<'p, S: Sleep + Sync + ?Sized> Driver<'p, S> {
                                 poll_fn(|cx| Poll::Ready(ready(effect.as_mut().poll(cx)))).await;
                         }
                     }
-                    Output::Cancel(id) if id == under_way => effect.set(Fuse::terminated()),
                     Output::Remember(written) => {
                         self.remember(&written);
                         if let Some(warning) = effects.books.signal(&written).await {
@@ -311,7 +310,7 @@ impl<'p, S: Sleep + Sync + ?Sized> Driver<'p, S> {
         ));
     }
 
-    /// What is done at once.
+    /// What is done at once. An effect that is cancelled gives way to the next, or to the end.
     fn apply(&mut self, output: Output) {
         match output {
             Output::Cancel(id) => {
@@ -369,7 +368,6 @@ impl<S: Sleep + Sync + ?Sized> Drop for Driver<'_, S> {
     fn drop(&mut self) {
         self.machine.leave(self.clock.now(), || Left {
             books: self.effects.books.clone(),
-            stop: self.stop.clone(),
         });
     }
 }

@@ -105,8 +105,7 @@ fn limit_of(task: &Task, budget: &str) -> Option<f64> {
     let limits = task.budget()?;
     match budget {
         "tokens" => limits.tokens.as_ref().map(crate::number::Amount::value),
-        // Seconds are the processor's to measure.
-        "seconds" => None,
+        // Seconds are the processor's to measure, and are in no extra member.
         other => limits.extra.value(other)?.deserialize().ok(),
     }
 }

@@ -328,23 +328,31 @@ mod tests {
     use crate::result::{Producer, ProducerKind};
     use crate::task::{AgentKind, Issuer, Target};
 
-    #[test]
-    fn a_task_that_is_taken_up_again_is_not_forgotten_as_the_one_that_ended() {
-        let task = Arc::new(Task::draft(
+    fn task() -> Arc<Task> {
+        Arc::new(Task::draft(
             &mut IdSource::seeded(1),
             Timestamp::EPOCH,
             Issuer::new("a".parse().unwrap(), AgentKind::Agent),
             Target::new("a.b".parse().unwrap()),
             ConstitutionalContext::new(PressureLevel::Instant),
             RawObject::empty(),
-        ));
-        let ended = TaskResult::of(
-            &task,
+        ))
+    }
+
+    fn result(task: &Task, status: Status) -> TaskResult {
+        TaskResult::of(
+            task,
             Timestamp::EPOCH,
             Producer::new("b".parse().unwrap(), ProducerKind::Agent),
-            Status::Succeeded,
+            status,
             ConstitutionalEvidence::new(Alignment::Valid),
-        );
+        )
+    }
+
+    #[test]
+    fn a_task_that_is_taken_up_again_is_not_forgotten_as_the_one_that_ended() {
+        let task = task();
+        let ended = result(&task, Status::Succeeded);
         let (ledger, key) = (Ledger::default(), Key::of(&task));
         let body = Digest::of_bytes(b"");
         assert!(matches!(
@@ -353,6 +361,21 @@ mod tests {
         ));
         ledger.update(&key, &ended, ended.encode().into(), usize::MAX);
         ledger.resume(&key, body, 0, None);
-        assert!(ledger.tasks().finished.is_empty());
+        let tasks = ledger.tasks();
+        assert!(tasks.finished.is_empty());
+        assert_eq!((tasks.bytes, tasks.running), (0, 0));
+    }
+
+    // spec: SAP-10-1
+    #[test]
+    fn only_the_latest_result_of_a_task_counts_its_bytes() {
+        let task = task();
+        let (ledger, key) = (Ledger::default(), Key::of(&task));
+        let _ = ledger.enter(&key, &task, Digest::of_bytes(b""), 1);
+        for status in [Status::Running, Status::Partial] {
+            let said = result(&task, status);
+            ledger.update(&key, &said, said.encode().into(), usize::MAX);
+            assert_eq!(ledger.tasks().bytes, said.encode().len());
+        }
     }
 }

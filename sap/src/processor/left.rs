@@ -8,7 +8,6 @@ use futures::FutureExt as _;
 use ubos_common::time::Now;
 
 use super::books::Books;
-use super::stop::Stop;
 use crate::role::consumer::{Input, Output, ReceivedTask, Record, Reply, Request};
 
 /// The machine of a task, which may be at work on another thread when the run is dropped.
@@ -21,7 +20,6 @@ pub(super) struct SharedMachine {
 /// A run that was dropped.
 pub(super) struct Left {
     pub(super) books: Books,
-    pub(super) stop: Option<Stop>,
 }
 
 impl SharedMachine {
@@ -114,13 +112,9 @@ impl Left {
                 // What is not told yet was handed over.
                 drop(self.books.signal(&written).now_or_never());
             }
-            Output::Stop(reason) => {
-                if let Some(stop) = &self.stop {
-                    stop.fire(reason);
-                }
-            }
             Output::Forget => self.books.forget(),
-            Output::Request { .. } | Output::Cancel(_) | Output::Close(_) => {}
+            // The handler is gone.
+            Output::Request { .. } | Output::Cancel(_) | Output::Stop(_) | Output::Close(_) => {}
         }
     }
 }
@@ -140,6 +134,7 @@ mod tests {
     use super::super::effects::Effects;
     use super::super::peer::Peer;
     use super::super::{AllowAll, Config, Context, HandlerError, Outcome, Processor};
+    use super::*;
     use crate::result::{Producer, ProducerKind};
     use crate::store::MemoryTranscript;
     use crate::transcript::{Entry, Head, Proof, Transcript, TranscriptError};
@@ -148,8 +143,8 @@ mod tests {
     struct Still;
 
     impl Sleep for Still {
-        fn now(&self) -> ubos_common::time::Now {
-            ubos_common::time::Now::new(Mono::ZERO, Timestamp::EPOCH)
+        fn now(&self) -> Now {
+            Now::new(Mono::ZERO, Timestamp::EPOCH)
         }
 
         fn sleep_until(&self, _: Mono) -> BoxFuture<'static, ()> {
@@ -182,21 +177,26 @@ mod tests {
 
     const TASK: &str = r#"{"protocolVersion":"2.0","taskId":"00000000-0000-0000-0000-000000000001","correlationId":"00000000-0000-0000-0000-000000000002","issuedAt":"1970-01-01T00:00:00Z","issuer":{"agentId":"A-prime","agentKind":"agent"},"target":{"capability":"text.echo"},"constitutionalContext":{"pressureLevel":"deliberated","principles":["care"]},"payload":{}}"#;
 
+    fn hanging(transcript: Arc<Telling>) -> Processor {
+        let producer = Producer::new("A-1".parse().unwrap(), ProducerKind::Agent);
+        Processor::new(producer, Arc::new(AllowAll), transcript, Config::default())
+            .unwrap()
+            .handle("text.echo".parse().unwrap(), |_: Context| {
+                pending::<Result<Outcome, HandlerError>>()
+            })
+    }
+
+    fn task() -> crate::task::Task {
+        let decoded = decode_task_alone(TASK.as_bytes(), &Options::default());
+        decoded.unwrap().0
+    }
+
     // spec: SAP-5-2, SAP-10-1
     #[test]
     fn a_run_whose_machine_is_at_work_is_dropped_without_waiting_and_ends_after_it() {
         let (told, heard) = channel();
-        let transcript = Arc::new(Telling(MemoryTranscript::default(), told));
-        let producer = Producer::new("A-1".parse().unwrap(), ProducerKind::Agent);
-        let processor = Processor::new(producer, Arc::new(AllowAll), transcript, Config::default())
-            .unwrap()
-            .handle("text.echo".parse().unwrap(), |_: Context| {
-                pending::<Result<Outcome, HandlerError>>()
-            });
-        let task = decode_task_alone(TASK.as_bytes(), &Options::default())
-            .unwrap()
-            .0;
-        let peer = Peer::default();
+        let processor = hanging(Arc::new(Telling(MemoryTranscript::default(), told)));
+        let (task, peer) = (task(), Peer::default());
         let effects = Effects::new(&processor, task, TASK.as_bytes().into(), &peer);
         let driver = Driver::new(&Still, &effects);
         let machine = driver.held();
@@ -222,5 +222,57 @@ mod tests {
         assert_eq!(ends.len(), 1);
         assert!(ends[0].contains(r#""status":"FAILED""#), "{}", ends[0]);
         assert_eq!(processor.running(), 0);
+    }
+
+    /// A run under way, and what its transcript is told.
+    fn begun(peer: &Peer, told: Sender<String>, then: impl FnOnce(Arc<SharedMachine>, &Books)) {
+        let processor = hanging(Arc::new(Telling(MemoryTranscript::default(), told)));
+        let effects = Effects::new(&processor, task(), TASK.as_bytes().into(), peer);
+        let driver = Driver::new(&Still, &effects);
+        let machine = driver.held();
+        let mut sink = |_: super::super::Delivery<'_>| {};
+        let mut run = Box::pin(driver.run(&mut sink));
+        assert!(
+            run.as_mut()
+                .poll(&mut Waking::from_waker(Waker::noop()))
+                .is_pending()
+        );
+        then(machine, &effects.books);
+    }
+
+    // spec: SAP-5-2
+    #[test]
+    fn a_run_that_is_left_while_its_work_ends_has_its_end() {
+        let (told, heard) = channel();
+        begun(&Peer::default(), told, |machine, books| {
+            let (begun, dropped) = (Barrier::new(2), Barrier::new(2));
+            thread::scope(|scope| {
+                let work = scope.spawn(|| {
+                    machine.work(|_| {
+                        begun.wait();
+                        dropped.wait();
+                    });
+                });
+                begun.wait();
+                // The work looks for it, and is over, before it is there.
+                machine.leave(Still.now(), || {
+                    dropped.wait();
+                    work.join().unwrap();
+                    let books = books.clone();
+                    Left { books }
+                });
+            });
+        });
+        let ends = heard.try_iter().filter(|entry| entry.contains("FAILED"));
+        assert_eq!(ends.count(), 1);
+    }
+
+    #[test]
+    fn a_panic_at_work_comes_back() {
+        let (told, _heard) = channel();
+        begun(&Peer::default(), told, |machine, _| {
+            let work = || machine.work(|_| panic!("work's own fault"));
+            assert!(catch_unwind(AssertUnwindSafe(work)).is_err());
+        });
     }
 }

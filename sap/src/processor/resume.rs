@@ -232,3 +232,43 @@ fn decoded_task(bytes: &[u8]) -> Option<Task> {
 const PAGE: usize = 64;
 /// Tasks without an end that a transcript may have.
 const MAX_BEGUN: usize = 100_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn begun(entry: u64) -> Begun {
+        Begun {
+            entry,
+            body: Digest::of_bytes(b""),
+            status: None,
+        }
+    }
+
+    fn key(issuer: &str) -> Key {
+        let task_id = "00000000-0000-0000-0000-000000000001".parse().unwrap();
+        Key::new(task_id, issuer.parse().unwrap())
+    }
+
+    // spec: SAP-5-10
+    #[test]
+    fn a_task_that_ended_leaves_nothing_behind() {
+        let mut open = Open::default();
+        open.insert(key("a"), begun(0));
+        // Recorded twice, for the first record was not known to be kept.
+        open.insert(key("a"), begun(1));
+        assert_eq!(open.entries.keys().collect::<Vec<_>>(), [&1]);
+        open.remove(&key("a"));
+        assert!(open.begun.is_empty() && open.entries.is_empty() && open.latest.is_empty());
+    }
+
+    // spec: SAP-5-10, SAP-11-2
+    #[test]
+    fn a_result_without_an_entry_is_that_of_the_latest_task_of_its_id() {
+        let mut open = Open::default();
+        open.insert(key("a"), begun(0));
+        open.insert(key("b"), begun(1));
+        open.remove(&key("a"));
+        assert_eq!(open.latest.get(&key("b").task_id()), Some(&key("b")));
+    }
+}

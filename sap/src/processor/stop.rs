@@ -1,8 +1,7 @@
 //! The signal that tells a handler to stop.
 
-use core::fmt;
 use core::future::Future;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use futures::FutureExt as _;
 use futures::channel::oneshot;
@@ -11,9 +10,8 @@ use futures::future::Shared;
 use crate::role::consumer::StopReason;
 
 /// The signal; clones are one signal.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(super) struct Stop {
-    reason: Arc<OnceLock<StopReason>>,
     sender: Arc<Mutex<Option<oneshot::Sender<StopReason>>>>,
     signal: Shared<oneshot::Receiver<StopReason>>,
 }
@@ -22,7 +20,6 @@ impl Stop {
     pub(super) fn new() -> Self {
         let (sender, receiver) = oneshot::channel();
         Self {
-            reason: Arc::default(),
             sender: Arc::new(Mutex::new(Some(sender))),
             signal: receiver.shared(),
         }
@@ -36,13 +33,8 @@ impl Stop {
             .unwrap_or_else(PoisonError::into_inner)
             .take();
         if let Some(sender) = sender {
-            let _ = self.reason.set(reason);
             let _ = sender.send(reason);
         }
-    }
-
-    pub(super) fn reason(&self) -> Option<StopReason> {
-        self.reason.get().copied()
     }
 
     pub(super) fn stopped(&self) -> impl Future<Output = StopReason> + Send + 'static + use<> {
@@ -54,11 +46,5 @@ impl Stop {
                 Err(oneshot::Canceled) => core::future::pending().await,
             }
         }
-    }
-}
-
-impl fmt::Debug for Stop {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Stop").field(&self.reason()).finish()
     }
 }

@@ -19,7 +19,7 @@ use ubos_common::violation::Profile;
 
 use crate::samples::{read_result, read_task, result, task, with};
 
-fn at(seconds: u64) -> Now {
+pub(crate) fn at(seconds: u64) -> Now {
     let issued: Timestamp = "2025-09-28T10:15:23Z".parse().unwrap();
     Now::new(Mono::ZERO, issued).plus(Duration::from_secs(seconds))
 }
@@ -38,12 +38,12 @@ fn text(text: &str) -> RawBuf {
 }
 
 /// A machine, and what it has asked for.
-struct Play {
+pub(crate) struct Play {
     task: Arc<Task>,
-    machine: ReceivedTask,
-    open: Option<(u64, Request)>,
-    run: Option<u64>,
-    end: Option<End>,
+    pub(crate) machine: ReceivedTask,
+    pub(crate) open: Option<(u64, Request)>,
+    pub(crate) run: Option<u64>,
+    pub(crate) end: Option<End>,
     stops: Vec<StopReason>,
     has_reported: bool,
 }
@@ -66,7 +66,7 @@ impl Play {
         play
     }
 
-    fn drain(&mut self) {
+    pub(crate) fn drain(&mut self) {
         while let Some(output) = self.machine.poll_output() {
             match output {
                 Output::Request {
@@ -87,7 +87,7 @@ impl Play {
     }
 
     /// What is waited for, or how it ended.
-    fn step(&self) -> String {
+    pub(crate) fn step(&self) -> String {
         let status = |result: &TaskResult| match result.error_code() {
             Some(code) => format!("{} {code}", result.status),
             None => result.status.to_string(),
@@ -120,7 +120,7 @@ impl Play {
         }
     }
 
-    fn input(&mut self, now: Now, input: Input) -> Result<(), Error> {
+    pub(crate) fn input(&mut self, now: Now, input: Input) -> Result<(), Error> {
         let open = self.open.take();
         let is_reply = |id| open.as_ref().is_some_and(|open| open.0 == id);
         let done = matches!(&input, Input::Reply { id, .. } if is_reply(*id))
@@ -137,7 +137,7 @@ impl Play {
         outcome
     }
 
-    fn reply(&mut self, reply: Reply) -> Result<(), Error> {
+    pub(crate) fn reply(&mut self, reply: Reply) -> Result<(), Error> {
         let id = match (&self.open, &reply, self.run) {
             (_, Reply::Ran(_), Some(run)) => run,
             (Some((id, _)), ..) => *id,
@@ -197,7 +197,7 @@ impl Play {
             .unwrap_or_else(|why| panic!("{step}: {why}"));
     }
 
-    fn at(step: &str) -> Self {
+    pub(crate) fn at(step: &str) -> Self {
         let mut play = Self::new(&whole());
         while play.step() != step {
             assert_eq!(play.end, None, "{step} is on the way");
@@ -480,6 +480,10 @@ fn every_event_at_every_step() {
                 wanted
             };
             assert_eq!(play.step(), next, "{step}: {event}");
+            assert!(
+                play.end.is_none() || (play.open.is_none() && play.run.is_none()),
+                "{step}: nothing is under way after {event}"
+            );
         };
         other("cancel", Some(Input::Cancel), cancel);
         other("timeout", None, timeout);

@@ -8,11 +8,12 @@ use std::task::{Context as Waking, Poll, Waker};
 
 use futures::FutureExt as _;
 use futures::executor::block_on;
+use sap::learning::{Signal, SignalSink};
 use sap::processor::{Context, Delivery, Outcome, Processor, Progress, Unreachable};
 use sap::store::MemoryCache;
 use sap::transcript::Transcript as _;
 use sap::transport::{Caller, Message, Replies, Service};
-use sap::{BoxFuture, ErrorCode, Status, TaskResult};
+use sap::{BoxFuture, ErrorCode, Status, StoreError, TaskResult};
 use serde_json::{Value, json};
 use ubos_common::json::RawBuf;
 
@@ -151,4 +152,31 @@ fn a_long_record_that_answers_a_short_task_gives_way() {
     };
     assert_eq!(said(text("1")), 1);
     assert!(said(long()) > 1);
+}
+
+/// Keeps the statuses that are learned of.
+#[derive(Debug, Default)]
+struct Learned(Mutex<Vec<Option<Status>>>);
+
+impl SignalSink for Learned {
+    fn emit(&self, signal: Signal) -> Result<(), StoreError> {
+        self.0.lock().unwrap().push(signal.status);
+        Ok(())
+    }
+}
+
+// spec: SAP-7-6, SAP-5-2
+#[test]
+fn a_task_that_is_given_up_is_learned_of() {
+    let learned = Arc::new(Learned::default());
+    let processor = processor(&Log::default())
+        .signals(learned.clone())
+        .handle(consult(), |_: Context| pending());
+    let (clock, bytes) = (Jumping::new(), no_cache().to_string());
+    let mut sink = |_: Delivery<'_>| {};
+    let mut running = Box::pin(processor.process(&clock, bytes.as_bytes(), &mut sink));
+    let mut waking = Waking::from_waker(Waker::noop());
+    assert!(running.as_mut().poll(&mut waking).is_pending());
+    drop(running);
+    assert_eq!(*learned.0.lock().unwrap(), [Some(Status::Failed)]);
 }

@@ -20,6 +20,7 @@ mod driven;
 mod files;
 #[cfg(feature = "arbitrary")]
 mod generated;
+mod given_up;
 #[cfg(feature = "driver")]
 mod hooks;
 #[cfg(feature = "driver")]

@@ -311,6 +311,22 @@ fn an_end_is_that_of_its_own_task() {
     assert_eq!(failed.status, Status::Failed);
 }
 
+// spec: SAP-5-10
+#[test]
+fn an_end_that_names_no_entry_is_that_of_the_task_of_its_id() {
+    let (log, clock, calls) = (Log::default(), Jumping::new(), Arc::default());
+    let ended = result(run(&answering(&log, "1", &calls), &clock, &no_cache()).1);
+    let unnumbered = Log::default();
+    for mut entry in block_on(log.read(0, 100)).unwrap() {
+        entry.task = None;
+        block_on(unnumbered.record(&entry)).unwrap();
+    }
+    let mut second = answering(&unnumbered, "2", &calls);
+    let resumed = block_on(second.resume(&clock, Interrupted::Fail)).unwrap();
+    assert_eq!((resumed.ended, resumed.failed.len()), (1, 0));
+    assert_eq!(result(run(&second, &clock, &no_cache()).1), ended);
+}
+
 /// The same entries, as they stand where the second task came before the first one's end.
 fn log_of_results_last(log: &Log) -> Log {
     let entries = block_on(log.read(0, 100)).unwrap();

@@ -291,6 +291,49 @@ fn a_task_is_overdue_after_its_deadline_whatever_is_said_before() {
     assert_eq!(late.poll_timeout(), Some(at(105).mono));
 }
 
+// spec: SAP-4.3-2
+#[test]
+fn a_nack_of_another_correlation_is_not_the_tasks_own() {
+    let mut orders = SentTasks::new(Config::default()).unwrap();
+    apply(&mut orders, "dispatch").unwrap();
+    let mut other = nack();
+    other.correlation_id = Some("00000000-0000-0000-0000-000000000009".parse().unwrap());
+    let refused = orders.handle_input(at(0), Input::Nack(&other));
+    assert!(
+        matches!(refused, Err(Error::Correlation { .. })),
+        "{refused:?}"
+    );
+    assert_eq!(orders.stage(&typed(&task()).task_id), Some(&Stage::Sent));
+}
+
+// spec: SAP-4.3-3
+#[test]
+fn each_result_before_the_last_begins_the_patience_anew() {
+    let patience = Duration::from_secs(10);
+    let config = Config::default()
+        .with_patience(patience, patience)
+        .with_deadline_patience(Duration::MAX);
+    let mut orders = SentTasks::new(config).unwrap();
+    apply(&mut orders, "dispatch").unwrap();
+    let running = of_status("RUNNING");
+    orders.handle_input(at(7), Input::Result(&running)).unwrap();
+    assert_eq!(orders.poll_timeout(), Some(at(17).mono));
+}
+
+#[test]
+fn outputs_that_nobody_takes_have_a_bound() {
+    let mut orders = SentTasks::new(Config::default()).unwrap();
+    let mut sent = 0;
+    while orders.accepts_input() {
+        let task = numbered(sent).0;
+        orders.handle_input(at(0), Input::Dispatch(&task)).unwrap();
+        sent += 1;
+        assert!(sent < 10_000);
+    }
+    drained(&mut orders);
+    assert!(orders.accepts_input());
+}
+
 #[test]
 fn bounds_of_the_producer_hold() {
     let mut orders = SentTasks::new(Config::default().with_max_open(2).with_max_ended(1)).unwrap();

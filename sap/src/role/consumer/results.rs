@@ -223,7 +223,6 @@ fn is_bare(result: &TaskResult) -> bool {
         && result.output.is_none()
         && result.metrics.is_none()
         && result.next_actions.is_none()
-        && result.constitutional_evidence.alignment == Alignment::Valid
 }
 
 fn cache_evidence(hit: bool, keys: Option<&Keys>, age_sec: Option<u64>) -> CacheEvidence {

@@ -206,6 +206,9 @@ pub enum NotEnforced {
     /// The output has a number that the check cannot hold.
     #[error("the output has a number that no double holds")]
     Number,
+    /// The schema or the output has a member whose name the check cannot hold.
+    #[error("the schema of the contract or the output has a member name that is reserved")]
+    ReservedName,
     /// To hold this output against the schema takes more steps than the budget.
     #[error("holding the output against its contract takes more steps than the budget")]
     TooExpensive,

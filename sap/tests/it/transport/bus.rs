@@ -202,6 +202,12 @@ async fn a_task_goes_to_the_agent_it_names_or_to_any_that_can() {
             .unwrap();
     }
     assert_eq!((one.calls(), two.calls()), (5, 5));
+    // Only one of them does this.
+    for number in 20..24 {
+        let task = with(ask(number, "test.fail"), "/target/agentId", None);
+        let answer = bus.send(&typed(&task.to_string()), &mut |_| {}).await;
+        assert!(matches!(answer, Ok(Some(Message::Result(_)))));
+    }
     for number in 10..14 {
         let task = with(
             ask(number, "test.echo"),
