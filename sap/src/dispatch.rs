@@ -7,7 +7,7 @@ use crate::secrets::{SecretPolicy, scan_whole};
 use crate::task::Task;
 use crate::validate::{Options, check_result, decode_task, findings};
 #[cfg(feature = "driver")]
-use crate::work::{self, HEAVY};
+use crate::work;
 
 /// Why a message may not be sent. All findings are listed; none shows a value of the payload.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -29,41 +29,37 @@ pub enum DispatchError {
 // impl: SAP-5-1, SAP-11-1
 pub fn dispatch(task: &Task, secrets: SecretPolicy) -> Result<(Vec<u8>, Report), DispatchError> {
     let bytes = task.encode();
-    let advice = checked(task, &bytes, secrets)?;
+    let (_, advice) = checked(&bytes, secrets)?;
     Ok((bytes, advice))
 }
 
-/// Checks a task and gives its bytes: at once where it is short, on another thread where it is not. A secret keeps it
-/// from being sent.
+/// Checks a task; gives its bytes, and the task as whoever gets them reads it. At once where it is short, on another
+/// thread where it is not. A secret keeps it from being sent.
 #[cfg(feature = "driver")]
-pub(crate) async fn dispatch_apart(task: &Task) -> Result<Vec<u8>, DispatchError> {
+pub(crate) async fn dispatch_apart(task: &Task) -> Result<(Vec<u8>, Task), DispatchError> {
     let bytes = task.encode();
-    if bytes.len() <= HEAVY {
-        checked(task, &bytes, SecretPolicy::Refuse)?;
-        return Ok(bytes);
-    }
-    let task = task.clone();
     work::done(bytes.len(), move || {
-        checked(&task, &bytes, SecretPolicy::Refuse)?;
-        Ok(bytes)
+        let (read, _) = checked(&bytes, SecretPolicy::Refuse)?;
+        Ok((bytes, read))
     })
     .await
 }
 
-fn checked(task: &Task, bytes: &[u8], secrets: SecretPolicy) -> Result<Report, DispatchError> {
-    let advice = findings(&decode_task(bytes, &Options::default()));
-    if !advice.is_valid() {
-        return Err(DispatchError::Invalid(advice));
-    }
+fn checked(bytes: &[u8], secrets: SecretPolicy) -> Result<(Task, Report), DispatchError> {
+    let decoded = decode_task(bytes, &Options::default());
+    let (task, advice) = match decoded {
+        Ok((task, advice)) if advice.is_valid() => (task, advice),
+        refused => return Err(DispatchError::Invalid(findings(&refused))),
+    };
     let mut found = Report::default();
-    let secrets = scan_whole(task, bytes, &advice, secrets);
+    let secrets = scan_whole(&task, bytes, &advice, secrets);
     for finding in secrets.iter().filter(|f| f.level == Level::Must) {
         found.push(finding.clone());
     }
     if !found.is_empty() {
         return Err(DispatchError::Secret(found));
     }
-    Ok(advice)
+    Ok((task, advice))
 }
 
 /// Checks a result; gives its bytes, and advice that does not keep it from being sent.
@@ -90,6 +86,7 @@ mod tests {
     use super::*;
     use crate::context::{ConstitutionalContext, PressureLevel};
     use crate::task::{AgentKind, Issuer, Target};
+    use crate::work::HEAVY;
 
     fn task(payload: &str) -> Task {
         let mut ids = IdSource::seeded(1);
@@ -109,7 +106,8 @@ mod tests {
         for (text, threads) in [("short", 0), (&*long, 1)] {
             let sound = task(&format!(r#"{{"text":"{text}"}}"#));
             let (sent, handed_over) = work::handed_over(|| block_on(dispatch_apart(&sound)));
-            assert_eq!((sent, handed_over), (Ok(sound.encode()), threads));
+            assert_eq!(sent, Ok((sound.encode(), sound)));
+            assert_eq!(handed_over, threads);
             let leaking = task(&format!(r#"{{"text":"{text}","note":"{secret}"}}"#));
             let refused = block_on(dispatch_apart(&leaking)).unwrap_err();
             assert!(matches!(refused, DispatchError::Secret(_)), "{refused}");

@@ -368,6 +368,23 @@ mod tests {
 
     // spec: SAP-10-1
     #[test]
+    fn a_result_as_long_as_the_bound_is_kept_and_a_longer_one_is_not() {
+        let task = task();
+        let ended = result(&task, Status::Succeeded);
+        let bytes = ended.encode().len();
+        for (bound, is_kept) in [(bytes, true), (bytes - 1, false)] {
+            let (ledger, key) = (Ledger::default(), Key::of(&task));
+            let _ = ledger.enter(&key, &task, Digest::of_bytes(b""), 1);
+            ledger.update(&key, &ended, ended.encode().into(), bound);
+            assert_eq!(
+                matches!(ledger.look(&key, None), Sight::Latest { .. }),
+                is_kept
+            );
+        }
+    }
+
+    // spec: SAP-10-1
+    #[test]
     fn only_the_latest_result_of_a_task_counts_its_bytes() {
         let task = task();
         let (ledger, key) = (Ledger::default(), Key::of(&task));

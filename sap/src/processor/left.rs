@@ -214,6 +214,7 @@ mod tests {
                 });
             });
             begun.wait();
+            assert_eq!(processor.running(), 1);
             drop(run);
             assert_eq!(heard.try_iter().count(), 0);
             dropped.wait();

@@ -167,7 +167,7 @@ impl Bus {
         task: &Task,
         on_message: &mut (dyn FnMut(&Message) + Send),
     ) -> Result<Option<Message>, SendError> {
-        let bytes = dispatch_apart(task).await?;
+        let (bytes, task) = dispatch_apart(task).await?;
         let _place = self.0.places.take().await;
         self.exchange(task, &bytes, on_message).await
     }
@@ -183,9 +183,9 @@ impl Bus {
         task: &Task,
         on_message: &mut (dyn FnMut(&Message) + Send),
     ) -> Result<Option<Message>, SendError> {
-        let bytes = dispatch_apart(task).await?;
+        let (bytes, task) = dispatch_apart(task).await?;
         let Some(_place) = self.0.places.try_take() else {
-            let nack = processor::nack(task, ErrorCode::RateLimit, "the bus is full");
+            let nack = processor::nack(&task, ErrorCode::RateLimit, "the bus is full");
             let message = self.turn_away(nack, &bytes).await;
             on_message(&message);
             return Ok(Some(message));
@@ -259,7 +259,7 @@ impl Bus {
 
     async fn exchange(
         &self,
-        task: &Task,
+        task: Task,
         bytes: &[u8],
         on_message: &mut (dyn FnMut(&Message) + Send),
     ) -> Result<Option<Message>, SendError> {
@@ -271,9 +271,9 @@ impl Bus {
         let patient = producer::Config::default().with_patience(Duration::MAX, Duration::MAX);
         // The processor is in this process, and has a time for it.
         let patient = patient.with_default_time(Duration::MAX);
-        let mut sent = Sent::new(task, clock.now(), patient)?;
+        let mut sent = Sent::new(&task, clock.now(), patient)?;
         // What was dispatched is valid, and need not be read again.
-        let pass = self.pass(task.clone(), Given::Encoded(bytes), &mut caller);
+        let pass = self.pass(task, Given::Encoded(bytes), &mut caller);
         match sent.hear(clock, pass).await? {
             Heard::Said(passed) => passed?,
             Heard::SendAgain => {

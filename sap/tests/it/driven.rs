@@ -9,7 +9,7 @@ use std::task::{Context as Waking, Poll, Waker};
 use futures::FutureExt as _;
 use futures::executor::block_on;
 use sap::learning::{Signal, SignalSink};
-use sap::processor::{Context, Delivery, Outcome, Processor, Progress, Unreachable};
+use sap::processor::{Context, Delivery, Outcome, Processor, Progress, StopReason, Unreachable};
 use sap::store::MemoryCache;
 use sap::transcript::Transcript as _;
 use sap::transport::{Caller, Message, Replies, Service};
@@ -179,4 +179,21 @@ fn a_task_that_is_given_up_is_learned_of() {
     assert!(running.as_mut().poll(&mut waking).is_pending());
     drop(running);
     assert_eq!(*learned.0.lock().unwrap(), [Some(Status::Failed)]);
+}
+
+// spec: SAP-5-8
+#[test]
+fn what_a_handler_left_running_hears_that_its_time_is_over() {
+    let left: Arc<Mutex<Option<BoxFuture<'static, StopReason>>>> = Arc::default();
+    let leaves = Arc::clone(&left);
+    let processor = processor(&Log::default()).handle(consult(), move |cx: Context| {
+        *leaves.lock().unwrap() = Some(Box::pin(cx.stopped()));
+        pending()
+    });
+    let budget = json!({"budget": {"seconds": 1}});
+    let task = with(no_cache(), "/telemetry", Some(budget));
+    let ended = result(run(&processor, &Jumping::new(), &task).1);
+    assert_eq!(ended.error_code(), Some(&ErrorCode::Timeout));
+    let heard = left.lock().unwrap().take().unwrap().now_or_never();
+    assert_eq!(heard, Some(StopReason::TimedOut));
 }

@@ -74,7 +74,8 @@ pub(super) fn api_key(bytes: &[u8], at: usize, barren: &mut Barren) -> Option<Ra
         return Some(range);
     }
     let rest = bytes.get(at..)?;
-    let same_start = PREFIXES.get(starting_with(*rest.first()?))?;
+    let (from, to) = *STARTS.get(usize::from(*rest.first()?))?;
+    let same_start = PREFIXES.get(usize::from(from)..usize::from(to))?;
     let (prefix, fewest, body) = same_start
         .iter()
         .find(|(prefix, ..)| rest.starts_with(prefix.as_bytes()))?;
@@ -177,10 +178,29 @@ const PREFIXES: [Prefix; 53] = [
     ("ya29.", 20, Body::Token),
 ];
 
-/// The part of [`PREFIXES`] that begins with a byte.
-fn starting_with(byte: u8) -> Range<usize> {
-    let first = |prefix: &Prefix| prefix.0.as_bytes().first().copied();
-    let start = PREFIXES.partition_point(|prefix| first(prefix) < Some(byte));
-    let end = PREFIXES.partition_point(|prefix| first(prefix) <= Some(byte));
-    start..end
+/// Whether a key may begin with a byte.
+#[expect(clippy::indexing_slicing, reason = "every byte has its place")]
+pub(super) const fn begins_key(byte: u8) -> bool {
+    let (from, to) = STARTS[byte as usize];
+    from < to
 }
+
+/// The part of [`PREFIXES`] that begins with each byte.
+#[expect(
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation,
+    reason = "made when it is compiled, which a place beyond the end would stop; there are fewer than 256 prefixes"
+)]
+static STARTS: [(u8, u8); 256] = {
+    let mut starts = [(0, 0); 256];
+    let mut n = 0;
+    while n < PREFIXES.len() {
+        let start = &mut starts[PREFIXES[n].0.as_bytes()[0] as usize];
+        if start.1 == 0 {
+            start.0 = n as u8;
+        }
+        n += 1;
+        start.1 = n as u8;
+    }
+    starts
+};

@@ -1,6 +1,7 @@
 //! What secrets look like: one table of shapes for scans and for redaction.
 
 mod assignment;
+mod begin;
 mod credentials;
 mod invisible;
 mod key;
@@ -10,6 +11,7 @@ mod scan;
 
 use core::ops::Range;
 
+use self::begin::next_beginning;
 use self::invisible::Visible;
 pub use self::kind::SecretKind;
 pub use self::name::is_secret_name;
@@ -60,6 +62,7 @@ pub fn secret_shapes(text: &str) -> impl Iterator<Item = SecretShape> + '_ {
         let seen = visible.text();
         let bytes = seen.as_bytes();
         while at < bytes.len() {
+            at = next_beginning(&barren, bytes, at);
             if let Some((kind, mut range)) = shape_at(bytes, at, &mut barren) {
                 // A block that is cut by its bound may end inside a character.
                 while !seen.is_char_boundary(range.end) {
