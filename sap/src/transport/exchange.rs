@@ -9,7 +9,6 @@ use super::sent::Heard;
 use super::sent::Sent;
 use super::{Message, SendError, TokioClock};
 use crate::dispatch::dispatch_apart;
-use crate::lifecycle::LifecycleError;
 use crate::role::producer::{Config, Input};
 use crate::task::Task;
 
@@ -29,7 +28,6 @@ pub(crate) async fn begin(
 #[derive(Debug)]
 pub(crate) struct Exchange {
     pub(super) sent: Sent,
-    correlation_id: crate::CorrelationId,
     /// Whether results go to an endpoint of the task.
     elsewhere: bool,
     /// New messages so far.
@@ -42,7 +40,6 @@ impl Exchange {
     pub(crate) fn new(task: &Task, now: Now, config: Config) -> Result<Self, SendError> {
         Ok(Self {
             sent: Sent::new(task, now, config)?,
-            correlation_id: task.correlation_id,
             elsewhere: task
                 .reply_to
                 .as_ref()
@@ -60,7 +57,6 @@ impl Exchange {
         Received { message, digest }: Received,
         on_message: &mut (dyn FnMut(&Message) + Send),
     ) -> Result<bool, SendError> {
-        self.belongs(&message).map_err(SendError::Refused)?;
         let is_new = match &message {
             Message::Ack(ack) => self.sent.take(now, Input::Ack(ack))?,
             Message::Nack(nack) => self.sent.take(now, Input::Nack(nack))?,
@@ -116,21 +112,5 @@ impl Exchange {
             what: "nothing".into(),
         };
         self.last.ok_or_else(nothing)
-    }
-
-    fn belongs(&self, message: &Message) -> Result<(), LifecycleError> {
-        let wanted = self.sent.task_id();
-        if let Some(seen) = message.task_id().filter(|seen| **seen != wanted) {
-            let seen = *seen;
-            return Err(LifecycleError::Task { wanted, seen });
-        }
-        let wanted = self.correlation_id;
-        match message.correlation_id().filter(|seen| **seen != wanted) {
-            Some(seen) => Err(LifecycleError::Correlation {
-                wanted,
-                seen: *seen,
-            }),
-            None => Ok(()),
-        }
     }
 }

@@ -4,7 +4,7 @@ use ubos_common::json::{self, DecodeError, RawBuf};
 use ubos_common::violation::Profile;
 
 #[cfg(any(feature = "http", feature = "mcp", feature = "nats"))]
-use crate::ident::{CorrelationId, TaskId};
+use crate::ident::CorrelationId;
 use crate::receipt::{Ack, Nack};
 use crate::result::TaskResult;
 use crate::validate::{Options, decode_result};
@@ -65,15 +65,6 @@ impl Message {
             Self::Ack(_) => false,
             Self::Nack(_) => true,
             Self::Result(result) => result.status.is_terminal(),
-        }
-    }
-
-    /// The task that it is about, where that is known.
-    pub(crate) const fn task_id(&self) -> Option<&TaskId> {
-        match self {
-            Self::Ack(ack) => Some(&ack.message_id),
-            Self::Nack(nack) => nack.message_id.as_ref(),
-            Self::Result(result) => Some(&result.task_id),
         }
     }
 

@@ -48,11 +48,6 @@ impl Sent {
         Ok(sent)
     }
 
-    #[cfg(any(feature = "http", feature = "mcp", feature = "nats"))]
-    pub(crate) const fn task_id(&self) -> TaskId {
-        self.task_id
-    }
-
     /// Gives the machine an input; true where something is new.
     pub(crate) fn take(&mut self, now: Now, input: Input<'_>) -> Result<bool, SendError> {
         let taken = self.machine.handle_input(now, input);

@@ -1,6 +1,8 @@
 //! HTTP.
 
 mod bounds;
+mod correlation;
+mod ending;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -365,75 +367,6 @@ async fn a_client_that_goes_does_not_end_its_task() {
     until(|| seen.written(0) == ["task", "RUNNING", "FAILED"]).await;
 }
 
-// spec: SAP-5-2
-#[tokio::test]
-async fn at_the_end_tasks_are_let_go_on_and_then_cancelled() {
-    let seen = Seen::default();
-    let patience = http::Config::default().with_shutdown_grace(Duration::from_millis(50));
-    let mut server = OverHttp::with(&seen, Config::default(), patience).await;
-    let endpoint = with(
-        ask(2, "test.hang"),
-        "/replyTo",
-        Some(json!({"endpoint": "test:inbox"})),
-    );
-    assert_eq!(
-        server
-            .post(endpoint.to_string(), &[])
-            .await
-            .status()
-            .as_u16(),
-        202
-    );
-    let task = typed(&ask(1, "test.hang").to_string());
-    let stop = server.stop.take().unwrap();
-    let client = server.client.clone();
-    let mut ignored = |_: &Message| {};
-    let asking = client.send(&task, &mut ignored);
-    let stopping = async {
-        until(|| seen.entries() == 4).await;
-        stop.send(()).unwrap();
-        server.server.await.unwrap().unwrap();
-    };
-    let (answer, ()) = futures::future::join(asking, stopping).await;
-    let Some(Message::Result(result)) = answer.unwrap() else {
-        panic!("ended")
-    };
-    assert_eq!(result.status, Status::Cancelled);
-    assert_eq!(seen.written(4), ["CANCELLED"; 2]);
-    assert!(client.send(&task, &mut ignored).await.is_err());
-}
-
-#[tokio::test]
-async fn clients_that_stall_do_not_keep_the_server_from_its_end() {
-    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-    let seen = Seen::default();
-    let patience = http::Config::default().with_shutdown_grace(Duration::from_millis(50));
-    let mut server = OverHttp::with(&seen, Config::default(), patience).await;
-    let address = server.url.replace("http://", "").replace("/sap/tasks", "");
-    let mut stalled = Vec::new();
-    let task = ask(1, "test.echo").to_string();
-    let head = format!(
-        "POST /sap/tasks HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
-        task.len()
-    );
-    for begun in [head + "{", "POST /sap".into(), String::new()] {
-        let mut stream = tokio::net::TcpStream::connect(&address).await.unwrap();
-        stream.write_all(begun.as_bytes()).await.unwrap();
-        stalled.push(stream);
-    }
-    // Answered after them, so they were taken.
-    assert_eq!(server.post("{".into(), &[]).await.status().as_u16(), 400);
-    server.stop.take().unwrap().send(()).unwrap();
-    let ended = tokio::time::timeout(Duration::from_secs(20), server.server).await;
-    ended.expect("the server ends").unwrap().unwrap();
-    // What comes whole only now is not begun.
-    stalled[0].write_all(&task.as_bytes()[1..]).await.unwrap();
-    let mut answer = String::new();
-    stalled[0].read_to_string(&mut answer).await.unwrap();
-    assert!(answer.starts_with("HTTP/1.1 503"), "{answer}");
-    assert_eq!(seen.calls(), 0);
-}
-
 // spec: SAP-4.1-17
 #[tokio::test]
 async fn results_are_posted_to_endpoints_that_are_allowed() {
@@ -568,33 +501,4 @@ async fn a_task_is_asked_about_below_the_path() {
         assert_eq!(asked.send().await.unwrap().status().as_u16(), 403);
     }
     assert_eq!(server.plain.put(&url).send().await.unwrap().status(), 405);
-}
-
-// spec: SAP-5-2
-#[tokio::test]
-async fn a_task_that_runs_at_the_end_has_its_grace() {
-    let seen = Seen::default();
-    let patience = http::Config::default().with_shutdown_grace(Duration::from_secs(3_600));
-    let mut server = OverHttp::with(&seen, Config::default(), patience).await;
-    let address = server.url.replace("http://", "").replace("/sap/tasks", "");
-    let task = typed(&ask(1, "test.gate").to_string());
-    let stop = server.stop.take().unwrap();
-    let client = server.client.clone();
-    let mut ignored = |_: &Message| {};
-    let asking = client.send(&task, &mut ignored);
-    let stopping = async {
-        until(|| seen.entries() == 3).await;
-        stop.send(()).unwrap();
-        // The door is closed, and what is inside goes on.
-        while tokio::net::TcpStream::connect(&address).await.is_ok() {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-        seen.gate.store(true, Ordering::SeqCst);
-        server.server.await.unwrap().unwrap();
-    };
-    let (answer, ()) = futures::future::join(asking, stopping).await;
-    let Some(Message::Result(result)) = answer.unwrap() else {
-        panic!("ended")
-    };
-    assert_eq!(result.status, Status::Succeeded);
 }
