@@ -11,6 +11,7 @@ use ubos_common::driver::Sleep as _;
 use ubos_common::secret::Secret;
 use ubos_common::trace_context::TraceContext;
 
+use super::lines::{Lines, carrier};
 use super::{CORRELATION, ISSUER, JSON, LINES};
 use crate::ident::CorrelationId;
 use crate::lifecycle::LifecycleError;
@@ -357,57 +358,6 @@ fn echoed(task: &Task, response: &Response) -> Result<(), SendError> {
     }
 }
 
-/// A body cut into lines; one without a line break is one line.
-struct Lines {
-    response: Response,
-    buffer: Vec<u8>,
-    max_bytes: usize,
-    ended: bool,
-}
-
-impl Lines {
-    const fn new(response: Response, max_bytes: usize) -> Self {
-        Self {
-            response,
-            buffer: Vec::new(),
-            max_bytes,
-            ended: false,
-        }
-    }
-
-    async fn next(&mut self) -> Result<Option<Vec<u8>>, SendError> {
-        let mut looked = 0;
-        loop {
-            let rest = self.buffer.get(looked..).unwrap_or_default();
-            if let Some(at) = rest.iter().position(|byte| *byte == b'\n') {
-                let mut line = self.buffer.split_off(looked + at + 1);
-                core::mem::swap(&mut line, &mut self.buffer);
-                line.pop();
-                return Ok(Some(line));
-            }
-            looked = self.buffer.len();
-            if self.ended {
-                let line = core::mem::take(&mut self.buffer);
-                return Ok((!line.is_empty()).then_some(line));
-            }
-            if looked > self.max_bytes {
-                return Err(SendError::NoAnswer {
-                    what: format!("a line of more than {} bytes", self.max_bytes),
-                });
-            }
-            match self.response.chunk().await.map_err(carrier)? {
-                Some(chunk) => self.buffer.extend_from_slice(&chunk),
-                None => self.ended = true,
-            }
-        }
-    }
-}
-
-/// The error's own text may name the address with all its parts, so that is left out.
-fn carrier(error: reqwest::Error) -> SendError {
-    SendError::carrier(error.without_url())
-}
-
 /// A client with a TLS provider of its own: nothing needs to be installed for the process.
 pub(super) fn http() -> Result<reqwest::Client, ClientError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -431,3 +381,19 @@ fn http_with(tls: rustls::ClientConfig) -> Result<reqwest::Client, ClientError> 
 /// How long a server may be silent where nothing else is set.
 const PATIENCE: Duration = Duration::from_secs(300);
 const CONNECT: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_marked_as_one_that_nobody_shows() {
+        let client = HttpClient::new("https://prime.example/").unwrap();
+        let token = Secret::new("hunter2".to_owned());
+        let bearer = client.with_bearer(&token).unwrap().bearer.unwrap();
+        assert_eq!(bearer.as_bytes(), b"Bearer hunter2");
+        // As other libraries log a header, and decide on its compression.
+        assert!(bearer.is_sensitive());
+        assert!(!format!("{bearer:?}").contains("hunter2"));
+    }
+}

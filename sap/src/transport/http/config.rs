@@ -180,17 +180,30 @@ impl Hosts {
             let names = ["localhost", "127.0.0.1", "[::1]"];
             hosts.extend(names.map(|name| format!("{name}:{port}")));
         }
-        if port == HTTP {
-            // The port that nobody writes.
-            let bare = hosts.iter().filter_map(|host| host.strip_suffix(":80"));
-            let bare: Vec<String> = bare.map(str::to_owned).collect();
-            hosts.extend(bare);
-        }
+        // The port that nobody writes.
+        let bare = hosts.iter().filter_map(|host| host.strip_suffix(":80"));
+        let bare: Vec<String> = bare.map(str::to_owned).collect();
+        hosts.extend(bare);
         Self::These(hosts)
     }
 }
 
-/// The port of HTTP where none is written.
-const HTTP: u16 = 80;
 /// More are no bound.
 const MAX_CONNECTIONS: usize = 1_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_port_that_nobody_writes_is_left_out_and_no_other() {
+        let hosts = |address: &str| match Hosts::of(address.parse().unwrap()) {
+            Hosts::These(hosts) => hosts,
+            hosts => panic!("{hosts:?}"),
+        };
+        assert_eq!(hosts("192.0.2.7:80"), ["192.0.2.7:80", "192.0.2.7"]);
+        assert_eq!(hosts("192.0.2.7:8080"), ["192.0.2.7:8080"]);
+        assert_eq!(hosts("[2001:db8::80]:443"), ["[2001:db8::80]:443"]);
+        assert!(hosts("127.0.0.1:80").contains(&"localhost".to_owned()));
+    }
+}

@@ -139,6 +139,7 @@ pub(super) async fn take(
         let (watcher, tls) = (graceful.watcher(), listener.tls.clone());
         #[expect(clippy::disallowed_methods, reason = "a transport runs on its runtime")]
         tokio::spawn(async move {
+            let _place = place;
             let shaken = timeout(head_timeout, secured(stream, peer, tls)).await;
             if let Ok(Some((stream, peer))) = shaken {
                 let service = TowerToHyperService::new(routes.layer(Extension(peer)));
@@ -147,7 +148,6 @@ pub(super) async fn take(
                 // A connection that fails is the client's affair.
                 let _ = watcher.watch(connection).await;
             }
-            drop(place);
         });
     }
     drop(listener);

@@ -31,6 +31,7 @@ mod body;
 mod client;
 mod config;
 mod connections;
+mod lines;
 mod patience;
 mod replies;
 mod request;

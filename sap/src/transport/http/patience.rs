@@ -84,3 +84,38 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Patient<S> {
         self.stream.is_write_vectored()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{DuplexStream, duplex};
+
+    use super::*;
+
+    /// A stream that takes one slice at a time.
+    struct Plain(DuplexStream);
+
+    impl AsyncWrite for Plain {
+        fn poll_write(
+            mut self: Pin<&mut Self>,
+            cx: &mut Context<'_>,
+            bytes: &[u8],
+        ) -> Poll<io::Result<usize>> {
+            Pin::new(&mut self.0).poll_write(cx, bytes)
+        }
+
+        fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Pin::new(&mut self.0).poll_flush(cx)
+        }
+
+        fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Pin::new(&mut self.0).poll_shutdown(cx)
+        }
+    }
+
+    #[test]
+    fn slices_are_written_at_once_where_the_stream_can() {
+        let (one, other) = duplex(1);
+        assert!(Patient::new(one, Duration::ZERO).is_write_vectored());
+        assert!(!Patient::new(Plain(other), Duration::ZERO).is_write_vectored());
+    }
+}

@@ -101,3 +101,27 @@ fn status_of(message: &Message) -> StatusCode {
         },
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::receipt::Nack;
+
+    // spec: SAP-10-2
+    #[test]
+    fn a_nack_has_the_status_of_its_code() {
+        for (code, status) in [
+            (ErrorCode::InvalidTask, 400),
+            (ErrorCode::Unauthorized, 401),
+            (ErrorCode::Forbidden, 403),
+            (ErrorCode::NotFound, 404),
+            (ErrorCode::Unprocessable, 422),
+            (ErrorCode::RateLimit, 429),
+            (ErrorCode::Other("OUR_OWN".into()), 400),
+        ] {
+            let mut nack = Nack::malformed("a reason");
+            nack.code = code;
+            assert_eq!(status_of(&Message::Nack(nack)).as_u16(), status);
+        }
+    }
+}
