@@ -25,6 +25,7 @@
 //! ```
 
 mod about;
+mod arguments;
 mod tools;
 
 use core::time::Duration;
@@ -48,7 +49,6 @@ use crate::role::producer::Config;
 use crate::status::Status;
 use crate::task::Task;
 use crate::trace;
-use tools::TASK;
 
 use crate::transport::beside::{self, Beside, signed};
 use crate::transport::exchange::{Exchange, begin};
@@ -108,7 +108,7 @@ impl Server {
         signature: Option<&str>,
         context: &RequestContext<RoleServer>,
     ) -> Result<Option<Message>, ErrorData> {
-        let bytes = work::done(length_of(&arguments), move || task_of(arguments)).await;
+        let bytes = arguments::read(arguments).await;
         if bytes.len() > MAX_TASK_BYTES {
             let ids = move || (ids_of(&bytes, &Options::default().limits), bytes);
             let (ids, bytes) = work::done(usize::MAX, ids).await;
@@ -277,31 +277,6 @@ fn content(message: Option<Vec<u8>>) -> CallToolResult {
     result
 }
 
-/// Bytes that arguments take as text, or nearly so many: escapes and numbers are not counted.
-fn length_of(arguments: &JsonObject) -> usize {
-    let of_member = |(name, value): (&String, &Value)| name.len() + 4 + length(value);
-    arguments.iter().map(of_member).sum()
-}
-
-fn length(value: &Value) -> usize {
-    match value {
-        Value::Null | Value::Bool(_) | Value::Number(_) => 4,
-        Value::String(text) => text.len() + 2,
-        Value::Array(items) => items.iter().map(|item| length(item) + 1).sum::<usize>() + 2,
-        Value::Object(members) => length_of(members) + 2,
-    }
-}
-
-/// The bytes of the task, whichever form it came in.
-fn task_of(mut arguments: JsonObject) -> Vec<u8> {
-    if arguments.len() == 1
-        && let Some(Value::String(text)) = arguments.get_mut(TASK)
-    {
-        return core::mem::take(text).into_bytes();
-    }
-    Value::Object(arguments).to_string().into_bytes()
-}
-
 fn malformed(why: &'static str, ids: (Option<TaskId>, Option<CorrelationId>)) -> Nack {
     let mut nack = Nack::malformed(why);
     (nack.message_id, nack.correlation_id) = ids;
@@ -364,7 +339,7 @@ impl McpClient {
         let (bytes, exchange) = begin(task, &clock, patient).await?;
         let text = String::from_utf8(bytes).map_err(SendError::carrier)?;
         let tool = task.target.capability.to_string();
-        let call = (tool, work::done(text.len(), move || arguments(text)).await);
+        let call = (tool, arguments::of(text).await);
         self.call(task, call, exchange, &clock, on_message)
             .await?
             .end()
@@ -469,77 +444,5 @@ fn none(what: &str) -> SendError {
     SendError::NoAnswer { what: what.into() }
 }
 
-/// The task as a value where that keeps it as it is, else as its text.
-fn arguments(text: String) -> JsonObject {
-    match serde_json::from_str(&text) {
-        Ok(Value::Object(task)) if keeps_numbers(&text) => task,
-        _ => [(TASK.to_owned(), Value::String(text))]
-            .into_iter()
-            .collect(),
-    }
-}
-
-/// Whether every number of a sound JSON text is written again as it is.
-fn keeps_numbers(text: &str) -> bool {
-    let mut rest = text;
-    while let Some(at) = rest.find(|c: char| c == '"' || c == '-' || c.is_ascii_digit()) {
-        rest = rest.get(at..).unwrap_or_default();
-        let length = if rest.starts_with('"') {
-            string_length(rest)
-        } else {
-            let length = rest
-                .find(|c: char| !matches!(c, '0'..='9' | '-' | '+' | '.' | 'e' | 'E'))
-                .unwrap_or(rest.len());
-            let number = rest.get(..length).unwrap_or_default();
-            let again = serde_json::from_str::<Value>(number).map(|value| value.to_string());
-            if again.ok().as_deref() != Some(number) {
-                return false;
-            }
-            length
-        };
-        rest = rest.get(length..).unwrap_or_default();
-    }
-    true
-}
-
-/// Bytes of the string that a text begins with, quotes included.
-fn string_length(text: &str) -> usize {
-    let mut escaped = false;
-    for (at, byte) in text.bytes().enumerate().skip(1) {
-        match byte {
-            _ if escaped => escaped = false,
-            b'\\' => escaped = true,
-            b'"' => return at + 1,
-            _ => {}
-        }
-    }
-    text.len()
-}
-
 /// Bytes of one task.
 const MAX_TASK_BYTES: usize = 1 << 20;
-
-#[cfg(test)]
-mod tests {
-    use super::keeps_numbers;
-
-    #[test]
-    fn numbers_that_a_value_changes_are_found() {
-        for kept in [
-            r#"{"a":1,"b":[-2.5,0],"c":"1.50 \" 1e3"}"#,
-            "18446744073709551615",
-            "{}",
-        ] {
-            assert!(keeps_numbers(kept), "{kept}");
-        }
-        for lost in [
-            "[1.50]",
-            "[1e3]",
-            "[123456789012345678901]",
-            r#"{"\"":"\\","n":-0}"#,
-            "[1,2.00]",
-        ] {
-            assert!(!keeps_numbers(lost), "{lost}");
-        }
-    }
-}

@@ -1,5 +1,7 @@
 //! MCP, over a duplex in memory.
 
+mod tools;
+
 use rmcp::ServiceExt as _;
 use rmcp::model::{CallToolRequestParams, CallToolResult, JsonObject};
 use rmcp::service::{RoleClient, RoleServer, RunningService};
