@@ -221,6 +221,37 @@ async fn a_task_goes_to_the_agent_it_names_or_to_any_that_can() {
     assert_eq!((one.calls(), two.calls()), (5, 9));
 }
 
+// spec: SAP-4.1-17
+#[tokio::test]
+async fn a_mailbox_that_nobody_holds_is_no_endpoint() {
+    use sap::processor::{Unreachable, Warning};
+    let seen = Seen::default();
+    let bus = new_bus(&seen, bus::Config::default());
+    let (warned, warnings) = std::sync::mpsc::channel();
+    bus.attach(seen.processor(Config::default()), move |warning| {
+        let word = match warning {
+            Warning::Unreachable(Unreachable::Refused) => "refused",
+            Warning::Unreachable(Unreachable::NoWay) => "no way",
+            _ => "another warning",
+        };
+        warned.send(word).unwrap();
+    });
+    let task = with(
+        ask(1, "test.echo"),
+        "/replyTo",
+        Some(json!({"endpoint": INBOX})),
+    );
+    drop(bus.mailbox(INBOX));
+    bus.send(&typed(&task.to_string()), &mut |_| {})
+        .await
+        .unwrap();
+    // Of RUNNING and of SUCCEEDED: the first finds that its holder is gone.
+    assert_eq!(
+        warnings.try_iter().collect::<Vec<_>>(),
+        ["refused", "no way"]
+    );
+}
+
 #[test]
 fn a_bus_refuses_settings_out_of_range() {
     let config = bus::Config::default().with_max_tasks(0);
