@@ -33,10 +33,25 @@ pub(crate) struct Received {
 
 impl Beside {
     /// What goes beside a task.
+    #[cfg_attr(
+        not(feature = "sign"),
+        expect(
+            clippy::unused_async,
+            unused_variables,
+            reason = "only a signature is made of the task"
+        )
+    )]
     pub(super) async fn of(&self, task: &Task) -> Result<Vec<(&'static str, String)>, SendError> {
-        let signature = self.sign(task).await?.map(|text| (SIGNATURE, text));
         let trace = self.trace.iter().flat_map(TraceContext::to_carry);
-        Ok(signature.into_iter().chain(trace).collect())
+        #[cfg(feature = "sign")]
+        let trace = {
+            let signature = self.sign(task).await?;
+            signature
+                .map(|text| (SIGNATURE, text))
+                .into_iter()
+                .chain(trace)
+        };
+        Ok(trace.collect())
     }
 
     /// Reads what a server says, and refuses a result that its producer has not signed where this client asks for that:
@@ -97,14 +112,9 @@ impl Beside {
 #[expect(
     clippy::unused_self,
     clippy::unnecessary_wraps,
-    clippy::unused_async,
     reason = "the feature does it"
 )]
 impl Beside {
-    async fn sign(&self, _: &Task) -> Result<Option<String>, SendError> {
-        Ok(None)
-    }
-
     #[cfg(feature = "http")]
     pub(super) const fn is_strict(&self) -> bool {
         false

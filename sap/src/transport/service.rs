@@ -126,27 +126,20 @@ impl Service {
 
     /// The signature of a result, where this service signs and the result has a canonical form; made on another thread
     /// where the result is long.
-    #[cfg(all(
-        feature = "sign",
-        any(feature = "http", feature = "mcp", feature = "nats")
-    ))]
-    pub(super) async fn signature(&self, message: &Message) -> Option<String> {
-        let (Some(key), Message::Result(result)) = (&self.key, message) else {
-            return None;
-        };
-        let (key, result) = (Arc::clone(key), result.clone());
-        let output = result.output.as_ref();
-        let bytes = output.map_or(0, |output| output.as_str().len());
-        let signed = work::wanted(bytes, move || key.sign_result(&result));
-        Some(signed.await.ok()?.to_string())
-    }
-
-    #[cfg(all(
+    #[cfg(any(feature = "http", feature = "mcp", feature = "nats"))]
+    #[cfg_attr(
         not(feature = "sign"),
-        any(feature = "http", feature = "mcp", feature = "nats")
-    ))]
-    #[expect(clippy::unused_async, reason = "the feature does it")]
-    pub(super) async fn signature(&self, _: &Message) -> Option<String> {
+        expect(clippy::unused_async, unused_variables, reason = "the feature does it")
+    )]
+    pub(super) async fn signature(&self, message: &Message) -> Option<String> {
+        #[cfg(feature = "sign")]
+        if let (Some(key), Message::Result(result)) = (&self.key, message) {
+            let (key, result) = (Arc::clone(key), result.clone());
+            let output = result.output.as_ref();
+            let bytes = output.map_or(0, |output| output.as_str().len());
+            let signed = work::wanted(bytes, move || key.sign_result(&result));
+            return Some(signed.await.ok()?.to_string());
+        }
         None
     }
 
@@ -230,6 +223,10 @@ impl Service {
         let (sender, mut receiver) = mpsc::unbounded();
         // The channel itself has no bound: while this many wait, nothing is made that could be sent.
         let waiting = AtomicUsize::new(0);
+        let say = |message| {
+            waiting.fetch_add(1, Ordering::Relaxed);
+            let _ = sender.unbounded_send(message);
+        };
         let process = async {
             let mut sink = |delivery: Delivery<'_>| {
                 let message = match delivery {
@@ -237,8 +234,7 @@ impl Service {
                     Delivery::Result(result) => Message::Result(Box::new(result.clone())),
                     Delivery::Warning(warning) => return self.warn(&warning),
                 };
-                waiting.fetch_add(1, Ordering::Relaxed);
-                let _ = sender.unbounded_send(message);
+                say(message);
             };
             let clock = self.clock.as_ref();
             let processor = &self.processor;
@@ -248,10 +244,7 @@ impl Service {
             };
             let answer = processor.answer(clock, asker, task, given, &mut sink);
             let answer = answer.await;
-            let outcome = answer.map(|answer| {
-                waiting.fetch_add(1, Ordering::Relaxed);
-                let _ = sender.unbounded_send(answer.into());
-            });
+            let outcome = answer.map(|answer| say(answer.into()));
             sender.close_channel();
             outcome
         };
@@ -319,5 +312,40 @@ impl fmt::Debug for Service {
             .field("processor", &self.processor)
             .field("replies", &self.replies)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt as _;
+    use ubos_common::time::{Mono, Now, Timestamp};
+
+    use super::*;
+    use crate::processor::{AllowAll, Config};
+    use crate::result::{Producer, ProducerKind};
+    use crate::store::MemoryTranscript;
+
+    struct Still;
+
+    impl Sleep for Still {
+        fn now(&self) -> Now {
+            Now::new(Mono::ZERO, Timestamp::EPOCH)
+        }
+
+        fn sleep_until(&self, _: Mono) -> BoxFuture<'static, ()> {
+            Box::pin(core::future::pending())
+        }
+    }
+
+    #[test]
+    fn others_have_their_turn_after_a_long_task_was_read() {
+        let producer = Producer::new("a".parse().unwrap(), ProducerKind::Agent);
+        let transcript = Arc::new(MemoryTranscript::default());
+        let processor = Processor::new(producer, Arc::new(AllowAll), transcript, Config::default());
+        let service = Service::new(Arc::new(processor.unwrap()), Arc::new(Still));
+        for (bytes, is_long) in [(LARGE, false), (LARGE + 1, true)] {
+            let read = service.read(&vec![b' '; bytes]).now_or_never();
+            assert_eq!(read.is_none(), is_long);
+        }
     }
 }

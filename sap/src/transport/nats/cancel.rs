@@ -40,12 +40,10 @@ impl Cancels {
     /// What is said from now on.
     pub(super) fn of(&self, subject: &str) -> Told<'_> {
         let (sender, receiver) = mpsc::channel(WAITING);
-        let mut listeners = self.lock();
-        listeners
+        self.lock()
             .entry(subject.to_owned())
             .or_default()
             .push(sender);
-        drop(listeners);
         Told {
             cancels: self,
             subject: subject.to_owned(),

@@ -372,7 +372,7 @@ fn is_too_long(error: &PublishError) -> bool {
 /// and keeps what else it has.
 async fn made(context: &Context, wanted: StreamConfig) -> Result<Stream, QueueError> {
     let subjects = wanted.subjects.clone();
-    let mut stream = context
+    let stream = context
         .get_or_create_stream(wanted)
         .await
         .map_err(QueueError::nats)?;
@@ -387,7 +387,6 @@ async fn made(context: &Context, wanted: StreamConfig) -> Result<Stream, QueueEr
             .update_stream(there)
             .await
             .map_err(QueueError::nats)?;
-        stream.info().await.map_err(QueueError::nats)?;
     }
     Ok(stream)
 }
@@ -456,6 +455,10 @@ mod tests {
                 "ack_wait is 0ns, but",
             ),
             (
+                Config::default().with_ack_wait(Duration::from_nanos(999_999)),
+                "ack_wait is 999.999µs, but",
+            ),
+            (
                 Config::default().with_max_attempts(0),
                 "max_attempts is 0, but",
             ),
@@ -471,6 +474,9 @@ mod tests {
             let refused = config.check().unwrap_err().to_string();
             assert!(refused.starts_with(wanted), "{refused}");
         }
-        assert_eq!(Config::default().check(), Ok(()));
+        let least = Config::default().with_ack_wait(Duration::from_millis(1));
+        for config in [Config::default(), least] {
+            assert_eq!(config.check(), Ok(()));
+        }
     }
 }

@@ -499,11 +499,9 @@ impl Caller for Publisher<'_> {
 
     fn cancelled(&mut self) -> Option<BoxFuture<'static, ()>> {
         let cancelled = self.cancelled.take()?;
+        // The other end is held for as long as the task runs.
         Some(Box::pin(async move {
-            if cancelled.await.is_err() {
-                // Nobody is left who could say so.
-                core::future::pending::<()>().await;
-            }
+            let _ = cancelled.await;
         }))
     }
 

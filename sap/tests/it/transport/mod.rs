@@ -10,8 +10,11 @@ mod mcp;
 mod nats;
 #[cfg(all(feature = "nats", feature = "external-tests"))]
 mod nats_faults;
+#[cfg(all(feature = "nats", feature = "external-tests"))]
+mod nats_said;
 #[cfg(all(unix, feature = "http"))]
 mod peers;
+mod service;
 mod suite;
 #[cfg(feature = "tracing")]
 mod tracing;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use async_nats::jetstream::{self, stream::Stream};
 use sap::processor::{self, Context, Outcome, Processor};
-use sap::transport::nats::{Config, Queue};
+use sap::transport::nats::{Config, Queue, QueueError};
 use sap::transport::{Message, SendError, Service};
 use sap::validate::Options;
 use sap::{ErrorCode, Producer, ProducerKind, Status, Task};
@@ -62,14 +62,44 @@ impl Nats {
         panic!("the nats-server does not say its port");
     }
 
-    pub(super) async fn queue(&self, config: Config) -> Queue {
+    pub(super) async fn open(&self, config: Config) -> Result<Queue, QueueError> {
         let client = async_nats::connect(&self.url).await.unwrap();
-        Queue::open(client, config).await.unwrap()
+        Queue::open(client, config).await
+    }
+
+    pub(super) async fn queue(&self, config: Config) -> Queue {
+        self.open(config).await.unwrap()
     }
 
     pub(super) async fn stream(&self, name: &str) -> Stream {
         let client = async_nats::connect(&self.url).await.unwrap();
         jetstream::new(client).get_stream(name).await.unwrap()
+    }
+
+    pub(super) async fn put(&self, body: &str, headers: &[(&str, &str)]) {
+        let client = async_nats::connect(&self.url).await.unwrap();
+        let mut all = async_nats::HeaderMap::new();
+        for (name, value) in headers {
+            all.insert(*name, *value);
+        }
+        let context = jetstream::new(client);
+        let put = context.publish_with_headers("sap.task", all, body.to_owned().into());
+        put.await.unwrap().await.unwrap();
+    }
+
+    pub(super) async fn said(&self, task: &Value, kind: &str) -> Message {
+        let out = self.stream("sap_out").await;
+        let issuer = task["issuer"]["agentId"].as_str().unwrap_or_default();
+        let issuer = ubos_common::canon::Digest::of_bytes(issuer.as_bytes()).to_string();
+        let (id, issuer) = (task["taskId"].as_str().unwrap(), &issuer[..16]);
+        let subject = format!("sap.out.{id}.{issuer}.{kind}");
+        for _ in 0..1_000 {
+            if let Ok(said) = out.get_last_raw_message_by_subject(&subject).await {
+                return Message::decode(&said.payload, &Options::default()).unwrap();
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        panic!("nothing is said")
     }
 
     pub(super) async fn kept(&self, name: &str) -> u64 {
@@ -113,34 +143,6 @@ pub(super) struct OnNats {
 impl Drop for OnNats {
     fn drop(&mut self) {
         self.worker.abort();
-    }
-}
-
-impl OnNats {
-    pub(super) async fn put(&self, body: &str, headers: &[(&str, &str)]) {
-        let client = async_nats::connect(&self.nats.url).await.unwrap();
-        let mut all = async_nats::HeaderMap::new();
-        for (name, value) in headers {
-            all.insert(*name, *value);
-        }
-        let context = jetstream::new(client);
-        let put = context.publish_with_headers("sap.task", all, body.to_owned().into());
-        put.await.unwrap().await.unwrap();
-    }
-
-    async fn said(&self, task: &Value, kind: &str) -> Message {
-        let out = self.nats.stream("sap_out").await;
-        let issuer = task["issuer"]["agentId"].as_str().unwrap_or_default();
-        let issuer = ubos_common::canon::Digest::of_bytes(issuer.as_bytes()).to_string();
-        let (id, issuer) = (task["taskId"].as_str().unwrap(), &issuer[..16]);
-        let subject = format!("sap.out.{id}.{issuer}.{kind}");
-        for _ in 0..1_000 {
-            if let Ok(said) = out.get_last_raw_message_by_subject(&subject).await {
-                return Message::decode(&said.payload, &Options::default()).unwrap();
-            }
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-        panic!("nothing is said")
     }
 }
 
@@ -190,8 +192,9 @@ impl Harness for OnNats {
     }
 
     async fn raw(&self, bytes: &str) -> Message {
-        self.put(bytes, &[]).await;
-        self.said(&serde_json::from_str(bytes).unwrap(), "nack")
+        self.nats.put(bytes, &[]).await;
+        self.nats
+            .said(&serde_json::from_str(bytes).unwrap(), "nack")
             .await
     }
 }
@@ -274,6 +277,7 @@ async fn a_worker_that_is_killed_loses_nothing() {
         worker,
     };
     again
+        .nats
         .put(std::str::from_utf8(&task.encode()).unwrap(), &[])
         .await;
     let (_, answer) = again.send(&task).await;
@@ -382,17 +386,18 @@ async fn ids_are_in_headers_and_body_and_must_agree() {
     assert_eq!(header("Sap-Task-Id"), task["taskId"].as_str().unwrap());
     for (number, name) in [(2, "X-Correlation-Id"), (3, "Sap-Task-Id")] {
         let task = ask(number, "test.echo");
-        on.put(
-            &task.to_string(),
-            &[(name, "00000000-0000-0000-0000-000000000000")],
-        )
-        .await;
-        let Message::Nack(nack) = on.said(&task, "nack").await else {
+        on.nats
+            .put(
+                &task.to_string(),
+                &[(name, "00000000-0000-0000-0000-000000000000")],
+            )
+            .await;
+        let Message::Nack(nack) = on.nats.said(&task, "nack").await else {
             panic!("turned away")
         };
         assert_eq!(nack.code, ErrorCode::InvalidTask);
     }
-    let garbage = async { on.put("{\"taskId\":7}", &[]).await };
+    let garbage = async { on.nats.put("{\"taskId\":7}", &[]).await };
     garbage.await;
     for _ in 0..200 {
         if on.nats.kept("sap_dead").await == 1 {
@@ -451,7 +456,7 @@ async fn a_worker_that_is_asked_to_end_answers_what_it_has_begun() {
 }
 
 /// Of `A-prime`, in a subject.
-const A_PRIME: &str = "9a2c24b466860f7f";
+pub(super) const A_PRIME: &str = "9a2c24b466860f7f";
 
 // spec: SAP-11-2
 #[tokio::test]

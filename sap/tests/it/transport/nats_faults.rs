@@ -11,9 +11,10 @@ use sap::{ErrorCode, Status, TaskResult};
 use serde_json::json;
 use ubos_common::driver::Sleep;
 use ubos_common::time::{Mono, Now};
+use ubos_common::violation::Profile;
 
 use super::nats::{Nats, OnNats, config, work};
-use super::suite::Harness as _;
+use super::suite::{Harness as _, until};
 use super::world::{Real, Seen, ask, typed};
 use crate::samples::with;
 
@@ -22,7 +23,7 @@ const MAX_PAYLOAD: usize = 1 << 20;
 /// Bytes of headers that the server takes.
 const MAX_HEADERS: usize = 64 << 10;
 
-async fn until_kept(nats: &Nats, stream: &str, messages: u64) {
+pub(super) async fn until_kept(nats: &Nats, stream: &str, messages: u64) {
     for _ in 0..2_000 {
         if nats.kept(stream).await == messages {
             return;
@@ -46,9 +47,10 @@ async fn a_dead_letter_too_long_to_be_buried_whole_leaves_its_digest() {
     let seen = Seen::default();
     let on = OnNats::start(&seen, processor::Config::default()).await;
     let garbage = "x".repeat(MAX_PAYLOAD);
-    on.put(&garbage, &[]).await;
+    on.nats.put(&garbage, &[]).await;
     until_kept(&on.nats, "sap_dead", 1).await;
     until_kept(&on.nats, "sap_tasks", 0).await;
+    assert_eq!(seen.written(0), ["nack"]);
     let dead = on.nats.stream("sap_dead").await;
     let dead = dead
         .get_last_raw_message_by_subject("sap.dead")
@@ -65,7 +67,7 @@ async fn a_dead_letter_too_long_to_be_buried_whole_leaves_its_digest() {
     assert!(dead.payload.is_empty());
     // Headers have a bound of their own.
     let long = "y".repeat(MAX_HEADERS - 30);
-    on.put("x", &[("Long", &long)]).await;
+    on.nats.put("x", &[("Long", &long)]).await;
     until_kept(&on.nats, "sap_dead", 2).await;
     until_kept(&on.nats, "sap_tasks", 0).await;
     succeeds(&on, 1).await;
@@ -139,6 +141,36 @@ async fn a_panic_beside_the_hooks_gives_its_task_back_and_ends_no_worker() {
     };
     succeeds(&on, 1).await;
     assert_eq!(seen.calls(), 1);
+}
+
+// spec: SAP-10-4, SAP-4.3-2
+#[tokio::test]
+async fn a_task_given_up_by_a_stricter_worker_is_a_dead_letter_and_a_nack() {
+    let (nats, first, second) = (Nats::start(), Seen::default(), Seen::default());
+    let queue = nats.queue(config().with_max_attempts(1)).await;
+    let pressure = "/constitutionalContext/pressureLevel";
+    let task = with(ask(1, "test.hang"), pressure, None);
+    nats.put(&task.to_string(), &[]).await;
+    let lenient = processor::Config::default().with_options(Profile::Lenient.into());
+    let worker = work(&queue, first.service_of(lenient));
+    until(|| first.entries() == 2).await;
+    worker.abort();
+    // What is valid for the first worker is not for the second.
+    let strict = processor::Config::default();
+    let worker = work(&queue, second.service_of(strict));
+    let Message::Nack(nack) = nats.said(&task, "nack").await else {
+        panic!("turned away")
+    };
+    assert_eq!(nack.code, ErrorCode::InvalidTask);
+    until_kept(&nats, "sap_tasks", 0).await;
+    let dead = nats.stream("sap_dead").await;
+    let dead = dead.get_last_raw_message_by_subject("sap.dead").await;
+    let dead = dead.unwrap();
+    let why = dead.headers.get("Sap-Why").map(|why| why.as_str());
+    assert_eq!(why, Some("begun 1 times"));
+    assert_eq!(dead.payload, task.to_string());
+    assert_eq!(second.written(0), ["nack"]);
+    worker.abort();
 }
 
 // spec: SAP-10-4
