@@ -138,7 +138,10 @@ impl MemoryTranscript {
 
     /// An entry as it is kept: the digest of the one before, then its text.
     fn linked(entry: &Entry) -> Vec<u8> {
-        let mut bytes = vec![0; LINK];
+        /// What stands around the body.
+        const AROUND: usize = 128;
+        let mut bytes = Vec::with_capacity(LINK + entry.body.as_str().len() + AROUND);
+        bytes.resize(LINK, 0);
         json::Write::write(entry, &mut bytes);
         bytes
     }

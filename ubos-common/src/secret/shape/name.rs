@@ -83,9 +83,11 @@ fn has_letters_of_secret(name: &str) -> bool {
         }
         set
     }
-    const SETS: [u32; 9] = [
-        // accesskey, apikey, authtoken, cookie, privatekey, token, and all pairs
-        letters(b"k"),
+    const SETS: [u32; 11] = [
+        // accesskey, apikey, privatekey, secretkey, and all pairs
+        letters(b"key"),
+        letters(b"token"),
+        letters(b"cookie"),
         letters(b"pas"),
         letters(b"authorization"),
         letters(b"bearer"),
@@ -167,7 +169,7 @@ mod tests {
         ] {
             assert!(is_secret_name(name), "{name}");
         }
-        assert!(!has_letters_of_secret("topic") && !has_letters_of_secret("depth"));
+        assert!(!has_letters_of_secret("topic") && !has_letters_of_secret("taskId"));
     }
 
     #[test]
