@@ -482,4 +482,18 @@ mod tests {
         drop(place);
         assert!(places.try_take().is_some());
     }
+
+    #[test]
+    fn a_place_goes_to_one_who_waits_or_is_free_again() {
+        let places = Places::new(1);
+        drop(places.try_take().unwrap());
+        let place = places.try_take().unwrap();
+        let mut waiting = Box::pin(places.take());
+        assert!((&mut waiting).now_or_never().is_none());
+        drop(place);
+        // It belongs to the one who waits.
+        assert!(places.try_take().is_none());
+        drop(waiting.now_or_never().unwrap());
+        assert!(places.try_take().is_some());
+    }
 }

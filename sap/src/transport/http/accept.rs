@@ -65,6 +65,8 @@ mod tests {
             ("application/x-ndjson;q=0.9, application/json;q=0.8", true),
             ("application/x-ndjson;q=0.001", true),
             ("application/x-ndjson, application/json;q=0", true),
+            ("application/x-ndjson;q=1.00, application/json;q=0.9", true),
+            ("application/x-ndjson;q=1.01", false),
             ("", false),
             ("*/*", false),
             ("application/*", false),

@@ -113,11 +113,13 @@ mod tests {
     fn long_arguments_are_written_on_another_thread_and_short_ones_here() {
         let long = "long ".repeat(work::HEAVY / 5);
         let many: Vec<Value> = (0..work::HEAVY / 5).map(|_| json!(null)).collect();
+        let nested: Vec<Value> = (0..work::HEAVY / 3).map(|_| json!({})).collect();
         for (arguments, threads) in [
             (json!({"a": "short", "b": [true, {"c": 1}]}), 0),
             (json!({"a": long}), 1),
             (json!({"a": [{"b": long}]}), 1),
             (json!({"a": many}), 1),
+            (json!({"a": nested}), 1),
             (json!({long.as_str(): 1}), 1),
         ] {
             let written = || block_on(read(object(&arguments)));

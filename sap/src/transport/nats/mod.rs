@@ -445,6 +445,24 @@ mod tests {
     use super::*;
 
     #[test]
+    fn only_the_length_of_a_message_makes_it_too_long() {
+        for (kind, wanted) in [
+            (PublishErrorKind::MaxPayloadExceeded, true),
+            (PublishErrorKind::StreamNotFound, false),
+            (PublishErrorKind::TimedOut, false),
+        ] {
+            assert_eq!(is_too_long(&kind.into()), wanted, "{kind}");
+        }
+        // The server's own words for it come as another kind.
+        for (code, wanted) in [(HEADERS_TOO_LONG, true), (10_077, false)] {
+            let said = format!(r#"{{"code": 400, "err_code": {code}, "description": "no"}}"#);
+            let said: jetstream::Error = serde_json::from_str(&said).unwrap();
+            let error = PublishError::with_source(PublishErrorKind::Other, said);
+            assert_eq!(is_too_long(&error), wanted, "{code}");
+        }
+    }
+
+    #[test]
     fn settings_out_of_range_are_refused() {
         for (config, wanted) in [
             (Config::default().with_name("a.b"), "name is \"a.b\", but"),

@@ -108,17 +108,18 @@ async fn at_the_bound_one_is_turned_away_and_one_waits() {
         typed(&short.to_string()),
         typed(&ask(2, "test.echo").to_string()),
     );
-    let (mut nobody, mut none, mut no_one) = (|_: &Message| {}, |_: &Message| {}, |_: &Message| {});
+    let (mut nobody, mut no_one) = (|_: &Message| {}, |_: &Message| {});
     let tried = async {
         until(|| seen.entries() > 0).await;
         let given_up = bus.send(&waiting, &mut no_one);
         // One who waits and goes gives its turn away.
         let gone = tokio::time::timeout(std::time::Duration::from_millis(10), given_up).await;
         assert!(gone.is_err());
-        let turned = bus
-            .try_send(&typed(&ask(3, "test.echo").to_string()), &mut none)
-            .await;
-        let Some(Message::Nack(nack)) = turned.unwrap() else {
+        let (task, mut told) = (typed(&ask(3, "test.echo").to_string()), Vec::new());
+        let mut tell = |message: &Message| told.push(message.clone());
+        let turned = bus.try_send(&task, &mut tell).await.unwrap();
+        assert_eq!(told.as_slice(), turned.as_slice());
+        let Some(Message::Nack(nack)) = turned else {
             panic!("turned away")
         };
         assert_eq!((nack.code, seen.calls()), (ErrorCode::RateLimit, 0));

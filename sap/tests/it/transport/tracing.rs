@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt as _;
 use sap::processor::Config;
 use sap::role::{consumer, producer};
 use sap::transport::bus::{self, Bus};
@@ -42,6 +43,28 @@ async fn spans_have_ids_and_nothing_of_the_payload() {
         assert!(said.contains(&wanted), "{wanted} in {said}");
     }
     assert!(!said.contains("UBOS SAP V2") && !said.contains("detailed"));
+}
+
+#[tokio::test]
+async fn a_bus_records_how_many_wait_for_a_place() {
+    let (traces, seen) = (Traces::of("sap"), Seen::default());
+    let config = bus::Config::default().with_max_tasks(1);
+    let bus = Bus::new(Arc::new(Real::default()), seen.log.clone(), config).unwrap();
+    bus.attach(seen.processor(Config::default()), |_| {});
+    let task = |number| typed(&ask(number, "test.hang").to_string());
+    let tasks = [task(1), task(2), task(3)];
+    let mut sending: Vec<_> = tasks
+        .iter()
+        .map(|task| Box::pin(async { bus.send(task, &mut |_| {}).await }))
+        .collect();
+    for sending in &mut sending {
+        assert!(sending.now_or_never().is_none());
+    }
+    let said = traces.text();
+    for waiting in 1..=2 {
+        let grown = format!("name=\"bus\"\nwaiting={waiting}\n");
+        assert!(said.contains(&grown), "{said}");
+    }
 }
 
 /// Every text of a message that is no id, word or time, with a canary in it.
