@@ -1,5 +1,6 @@
 //! The writers of a session, as far as one store has seen them.
 
+use core::ops::RangeInclusive;
 use std::collections::VecDeque;
 
 use ubos_common::id::Uuid;
@@ -25,18 +26,27 @@ pub(super) struct WriterHistory {
 struct Branch {
     checkpoint: Uuid,
     agent: String,
-    step: u64,
+    /// The steps of saves that go on from this one.
+    next: RangeInclusive<u64>,
     messages: Messages,
 }
 
 impl Branch {
     fn new(metadata: &CheckpointMetadata, state: &AgentState) -> Self {
+        let next = metadata.step.saturating_add(1);
         Self {
             checkpoint: metadata.checkpoint_id,
             agent: metadata.agent_id.clone(),
-            step: metadata.step,
+            next: next..=next,
             messages: state.messages().clone(),
         }
+    }
+
+    /// A save that was refused: it may be tried again.
+    fn refused(metadata: &CheckpointMetadata, state: &AgentState) -> Self {
+        let refused = Self::new(metadata, state);
+        let next = metadata.step..=*refused.next.end();
+        Self { next, ..refused }
     }
 
     // impl: UAP-12-4
@@ -52,7 +62,7 @@ impl Branch {
         }
         // Another agent has the session now, or another run of this one: a run saves step by step.
         self.agent != last.agent
-            || (metadata.step == self.step.saturating_add(1) && self.is_continued_by(state))
+            || (self.next.contains(&metadata.step) && self.is_continued_by(state))
     }
 }
 
@@ -77,8 +87,8 @@ impl WriterHistory {
         let Some(line) = self.behind.iter_mut().rev().find(back) else {
             return Ok(());
         };
-        // Its next save is refused as well.
-        *line = Branch::new(metadata, state);
+        // The same save and the next one are refused as well.
+        *line = Branch::refused(metadata, state);
         Err(CheckpointError::Conflict {
             found: last.checkpoint,
         })
@@ -162,6 +172,23 @@ mod tests {
         run.0.loaded();
         assert!(run.save("a", &mut one));
         assert!(!run.save("a", &mut other));
+    }
+
+    // spec: UAP-12-4
+    #[test]
+    fn a_save_that_was_refused_is_refused_again() {
+        let mut writers = WriterHistory::default();
+        let mut run = Run(&mut writers, IdSource::seeded(1));
+        let begun = AgentState::initial(&mut IdSource::seeded(2));
+        let (mut one, mut other) = (begun.clone(), begun);
+        assert!(run.save("a", &mut one) && run.save("a", &mut other));
+        assert!(!run.save("a", &mut one));
+        let (id, at) = (run.1.uuid(), Timestamp::EPOCH);
+        let again = CheckpointMetadata::new("s".into(), id, at, one.step(), "a".into());
+        for _ in 0..2 {
+            assert!(run.0.check(&again, &one).is_err());
+        }
+        assert!(!run.save("a", &mut one));
     }
 
     // spec: UAP-12-4
