@@ -232,8 +232,6 @@ impl FileStore {
         let sealed_metadata = sealing.seal(&place(session, METADATA), &known)?;
         let is_held = |open: &mut OpenSession| open.hold.is_of(&folder);
         if !self.held.get(session).is_some_and(is_held) {
-            self.held.close(session);
-            self.metadata(session)?;
             let hold = SessionLock::take(&folder)?;
             let open = OpenSession {
                 hold,
@@ -365,6 +363,7 @@ impl FileStore {
         }
         self.held.saw(session, None);
         let held = self.held.close(session).map(|open| open.hold);
+        let held = held.filter(|hold| hold.is_of(&folder));
         if !folder.is_dir() {
             return Ok(());
         }

@@ -13,6 +13,7 @@ use uap_agent::{
 use ubos_common::id::Uuid;
 use ubos_conformance::uap::{StoreFault, check_history, check_store, check_writers};
 
+use crate::log_store::Steps;
 use crate::seals::Toy;
 
 // spec: UAP-12-7
@@ -389,7 +390,7 @@ fn a_setting_of_zero_is_refused_by_its_name() {
 fn memory_counts_the_sessions_that_forks_make() {
     let config = MemoryCheckpointConfig::default().with_sessions(1);
     let store = MemoryCheckpoints::new(config).unwrap();
-    let mut steps = crate::log_store::Steps::new(3);
+    let mut steps = Steps::new(3);
     steps.step(1);
     steps.save(&store, "s").unwrap();
     let first = block_on(store.history("s")).unwrap()[0].checkpoint_id;
@@ -403,7 +404,7 @@ fn memory_counts_the_sessions_that_forks_make() {
 fn memory_keeps_as_many_checkpoints_as_it_says() {
     let config = MemoryCheckpointConfig::default().with_history(2);
     let store = MemoryCheckpoints::new(config).unwrap();
-    let mut steps = crate::log_store::Steps::new(3);
+    let mut steps = Steps::new(3);
     let mut saved = Vec::new();
     for _ in 0..3 {
         steps.step(1);
@@ -411,5 +412,29 @@ fn memory_keeps_as_many_checkpoints_as_it_says() {
         saved.push(block_on(store.load_metadata("s")).unwrap().unwrap());
         let first = saved.len().saturating_sub(2);
         assert_eq!(block_on(store.history("s")).unwrap(), saved[first..]);
+    }
+}
+
+// spec: UAP-12-4
+#[test]
+fn a_session_that_another_store_has_begun_anew_is_not_deleted() {
+    let folder = tempfile::tempdir().unwrap();
+    let open = || -> [Box<dyn CheckpointStore>; 2] {
+        [
+            Box::new(FileCheckpoints::open(folder.path().join("files")).unwrap()),
+            Box::new(LogCheckpoints::open(folder.path().join("log")).unwrap()),
+        ]
+    };
+    let mut steps = Steps::new(1);
+    for ((store, other), place) in open().iter().zip(open()).zip(["files/s", "log/s"]) {
+        steps.step(9);
+        steps.save(&**store, "s").unwrap();
+        // Somebody removes it by hand.
+        std::fs::remove_dir_all(folder.path().join(place)).unwrap();
+        steps.step(9);
+        steps.save(&*other, "s").unwrap();
+        assert_eq!(block_on(store.delete("s")), Err(CheckpointError::InUse));
+        let kept = block_on(other.load("s")).unwrap();
+        assert_eq!(kept.as_ref(), Some(&steps.state));
     }
 }

@@ -391,6 +391,7 @@ impl LogStore {
         let folder = self.of(session)?;
         self.held.saw(session, None);
         let held = self.held.close(session).map(LogSession::into_hold);
+        let held = held.filter(|hold| hold.is_of(&folder));
         if !folder.is_dir() {
             return Ok(());
         }
