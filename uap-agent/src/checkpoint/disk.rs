@@ -83,6 +83,15 @@ mod tests {
     }
 
     // spec: UAP-12-4
+    #[cfg(unix)]
+    #[test]
+    fn a_folder_that_is_gone_cannot_be_synced() {
+        let root = tempfile::tempdir().unwrap();
+        sync(root.path()).unwrap();
+        assert!(sync(&root.path().join("gone")).is_err());
+    }
+
+    // spec: UAP-12-4
     #[test]
     fn a_folder_that_another_store_creates_meanwhile_is_no_error() {
         let root = tempfile::tempdir().unwrap();

@@ -78,6 +78,7 @@ mod tests {
             assert!(encode(bad).is_err(), "{bad:?}");
         }
         assert!(encode(&"ü".repeat(50)).is_err());
+        assert!(encode(&"x".repeat(255)).is_ok() && encode(&"x".repeat(256)).is_err());
         assert_eq!(encode("../a b/ü").unwrap(), "..%2Fa%20b%2F%C3%BC");
         for foreign in ["a b", "a%2fb", "%zz", "a%"] {
             assert_eq!(decode(foreign), None, "{foreign}");

@@ -411,6 +411,18 @@ mod tests {
 
     // spec: UAP-12-5
     #[test]
+    fn how_long_a_run_waits_is_covered() {
+        let of = |millis| {
+            let sleep = Output::Sleep(1, core::time::Duration::from_millis(millis));
+            let entry = Fingerprinter::of_version(3).request(&sleep).unwrap();
+            entry.fingerprint.content
+        };
+        assert_eq!(of(1), of(1));
+        assert_ne!(of(1), of(2));
+    }
+
+    // spec: UAP-12-5
+    #[test]
     fn a_history_that_is_rewritten_shows_in_the_next_request() {
         let mut ids = IdSource::seeded(2);
         let first: List<Message> = (0..100)

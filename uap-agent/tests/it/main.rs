@@ -42,3 +42,5 @@ mod trace_context;
 #[cfg(all(feature = "tracing", feature = "canon"))]
 mod tracing;
 mod tree;
+#[cfg(feature = "canon")]
+mod unasked;

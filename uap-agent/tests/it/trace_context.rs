@@ -102,6 +102,17 @@ fn with_text(state: &AgentState, name: &str, text: &str) -> AgentState {
     state.with_metadata(&mut IdSource::seeded(5), name, value)
 }
 
+// spec: UAP-6-1
+#[test]
+fn of_two_places_of_an_input_the_last_one_stays() {
+    let input = AgentInput::from("go").with_trace(other());
+    let AgentInput::Traced(input, stays) = input.with_trace(place()) else {
+        panic!("an input with a place");
+    };
+    assert_eq!(stays, place());
+    assert!(matches!(*input, AgentInput::Text(text) if text == "go"));
+}
+
 // spec: UAP-6-1, UAP-12-6
 #[test]
 fn a_state_keeps_a_place_among_its_metadata() {

@@ -1,13 +1,17 @@
-//! Recorders, driven by hand.
+//! Recorders, driven by hand, and by an agent.
 
+use std::sync::Arc;
+
+use futures::executor::block_on;
 use uap_agent::engine;
 use uap_agent::journal::recorder::{Input, Output};
-use uap_agent::journal::{JournalError, Ownership, Recorder, Recording};
-use uap_agent::{HookAnswer, HookCall};
+use uap_agent::journal::{JournalError, MemoryJournal, Ownership, Recorder, Recording};
+use uap_agent::{HookAnswer, HookCall, agent};
 use ubos_common::json::RawObject;
 use upp::ErrorCode;
 
 use crate::lab::{NOW, config, start};
+use crate::support::{options, script};
 
 /// A recorder and its journal.
 struct Driven {
@@ -121,4 +125,19 @@ fn a_conflict_tells_how_far_the_journal_is() {
         );
         assert!(!run.recorder.accepts_input());
     }
+}
+
+// spec: UAP-11-1, UAP-12-5
+#[test]
+fn a_recorded_run_that_is_aborted_before_its_first_request_ends() {
+    let model = script([]);
+    let agent = agent(options(&model)).unwrap();
+    let journal = Arc::new(MemoryJournal::default());
+    let run = agent.record(journal.clone(), "go", &agent.initial_state());
+    run.abort();
+    let error = block_on(run.result()).unwrap_err();
+    assert_eq!(error.error.code, ErrorCode::Cancelled);
+    assert!(model.requests().is_empty());
+    let recording = block_on(Recording::load(journal.as_ref())).unwrap();
+    assert!(recording.has_ended());
 }
