@@ -87,9 +87,9 @@ impl Shared {
             .as_ref()
             .is_some_and(|known| known.will_wake(waker))
         {
-            let former = inner.reader.replace(waker.clone());
+            // The former waker is dropped after the lock is released.
+            let _former = inner.reader.replace(waker.clone());
             drop(inner);
-            drop(former);
         }
     }
 

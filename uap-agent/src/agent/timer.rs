@@ -14,13 +14,13 @@ pub(super) fn sleep(span: Duration) -> BoxFuture<'static, ()> {
     let timer = std::thread::Builder::new().name("timer".into());
     // A thread that was not started drops its end, and the wait is over at once.
     let _ = timer.spawn(move || {
+        let _over = over;
         // Nothing is ever sent: it ends with the span, or with who waits.
         let _ = given_up.recv_timeout(span);
-        drop(over);
     });
     Box::pin(async move {
+        let _wanted = wanted;
         let _ = wait.await;
-        drop(wanted);
     })
 }
 

@@ -92,12 +92,11 @@ impl SessionLock {
     pub(super) fn take(folder: &Path) -> Result<Self, CheckpointError> {
         /// The number of attempts, because another process may remove the folder meanwhile.
         const TRIES: usize = 100;
-        if !cfg!(unix) {
-            create_folders(folder)?;
-            return Ok(Self(None));
-        }
         for _ in 0..TRIES {
             create_folders(folder)?;
+            if !cfg!(unix) {
+                return Ok(Self(None));
+            }
             #[expect(clippy::disallowed_types, reason = "a store in files")]
             let opened = match fs::File::open(folder) {
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
@@ -146,7 +145,7 @@ fn is_at(file: &fs::File, path: &Path) -> bool {
 
 #[cfg(not(unix))]
 #[expect(clippy::disallowed_types, reason = "a store in files")]
-fn is_at(_file: &fs::File, _path: &Path) -> bool {
+const fn is_at(_file: &fs::File, _path: &Path) -> bool {
     true
 }
 

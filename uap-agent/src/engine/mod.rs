@@ -240,7 +240,7 @@ impl Engine {
         for id in self.running() {
             self.out.push(Output::Cancel(id));
         }
-        self.agenda.clear();
+        // The rest of the agenda is not done: from here on the engine waits for a hook or a layer, or is closed.
         let failure = AgentError::new(error, self.state.clone(), self.added.turn());
         if self.config.hooks && self.stage == RunStage::Running {
             let id = self.next_effect();
@@ -267,7 +267,6 @@ impl Engine {
     }
 
     pub(super) fn close(&mut self, result: RunResult) {
-        self.agenda.clear();
         debug!(
             step = self.step,
             code = result

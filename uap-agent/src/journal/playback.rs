@@ -142,10 +142,8 @@ impl Playback {
                 continue;
             }
             match effect {
-                Output::Cancel(id) => {
-                    self.pending.remove(&id);
-                    self.fresh.retain(|(request, _)| request.id != id);
-                }
+                // The request is recorded: no result is taken before all requests are.
+                Output::Cancel(id) => drop(self.pending.remove(&id)),
                 Output::Event(event) if self.keeps_events => self.events.push(event),
                 Output::Finished(result) => self.result = Some(result),
                 _ => {}

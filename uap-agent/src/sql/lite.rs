@@ -22,18 +22,15 @@ impl LiteLink {
         let connection = Connection::open(file).map_err(fault)?;
         connection.busy_timeout(BUSY).map_err(fault)?;
         // A commit is on the disk when it returns, and readers do not wait for it.
-        let mode = connection.pragma_update(None, "journal_mode", "WAL");
-        mode.map_err(fault)?;
-        let sync = connection.pragma_update(None, "synchronous", "FULL");
-        sync.map_err(fault)?;
+        let mut text = "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;".to_owned();
         for table in TABLES {
             let table = table
                 .replace("BIGINT", "INTEGER")
                 .replace("BYTEA", "BLOB")
                 .replace("COLLATE \"C\"", "COLLATE BINARY");
-            let made = connection.execute_batch(&format!("{table} STRICT"));
-            made.map_err(fault)?;
+            text += &format!("{table} STRICT;");
         }
+        connection.execute_batch(&text).map_err(fault)?;
         Ok(Self { connection })
     }
 }

@@ -306,13 +306,13 @@ impl<'a> Checkpoints<'a> {
             }
             next += 1;
             let size = kept.state.len();
-            let (state, cost) = match &last {
-                Some((_, before, cost)) if kept.back > 0 => {
+            let (state, cost) = match (&last, kept.back) {
+                (_, 0) => (self.whole(&kept.state)?, size),
+                (Some((_, before, cost)), _) => {
                     let state = grown(before, &kept.state, &self.limits)?;
                     (state, cost.saturating_add(size))
                 }
-                _ if kept.back == 0 => (self.whole(&kept.state)?, size),
-                _ => return Err(damaged("a difference to nothing")),
+                (None, _) => return Err(damaged("a difference to nothing")),
             };
             last = Some((kept, state, cost));
             Ok(())

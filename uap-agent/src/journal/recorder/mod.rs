@@ -236,9 +236,9 @@ impl Recorder {
     }
 
     fn on_written(&mut self, written: Result<(), JournalError>) {
-        trace!(next = self.next, "journal written");
-        if written.is_err() {
-            debug!(next = self.next, "journal failed");
+        match &written {
+            Ok(()) => trace!(next = self.next, "journal written"),
+            Err(_) => debug!(next = self.next, "journal failed"),
         }
         self.unwritten.clear();
         self.gives_up_at = None;
@@ -358,7 +358,6 @@ impl Recorder {
             self.out
                 .push_back(Output::engine(engine::Output::Cancel(id)));
         }
-        self.queue.clear();
         let text = error.to_string();
         let code = match error {
             JournalError::NoAnswer => self.ends.clone(),

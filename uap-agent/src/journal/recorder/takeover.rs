@@ -99,6 +99,8 @@ impl Recorder {
             engine::Output::Tool(id, call.clone(), scope)
         };
         let was_decided = asked.is_some();
+        let kind = asked.as_ref().map(|asked| asked.question.kind);
+        let again = kind == Some(QuestionKind::Outcome);
         match asked {
             Some(Asked {
                 question,
@@ -108,17 +110,15 @@ impl Recorder {
                 if question.is_expired(now.wall) {
                     self.expire(now, &question, &call);
                 } else {
-                    let again = question.kind == QuestionKind::Outcome;
                     self.held.insert(id, (question, output(again)));
                 }
                 return None;
             }
             Some(Asked {
-                question,
                 decision: Some(decision),
                 may_have_run: false,
+                ..
             }) => {
-                let again = question.kind == QuestionKind::Outcome;
                 self.decided(now, &decision.verdict, output(again));
                 // The lease is written behind the approval anyway.
                 return self.approved.pop();
