@@ -160,3 +160,44 @@ fn an_engine_ignores_what_it_does_not_wait_for() {
         assert_eq!(run(true, Some(at)), run(false, Some(at)), "{at}");
     }
 }
+
+// spec: UAP-11-1
+#[test]
+fn an_engine_takes_no_input_before_its_outputs_are_taken_and_after_its_end() {
+    let mut engine = Engine::new(NOW, config(), IdSource::seeded(3), start());
+    let heard = |id| {
+        let delta = StreamEvent::bare(StreamEventType::MessageStart, 0);
+        Input::Model(id, Some(Ok(ModelEvent::Event(delta))))
+    };
+    let mut inference = None;
+    while let Some(output) = engine.poll_output() {
+        match output {
+            Output::Hook(id, _) => engine
+                .handle_input(NOW, Input::Hook(id, Ok(HookAnswer::Done)))
+                .unwrap(),
+            Output::Infer(id, _) => inference = Some(id),
+            _ => {}
+        }
+    }
+    let id = inference.unwrap();
+    let taken = (0..10_000).take_while(|_| {
+        let accepts = engine.accepts_input();
+        engine.handle_input(NOW, heard(id)).unwrap();
+        accepts
+    });
+    let taken = taken.count();
+    assert!((100..2_000).contains(&taken), "{taken}");
+    while engine.poll_output().is_some() {}
+    assert!(engine.accepts_input() && !engine.is_closed());
+    engine.handle_input(NOW, Input::Abort).unwrap();
+    while let Some(output) = engine.poll_output() {
+        if let Output::Hook(id, _) = output {
+            engine
+                .handle_input(NOW, Input::Hook(id, Ok(HookAnswer::Done)))
+                .unwrap();
+            assert!(!engine.accepts_input() && !engine.is_closed());
+        }
+    }
+    assert!(!engine.accepts_input() && engine.is_closed());
+    assert!(engine.handle_input(NOW, Input::Abort).is_err());
+}

@@ -139,3 +139,25 @@ fn unopened(error: OpenError) -> CheckpointError {
 fn unwritten(error: AppendError) -> CheckpointError {
     CheckpointError::Failed(error.to_string().into())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // spec: UAP-12-4
+    #[test]
+    fn a_log_that_is_open_is_in_use_even_where_its_session_is_not_locked() {
+        let session = tempfile::tempdir().unwrap();
+        let options = Options {
+            sealing: crate::checkpoint::seal::sealing::Sealing::default(),
+            max_bytes: 1024,
+            history: 1,
+        };
+        let number = write(session.path(), "s", &options, || Ok(None)).unwrap();
+        let held = open(session.path(), number, &options).unwrap();
+        let refused = open(session.path(), number, &options).map(drop);
+        assert_eq!(refused, Err(CheckpointError::InUse));
+        drop(held);
+        assert!(open(session.path(), number, &options).is_ok());
+    }
+}

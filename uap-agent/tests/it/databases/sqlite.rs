@@ -133,6 +133,22 @@ fn a_changed_row_is_noticed() {
     assert!(block_on(store.history("s")).unwrap().is_empty());
 }
 
+// spec: UAP-12-4
+#[test]
+fn a_save_does_not_read_what_its_store_has_saved() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("agents.db");
+    let open = || Database::sqlite(&file).unwrap().checkpoints();
+    let (store, mut steps) = (open(), Steps::new(4));
+    steps.step(20);
+    steps.save(&store, "s").unwrap();
+    change(&file, "UPDATE uap_checkpoint SET digest = zeroblob(32)");
+    steps.step(20);
+    steps.save(&store, "s").unwrap();
+    steps.step(20);
+    assert!(steps.save(&open(), "s").is_err());
+}
+
 // spec: UAP-12-5
 #[test]
 fn an_entry_in_another_place_is_noticed() {
