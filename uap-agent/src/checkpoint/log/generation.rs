@@ -144,15 +144,37 @@ fn unwritten(error: AppendError) -> CheckpointError {
 mod tests {
     use super::*;
 
-    // spec: UAP-12-4
-    #[test]
-    fn a_log_that_is_open_is_in_use_even_where_its_session_is_not_locked() {
-        let session = tempfile::tempdir().unwrap();
-        let options = Options {
+    fn options() -> Options {
+        Options {
             sealing: crate::checkpoint::seal::sealing::Sealing::default(),
             max_bytes: 1024,
             history: 1,
-        };
+        }
+    }
+
+    // spec: UAP-12-4
+    #[test]
+    fn a_removal_that_was_cut_short_is_ended() {
+        let (place, options) = (tempfile::tempdir().unwrap(), options());
+        let session = place.path().join("s");
+        fs::create_dir_all(session.join(GONE).join("left")).unwrap();
+        write(&session, "s", &options, || Ok(None)).unwrap();
+        fs::create_dir_all(session.join(GONE).join("left")).unwrap();
+        remove(&session).unwrap();
+        assert!(!session.exists());
+    }
+
+    #[test]
+    fn a_disk_that_fails_is_told_by_its_own_text() {
+        let broken = std::io::Error::other("the disk is broken");
+        let wanted = CheckpointError::Failed("the disk is broken".into());
+        assert_eq!(unopened(OpenError::Io(broken)), wanted);
+    }
+
+    // spec: UAP-12-4
+    #[test]
+    fn a_log_that_is_open_is_in_use_even_where_its_session_is_not_locked() {
+        let (session, options) = (tempfile::tempdir().unwrap(), options());
         let number = write(session.path(), "s", &options, || Ok(None)).unwrap();
         let held = open(session.path(), number, &options).unwrap();
         let refused = open(session.path(), number, &options).map(drop);

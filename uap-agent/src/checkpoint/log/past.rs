@@ -187,6 +187,9 @@ fn unread(error: ReadError) -> CheckpointError {
 
 #[cfg(test)]
 mod tests {
+    use ubos_common::id::IdSource;
+    use ubos_common::time::Timestamp;
+
     use super::*;
     use crate::checkpoint::seal::sealing::Sealing;
 
@@ -221,6 +224,38 @@ mod tests {
             Err::<(), _>(CheckpointError::Exists)
         });
         assert_eq!(refused, Err(CheckpointError::Exists));
+    }
+
+    // spec: UAP-12-4
+    #[test]
+    fn a_checkpoint_costs_what_is_read_from_the_last_whole_state_on() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = Options {
+            sealing: Sealing::default(),
+            max_bytes: 4096,
+            history: 9,
+        };
+        let ids = &mut IdSource::seeded(1);
+        let (mut state, mut head) = (AgentState::initial(ids), None);
+        let (mut records, mut sizes) = (Vec::new(), Vec::new());
+        for n in 0..3 {
+            state = state.with_step(ids, n);
+            let (id, at) = (ids.uuid(), Timestamp::EPOCH);
+            let metadata = CheckpointMetadata::new("s".into(), id, at, n, "a".into());
+            let next = Head::next(head.as_ref(), &metadata, state.clone(), 4096);
+            let (piece, next) = next.unwrap();
+            let record = Record::new_of(&metadata, piece, "a", next.back);
+            let text = json::to_string(&record);
+            assert!(!text.contains(r#""n":"#), "no nanoseconds: {text}");
+            sizes.push(text.len());
+            records.push(record);
+            head = Some(next);
+        }
+        let mut records = records.into_iter();
+        generation::write(folder.path(), "s", &options, || Ok(records.next())).unwrap();
+        let last = Past::read(folder.path(), "s", &options, Past::last);
+        let last = last.unwrap().flatten().unwrap();
+        assert_eq!((last.back, last.cost), (2, sizes.iter().sum()));
     }
 
     #[test]

@@ -38,7 +38,7 @@ pub(crate) fn careful(clock: &Hand, seen: &Seen) -> AgentOptions {
 }
 
 /// A run that has paused, and its question.
-fn paused(clock: &Hand, seen: &Seen) -> (Arc<MemoryJournal>, Question) {
+pub(super) fn paused(clock: &Hand, seen: &Seen) -> (Arc<MemoryJournal>, Question) {
     let journal = Arc::new(MemoryJournal::default());
     let agent = agent(careful(clock, seen)).unwrap();
     let run = agent.record(journal.clone(), "go", &agent.initial_state());
@@ -48,7 +48,11 @@ fn paused(clock: &Hand, seen: &Seen) -> (Arc<MemoryJournal>, Question) {
     (journal, question)
 }
 
-fn decide(journal: &MemoryJournal, clock: &Hand, decision: &Decision) -> Result<(), DecisionError> {
+pub(super) fn decide(
+    journal: &MemoryJournal,
+    clock: &Hand,
+    decision: &Decision,
+) -> Result<(), DecisionError> {
     block_on(Recording::decide(journal, clock.now(), decision))
 }
 

@@ -6,7 +6,7 @@ use futures::executor::block_on;
 use proptest::prelude::*;
 use uap_agent::engine::Input;
 use uap_agent::journal::Journal as _;
-use uap_agent::journal::{Difference, JournalError, MemoryJournal, Recording};
+use uap_agent::journal::{Decision, Difference, JournalError, MemoryJournal, Recording, Verdict};
 use uap_agent::{AgentOptions, GenerateResult, ReactOptions, Runtime, agent, react};
 use ubos_common::id::IdSource;
 use ubos_common::json::RawObject;
@@ -14,6 +14,8 @@ use upp::{Message, ToolExecution, object};
 
 use crate::support::{Noting, Still, echo, script};
 
+use super::lease::{Hand, Seen};
+use super::people::{decide, paused};
 use super::{asking, cut, everything, recorded, strategies};
 
 // spec: UAP-12-5
@@ -291,4 +293,28 @@ fn data_of_a_response_are_in_the_journal() {
     assert_eq!(result.turn.data.as_ref().unwrap().as_str(), r#"{"x":1}"#);
     let again = block_on(async { agent.resume(journal).await.unwrap().result().await });
     assert_eq!(again.unwrap(), result);
+}
+
+// spec: UAP-12-5
+#[test]
+fn a_decision_with_two_verdicts_or_none_is_refused() {
+    let (clock, seen) = (Hand::default(), Seen::default());
+    let (journal, question) = paused(&clock, &seen);
+    let approve = Decision::new(&question, "ann", Verdict::Approve);
+    decide(&journal, &clock, &approve).unwrap();
+    let entries = block_on(journal.read()).unwrap();
+    let (decision, before) = entries.split_last().unwrap();
+    let approved = r#""approved":true"#;
+    for verdict in [
+        r#""approved":false"#,
+        r#""approved":true,"rejected":"no""#,
+        r#""approved":true,"result":1"#,
+        r#""rejected":"no","result":1"#,
+    ] {
+        let text = decision.as_str().replace(approved, verdict);
+        assert_ne!(text, decision.as_str());
+        let changed = [before, &[object(&text).unwrap()]].concat();
+        let refused = Recording::from_entries(&changed).unwrap_err().to_string();
+        assert!(refused.contains("/decision"), "{refused}");
+    }
 }
