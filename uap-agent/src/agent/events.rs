@@ -229,6 +229,8 @@ mod tests {
         while shared.lock().has_capacity() {
             shared.push(event.clone());
         }
+        assert_eq!(shared.lock().events.len(), CAPACITY);
+        assert!(emitter.emit(event.clone()).now_or_never().is_none());
         let poll = |wait: Pin<&mut WaitCapacity<'_>>| {
             assert!(wait.poll(&mut Context::from_waker(&waker())).is_pending());
         };

@@ -123,3 +123,37 @@ impl fmt::Debug for RunScope {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(all(test, feature = "canon"))]
+mod tests {
+    use ubos_common::canon::Digest;
+    use ubos_common::id::IdSource;
+
+    use super::*;
+    use crate::state::AgentState;
+
+    // spec: UAP-12-5
+    #[test]
+    fn a_key_is_the_digest_of_the_call_its_state_and_its_count() {
+        let state_id = AgentState::initial(&mut IdSource::seeded(1)).id();
+        let arguments = upp::object(r#"{"sum":5}"#).unwrap();
+        let call = ToolCall::new("c1".into(), "pay".into(), arguments);
+        let key = |nth| {
+            let scope = CallScope {
+                step: 1,
+                state_id,
+                nth,
+                trace: None,
+                is_repeated: nth > 2,
+            };
+            RunScope::new("a".into(), &call, scope, Emitter(Arc::default())).idempotency_key()
+        };
+        let id = ubos_common::json::to_string(&state_id);
+        let wanted = |nth: &str| {
+            let call = r#""tool":"pay","callId":"c1","arguments":{"sum":5}"#;
+            Digest::of_bytes(format!(r#"{{{call},"state":{id}{nth}}}"#).as_bytes()).to_string()
+        };
+        assert_eq!(key(0), wanted(""));
+        assert_eq!(key(3), wanted(r#","nth":3"#));
+    }
+}

@@ -126,11 +126,8 @@ impl Digests {
     }
 
     fn of(&self, run: &str, n: u64, text: &str) -> [u8; 32] {
-        let mut bytes = Vec::with_capacity(run.len() + text.len() + 16);
-        bytes.extend_from_slice(&(run.len() as u64).to_le_bytes());
-        bytes.extend_from_slice(run.as_bytes());
-        bytes.extend_from_slice(&n.to_le_bytes());
-        bytes.extend_from_slice(text.as_bytes());
+        let (length, place) = ((run.len() as u64).to_le_bytes(), n.to_le_bytes());
+        let bytes = [&length, run.as_bytes(), &place, text.as_bytes()].concat();
         *Digest::of(&self.0, &bytes).as_bytes()
     }
 }

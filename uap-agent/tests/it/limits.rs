@@ -438,25 +438,27 @@ fn a_model_that_is_always_ready_leaves_others_their_turn() {
     assert_eq!(result.unwrap_err().error.code, ErrorCode::Cancelled);
 }
 
+/// A clock whose sleepers are never woken: what looks at the time is the run.
+#[derive(Clone, Default)]
+struct Deaf(Arc<AtomicU64>);
+impl Sleep for Deaf {
+    fn now(&self) -> Now {
+        let nanos = self.0.load(Ordering::Relaxed);
+        Now::new(Mono::from_nanos(nanos), Timestamp::EPOCH)
+    }
+    fn sleep_until(&self, _: Mono) -> BoxFuture<'static, ()> {
+        Box::pin(pending())
+    }
+}
+
 // spec: UAP-11-1
 #[test]
 fn nothing_is_begun_once_the_time_is_over() {
-    // A clock whose sleepers are never woken: what looks at the time is the run.
-    #[derive(Clone, Default)]
-    struct Deaf(Arc<AtomicU64>);
-    impl Sleep for Deaf {
-        fn now(&self) -> Now {
-            let nanos = self.0.load(Ordering::Relaxed);
-            Now::new(Mono::from_nanos(nanos), Timestamp::EPOCH)
-        }
-        fn sleep_until(&self, _: Mono) -> BoxFuture<'static, ()> {
-            Box::pin(pending())
-        }
-    }
     let clock = Deaf::default();
     let late = clock.clone();
     let tool = FnTool::new("slow", "", object("{}").unwrap(), move |input, _| {
-        late.0.store(u64::MAX / 2, Ordering::Relaxed);
+        late.0
+            .store(u64::try_from(HOUR.as_nanos()).unwrap(), Ordering::Relaxed);
         async { Ok(input.into()) }
     });
     let model = Arc::new(ScriptedModel::new([
@@ -473,4 +475,24 @@ fn nothing_is_begun_once_the_time_is_over() {
     let error = block_on(agent.generate("go", &agent.initial_state())).unwrap_err();
     assert_eq!(error.error.code, ErrorCode::Timeout);
     assert_eq!(model.requests().len(), 1);
+}
+
+// spec: UAP-11-1
+#[test]
+fn a_response_that_is_always_ready_ends_with_the_time_of_its_request() {
+    let clock = Deaf::default();
+    let late = clock.clone();
+    let reply = Reply::text("too late").after(move || {
+        late.0
+            .store(u64::try_from(HOUR.as_nanos()).unwrap(), Ordering::Relaxed);
+        std::future::ready(())
+    });
+    let agent = agent(
+        AgentOptions::new(Arc::new(ScriptedModel::new([reply])))
+            .with_max_model_time(HOUR)
+            .with_runtime(Runtime::new(Arc::new(clock), IdSource::seeded(7))),
+    )
+    .unwrap();
+    let error = block_on(agent.generate("go", &agent.initial_state())).unwrap_err();
+    assert_eq!(error.error.code, ErrorCode::Timeout);
 }

@@ -438,3 +438,59 @@ fn a_session_that_another_store_has_begun_anew_is_not_deleted() {
         assert_eq!(kept.as_ref(), Some(&steps.state));
     }
 }
+
+// spec: UAP-12-4
+#[test]
+fn a_deleted_session_is_one_that_its_store_has_never_seen() {
+    let folder = tempfile::tempdir().unwrap();
+    let open = || -> [Box<dyn CheckpointStore>; 2] {
+        [
+            Box::new(FileCheckpoints::open(folder.path().join("files")).unwrap()),
+            Box::new(LogCheckpoints::open(folder.path().join("log")).unwrap()),
+        ]
+    };
+    let mut steps = Steps::new(1);
+    for (store, other) in open().iter().zip(open()) {
+        steps.step(9);
+        steps.save(&**store, "s").unwrap();
+        block_on(store.delete("s")).unwrap();
+        steps.step(9);
+        steps.save(&*other, "s").unwrap();
+        block_on(other.release("s")).unwrap();
+        steps.step(9);
+        steps.save(&**store, "s").unwrap();
+    }
+}
+
+// spec: UAP-12-3, UAP-12-4
+#[test]
+fn a_store_takes_the_place_of_a_state_that_is_too_large_for_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = CheckpointConfig::default().with_max_bytes(4096);
+    let mut steps = Steps::new(1);
+    let small = steps.step(9).clone();
+    steps.step(9000);
+    steps
+        .save(&FileCheckpoints::open(folder.path()).unwrap(), "s")
+        .unwrap();
+    steps.state = small.clone();
+    let store = FileCheckpoints::open_with(folder.path(), &config).unwrap();
+    steps.save(&store, "s").unwrap();
+    assert_eq!(block_on(store.load("s")), Ok(Some(small)));
+}
+
+// spec: UAP-12-4
+#[test]
+fn what_a_crash_has_left_beside_a_log_is_removed_by_the_next_save() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut steps = Steps::new(1);
+    for _ in 0..2 {
+        let store = LogCheckpoints::open(folder.path()).unwrap();
+        steps.step(9);
+        steps.save(&store, "s").unwrap();
+        drop(store);
+        let logs = std::fs::read_dir(folder.path().join("s")).unwrap().count();
+        assert_eq!(logs, 1);
+        std::fs::create_dir(folder.path().join("s/new")).unwrap();
+    }
+}

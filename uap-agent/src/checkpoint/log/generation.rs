@@ -157,7 +157,13 @@ mod tests {
     fn a_removal_that_was_cut_short_is_ended() {
         let (place, options) = (tempfile::tempdir().unwrap(), options());
         let session = place.path().join("s");
-        fs::create_dir_all(session.join(GONE).join("left")).unwrap();
+        for left in [folder(&session, 3), session.join(NEW), session.join(GONE)] {
+            fs::create_dir_all(left.join("left")).unwrap();
+        }
+        fs::create_dir_all(folder(&session, 5)).unwrap();
+        clean(&session).unwrap();
+        let left = fs::read_dir(&session).unwrap().count();
+        assert_eq!((left, current(&session)), (1, Ok(Some(5))));
         write(&session, "s", &options, || Ok(None)).unwrap();
         fs::create_dir_all(session.join(GONE).join("left")).unwrap();
         remove(&session).unwrap();

@@ -229,13 +229,10 @@ impl<'a> Checkpoints<'a> {
     /// The digest of a row in its place. `back` is not in it: it changes when a past is pruned, and a wrong one is noticed
     /// where differences are applied.
     fn digest(&self, n: u64, about: &[u8], state: &[u8]) -> [u8; 32] {
-        let mut bytes = Vec::with_capacity(self.session.len() + about.len() + state.len() + 24);
-        for part in [self.session.as_bytes(), about] {
-            bytes.extend_from_slice(&(part.len() as u64).to_le_bytes());
-            bytes.extend_from_slice(part);
-        }
-        bytes.extend_from_slice(&n.to_le_bytes());
-        bytes.extend_from_slice(state);
+        let length = |part: &[u8]| (part.len() as u64).to_le_bytes();
+        let (session, place) = (self.session.as_bytes(), n.to_le_bytes());
+        let lengths = [length(session), length(about)];
+        let bytes = [&lengths[0], session, &lengths[1], about, &place, state].concat();
         *Digest::of(&self.domain, &bytes).as_bytes()
     }
 

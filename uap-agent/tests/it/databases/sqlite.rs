@@ -95,6 +95,7 @@ fn a_changed_row_is_noticed() {
         "DELETE FROM uap_checkpoint WHERE n = 1",
         "DELETE FROM uap_checkpoint WHERE n = 2",
         "UPDATE uap_session SET last = 'x'",
+        "UPDATE uap_session SET first = next",
     ] {
         let store = open().checkpoints();
         block_on(store.delete("s")).unwrap();

@@ -129,6 +129,10 @@ fn entries_of_another_kind_are_refused_where_they_are_wrong() {
         .iter()
         .position(|e| e.as_str().contains(r#""model":{"#))
         .unwrap();
+    let layer = entries
+        .iter()
+        .rposition(|e| e.as_str().contains(r#""layer":{"#))
+        .unwrap();
     let refused = |n: usize, from: &str, to: &str| {
         let mut changed = entries.clone();
         let text = changed[n].as_str().replacen(from, to, 1);
@@ -161,6 +165,12 @@ fn entries_of_another_kind_are_refused_where_they_are_wrong() {
         ),
         (answer, r#""usage":{"#, r#""cost":{"#, "/answer/model/usage"),
         (answer, r#""id":"#, r#""jd":"#, "/answer/id"),
+        (
+            layer,
+            r#""layer":{"#,
+            r#""layer":{"error":{"message":"m","code":"TIMEOUT","provider":"p"},"#,
+            "/hook/layer: a result or an error",
+        ),
     ] {
         let error = refused(n, from, to);
         assert!(
@@ -317,4 +327,33 @@ fn a_decision_with_two_verdicts_or_none_is_refused() {
         let refused = Recording::from_entries(&changed).unwrap_err().to_string();
         assert!(refused.contains("/decision"), "{refused}");
     }
+}
+
+// spec: UAP-12-5
+#[test]
+fn runs_that_asked_or_ended_otherwise_differ_there() {
+    let [looped, ..] = strategies();
+    let (_, journal, _) = recorded(everything(&looped));
+    let entries = block_on(journal.read()).unwrap();
+    let recording = Recording::from_entries(&entries).unwrap();
+    let differs = |kind: &str| {
+        let is_it = |entry: &RawObject| entry.as_str().contains(kind);
+        let place = entries.iter().rposition(is_it).unwrap();
+        let text = entries[place].as_str();
+        let at = text.find(r#""content":""#).unwrap() + r#""content":""#.len();
+        let digit = if text[at..].starts_with('0') {
+            "1"
+        } else {
+            "0"
+        };
+        let mut changed = entries.clone();
+        changed[place] = object(&[&text[..at], digit, &text[at + 1..]].concat()).unwrap();
+        let changed = Recording::from_entries(&changed).unwrap();
+        recording.diff(&changed).first
+    };
+    assert!(matches!(
+        differs(r#""effect":{"#),
+        Some(Difference::Effect { .. })
+    ));
+    assert_eq!(differs(r#""end":{"#), Some(Difference::End));
 }
