@@ -5,6 +5,7 @@
     reason = "a test that panics has failed, and says why"
 )]
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
@@ -18,7 +19,7 @@ use upp::object;
 use super::database::Database;
 use super::link::{Boundary, DbFault, Link, Param, Row};
 use super::lite::LiteLink;
-use super::pool::Open;
+use super::pool::{Open, Pool};
 use crate::checkpoint::{CheckpointError, CheckpointHistory, CheckpointMetadata, CheckpointStore};
 use crate::journal::{Journal, JournalError};
 use crate::state::AgentState;
@@ -148,6 +149,19 @@ fn an_entry_of_another_is_not_taken_for_ones_own() {
     loses.store(COMMIT, Ordering::SeqCst);
     let refused = block_on(database.journal("run").append(0, vec![entry(0)])).unwrap_err();
     assert_eq!(refused, JournalError::Conflict { wanted: 0, seen: 1 });
+}
+
+#[test]
+fn names_are_spread_over_the_connections() {
+    let folder = tempfile::tempdir().unwrap();
+    let open = |_| -> Open {
+        let file = folder.path().join("agents.db");
+        Box::new(move || Ok(Box::new(LiteLink::open(&file)?)))
+    };
+    let pool = Pool::open((0..4).map(open)).unwrap();
+    assert_eq!(pool.connections(), 4);
+    let places: BTreeSet<_> = (0..100).map(|n| pool.place_of(&n.to_string())).collect();
+    assert_eq!(places, (0..4).collect());
 }
 
 // spec: UAP-12-4

@@ -249,11 +249,12 @@ fn names_are_listed_up_to_a_bound() {
     let many = rusqlite::Connection::open(&file).unwrap();
     let more =
         "INSERT INTO uap_session WITH RECURSIVE c(n) AS (SELECT ?1 UNION ALL SELECT n + 1 FROM c)
-        SELECT 's' || n, 0, 1, '' FROM c LIMIT ?2";
-    assert_eq!(many.execute(more, (1, 800_000)).unwrap(), 800_000);
+        SELECT printf('%064d', n), 0, 1, '' FROM c LIMIT ?2";
+    // Each takes as many bytes again besides.
+    assert_eq!(many.execute(more, (1, 524_288)).unwrap(), 524_288);
     let store = database.checkpoints();
-    assert_eq!(block_on(store.list()).unwrap().len(), 800_000);
-    assert_eq!(many.execute(more, (800_001, 200_000)).unwrap(), 200_000);
+    assert_eq!(block_on(store.list()).unwrap().len(), 524_288);
+    assert_eq!(many.execute(more, (524_289, 1)).unwrap(), 1);
     let refused = block_on(store.list()).unwrap_err();
     assert!(
         refused.to_string().contains("more than 64 MiB"),
