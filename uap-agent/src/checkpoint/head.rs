@@ -195,6 +195,22 @@ mod tests {
 
     // spec: UAP-12-4
     #[test]
+    fn a_state_that_has_lost_messages_is_counted_anew() {
+        let ids = &mut IdSource::seeded(1);
+        let metadata =
+            CheckpointMetadata::new("s".into(), ids.uuid(), Timestamp::EPOCH, 0, "a".into());
+        let message = Message::user(Stamp::new(ids, Timestamp::EPOCH), "x".repeat(3000));
+        let long = AgentState::initial(ids).with_message(ids, message);
+        let short = long.with_context(ids, Vec::new());
+        let before = Head::found(metadata.clone(), long, 0, 0);
+        let next = Head::next(Some(&before), &metadata, short.clone(), usize::MAX);
+        let (piece, head) = next.unwrap();
+        assert!(matches!(piece, Piece::Difference(_)));
+        assert_eq!(head.live, short.to_json().len());
+    }
+
+    // spec: UAP-12-4
+    #[test]
     fn no_state_grows_beyond_its_limit_by_differences() {
         let ids = &mut IdSource::seeded(1);
         let metadata =

@@ -155,6 +155,17 @@ fn an_error_hook_has_a_moment_after_an_abort() {
     assert!(is_done.load(Ordering::SeqCst));
 }
 
+// spec: UAP-11-1
+#[test]
+fn an_error_hook_takes_its_time_where_nobody_aborts() {
+    let is_done = Arc::new(AtomicBool::new(false));
+    let options = options(&script([Reply::error(ErrorCode::ProviderError, "no")]))
+        .with_strategy(Arc::new(Unhurried(Arc::clone(&is_done))));
+    let error = block_on(agent(options).unwrap().query("go")).unwrap_err();
+    assert_eq!(error.error.code, ErrorCode::ProviderError);
+    assert!(is_done.load(Ordering::SeqCst));
+}
+
 /// Tries everything again.
 struct Stubborn;
 

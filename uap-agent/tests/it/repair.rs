@@ -60,6 +60,24 @@ fn a_name_is_mended_where_one_tool_alone_can_be_meant() {
     assert_eq!(first(both).1, "Dirty Echo");
 }
 
+/// Has no answer to any call.
+struct Lost;
+
+impl RepairPolicy for Lost {
+    fn call(&self, _: &ToolCall, _: &ToolSet) -> CallVerdict {
+        panic!("no answer")
+    }
+}
+
+// spec: UAP-16-2
+#[test]
+fn a_response_whose_calls_cannot_be_repaired_is_in_the_turn_of_the_error() {
+    let options = options(&script([calling("x", "c1", "{}")])).with_repair(Arc::new(Lost));
+    let agent = agent(options).unwrap();
+    let error = block_on(agent.generate("go", &agent.initial_state())).unwrap_err();
+    assert_eq!(error.turn.unwrap().response.text(), "x");
+}
+
 /// Answers every call of `echo` itself.
 struct Answers;
 

@@ -8,7 +8,7 @@ use tracing::span::{Attributes, Id, Record};
 use tracing::subscriber::set_default;
 use tracing::{Dispatch, Event, Metadata, Subscriber};
 use uap_agent::journal::{MemoryJournal, Recording};
-use uap_agent::{PlanOptions, SubagentTool, agent, plan};
+use uap_agent::{MemoryCheckpoints, PlanOptions, SubagentTool, agent, plan};
 use ubos_common::testing::Traces;
 use upp::{ErrorCode, Reply, Tool, object};
 
@@ -97,6 +97,16 @@ fn a_run_its_plan_and_its_tools_have_spans_and_a_replay_has_none() {
 }
 
 #[test]
+fn a_run_of_a_session_names_it_in_its_span() {
+    let traces = Traces::of("");
+    let agent = agent(options(&script([Reply::text("hi")]))).unwrap();
+    let session = agent.session(Arc::new(MemoryCheckpoints::default()), "ann");
+    block_on(session.ask("go")).unwrap();
+    let text = traces.text();
+    assert!(text.contains(r#"gen_ai.conversation.id="ann""#), "{text}");
+}
+
+#[test]
 fn a_run_that_fails_says_so_in_its_span() {
     let traces = Traces::of("");
     let model = script([Reply::error(ErrorCode::RateLimited, "canary")]);
@@ -109,6 +119,7 @@ fn a_run_that_fails_says_so_in_its_span() {
         2,
         "{text}"
     );
+    assert_eq!(text.matches(r#"otel.status_code="ERROR""#).count(), 2);
     assert!(text.contains(r#"otel.name="invoke_agent""#), "{text}");
     assert!(!text.contains("canary"), "{text}");
 }
@@ -124,6 +135,7 @@ fn a_plan_that_fails_says_so_in_its_span() {
     // The request, the plan, and the run.
     let told = text.matches(r#"error.type="RATE_LIMITED""#).count();
     assert_eq!(told, 3, "{text}");
+    assert_eq!(text.matches(r#"otel.status_code="ERROR""#).count(), 3);
 }
 
 /// Notes in which span each span is, by the names that OpenTelemetry shows.
