@@ -102,3 +102,21 @@ fn cell(value: ValueRef<'_>) -> Cell {
 fn fault(error: Error) -> DbFault {
     DbFault::new(error.to_string())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_write_waits_for_others_and_for_the_disk() {
+        let folder = tempfile::tempdir().unwrap();
+        let link = LiteLink::open(&folder.path().join("agents.db")).unwrap();
+        let asked = |text| {
+            let number = |row: &rusqlite::Row<'_>| row.get::<_, i64>(0);
+            link.connection.query_row(text, [], number).unwrap()
+        };
+        assert_eq!(asked("PRAGMA busy_timeout"), 10_000);
+        // 2 is FULL.
+        assert_eq!(asked("PRAGMA synchronous"), 2);
+    }
+}

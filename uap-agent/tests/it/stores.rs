@@ -449,17 +449,26 @@ fn a_deleted_session_is_one_that_its_store_has_never_seen() {
             Box::new(LogCheckpoints::open(folder.path().join("log")).unwrap()),
         ]
     };
-    let mut steps = Steps::new(1);
     for (store, other) in open().iter().zip(open()) {
-        steps.step(9);
-        steps.save(&**store, "s").unwrap();
-        block_on(store.delete("s")).unwrap();
-        steps.step(9);
-        steps.save(&*other, "s").unwrap();
-        block_on(other.release("s")).unwrap();
-        steps.step(9);
-        steps.save(&**store, "s").unwrap();
+        a_deleted_session_was_never_seen(&**store, &*other);
     }
+}
+
+/// A store that has deleted a session takes the place of what another saves there.
+pub(crate) fn a_deleted_session_was_never_seen(
+    store: &dyn CheckpointStore,
+    other: &dyn CheckpointStore,
+) {
+    let mut steps = Steps::new(1);
+    steps.step(9);
+    steps.save(store, "deleted").unwrap();
+    block_on(store.delete("deleted")).unwrap();
+    steps.step(9);
+    steps.save(other, "deleted").unwrap();
+    block_on(other.release("deleted")).unwrap();
+    steps.step(9);
+    steps.save(store, "deleted").unwrap();
+    block_on(store.delete("deleted")).unwrap();
 }
 
 // spec: UAP-12-3, UAP-12-4

@@ -36,6 +36,7 @@ use crate::journal::people::{HOUR, careful};
 use crate::journal::{asking, strategies};
 use crate::log_store::{Steps, a_run_of_another_store_is_overtaken, forks_are_seen};
 use crate::seals::Toy;
+use crate::stores::a_deleted_session_was_never_seen;
 
 /// A database that can be opened again, as another process does.
 type Open<'a> = &'a dyn Fn() -> Database;
@@ -159,6 +160,7 @@ fn checkpoints_do_what_stores_do(open: Open<'_>) {
     block_on(check_writers(&one, &other)).unwrap();
     a_run_of_another_store_is_overtaken(|| open().checkpoints());
     forks_are_seen(&one, &other, |_| {});
+    a_deleted_session_was_never_seen(&one, &other);
     // Another process removes a session and begins it anew, up to the same number.
     let (mut kept, mut anew) = (Steps::new(1), Steps::new(2));
     for (steps, store) in [(&mut kept, &one), (&mut anew, &other)] {
