@@ -134,8 +134,14 @@ fn a_decision_does_not_prolong_a_lease(open: Open<'_>) {
     let run = first.record(kept.clone(), "go", &first.initial_state());
     let error = block_on(run.result()).unwrap_err();
     let question = Paused::of(&error.error).unwrap().questions[0].clone();
-    // Its process is gone before it has released the lease.
     let mut entries = block_on(kept.read()).unwrap();
+    let sweep = || block_on(database.abandoned(clock.now().wall)).unwrap();
+    // It has released the lease: anybody may take it over.
+    let paused = database.journal("paused");
+    block_on(paused.append(0, entries.clone())).unwrap();
+    assert_eq!(sweep(), ["paused"]);
+    block_on(database.delete_journal("paused")).unwrap();
+    // Its process is gone before it has.
     entries.pop();
     let journal = database.journal("run");
     block_on(journal.append(0, entries)).unwrap();
@@ -143,7 +149,6 @@ fn a_decision_does_not_prolong_a_lease(open: Open<'_>) {
     let fast = Now::new(fast.mono, fast.wall.saturating_add(HOUR / 2));
     let decision = Decision::new(&question, "ann", Verdict::Approve);
     block_on(Recording::decide(&journal, fast, &decision)).unwrap();
-    let sweep = || block_on(database.abandoned(clock.now().wall)).unwrap();
     assert!(sweep().is_empty());
     clock.advance(Duration::from_secs(30));
     assert_eq!(sweep(), ["run"]);

@@ -1,14 +1,18 @@
 //! Recorders, driven by hand, and by an agent.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures::executor::block_on;
+use futures::{FutureExt as _, StreamExt as _};
 use uap_agent::engine;
 use uap_agent::journal::recorder::{Input, Output};
 use uap_agent::journal::{JournalError, MemoryJournal, Ownership, Recorder, Recording};
-use uap_agent::{HookAnswer, HookCall, agent};
+use uap_agent::{
+    AgentError, AgentStrategy, GenerateResult, HookAnswer, HookCall, HookFuture, agent,
+};
 use ubos_common::json::RawObject;
-use upp::ErrorCode;
+use upp::{ErrorCode, FnTool, Reply};
 
 use crate::lab::{NOW, config, start};
 use crate::support::{options, script};
@@ -140,4 +144,40 @@ fn a_recorded_run_that_is_aborted_before_its_first_request_ends() {
     assert!(model.requests().is_empty());
     let recording = block_on(Recording::load(journal.as_ref())).unwrap();
     assert!(recording.has_ended());
+}
+
+/// Counts at an error how many hold something.
+struct Holders(Arc<()>, AtomicUsize);
+
+impl AgentStrategy for Holders {
+    fn on_error<'a>(&'a self, _: &'a AgentError) -> HookFuture<'a, Option<GenerateResult>> {
+        self.1.store(Arc::strong_count(&self.0), Ordering::SeqCst);
+        Box::pin(std::future::ready(Ok(None)))
+    }
+}
+
+// spec: UAP-11-1, UAP-12-5
+#[test]
+fn an_abort_of_a_recorded_run_ends_its_tool_before_the_error_hook() {
+    let held = Arc::new(());
+    let holders = Arc::new(Holders(Arc::clone(&held), AtomicUsize::new(0)));
+    let tool = FnTool::new("hang", "", RawObject::empty(), move |_, _| {
+        let held = Arc::clone(&held);
+        async move {
+            let _held = held;
+            std::future::pending().await
+        }
+    });
+    let model = script([Reply::default().calling("c1", "hang", RawObject::empty())]);
+    let options = options(&model)
+        .with_tool(tool)
+        .with_strategy(holders.clone());
+    let agent = agent(options).unwrap();
+    let journal = Arc::new(MemoryJournal::default());
+    let mut run = agent.record(journal, "go", &agent.initial_state());
+    while run.next().now_or_never().flatten().is_some() {}
+    assert_eq!(Arc::strong_count(&holders.0), 3, "the tool runs");
+    run.abort();
+    block_on(run.result()).unwrap_err();
+    assert_eq!(holders.1.load(Ordering::SeqCst), 2);
 }
