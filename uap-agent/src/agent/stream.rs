@@ -101,7 +101,7 @@ impl AgentStreamResult {
 
     // impl: UAP-11-1
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Option<AgentStreamEvent>> {
-        if self.in_a_row == YIELD_AFTER {
+        if self.in_a_row >= YIELD_AFTER {
             self.in_a_row = 0;
             cx.waker().wake_by_ref();
             return Poll::Pending;

@@ -32,7 +32,7 @@ impl Engine {
                 AgendaItem::Event(event_type, data) => self.event(event_type, data),
                 AgendaItem::Save => self.save(now),
                 AgendaItem::Tools => self.start_tools(now),
-                AgendaItem::Next(outcome) if self.moves == MOVES => self.pause(outcome),
+                AgendaItem::Next(outcome) if self.moves >= MOVES => self.pause(outcome),
                 AgendaItem::Next(outcome) => self.ask_strategy(now, *outcome),
                 AgendaItem::StepEnd => {
                     if let Some(result) = self.result().filter(|_| self.config.hooks) {
