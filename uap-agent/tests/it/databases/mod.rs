@@ -123,6 +123,9 @@ fn runs_whose_owner_is_gone_are_found(open: Open<'_>) {
     assert_eq!(sweep(), ["two"]);
     let lease = block_on(Recording::load(run.as_ref())).unwrap().lease();
     assert_eq!((lease.epoch, &*lease.owner), (2, "second"));
+    // A run that has ended is nobody's to take over.
+    clock.advance(2 * term);
+    assert_eq!(sweep(), ["two"]);
 }
 
 /// A person's clock may be fast: only what the owner writes prolongs the lease.
