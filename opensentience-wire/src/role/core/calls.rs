@@ -69,7 +69,7 @@ impl CoreConnection {
             self.common.timers.set(Timer::Call(id.clone()), end);
         }
         trace!(call = %id, tool = %request.tool_id, bytes = frame.len(), "call taken");
-        if self.inflight < self.config.limits.max_inflight_requests {
+        if self.inflight() < self.config.limits.max_inflight_requests {
             self.calls.insert(id.clone(), call);
             self.send_call(now, &id, frame);
         } else {
@@ -111,6 +111,11 @@ impl CoreConnection {
         Ok(())
     }
 
+    /// Calls that were sent: those that wait are in the queue.
+    fn inflight(&self) -> usize {
+        self.calls.len().saturating_sub(self.queue.len())
+    }
+
     /// What must hold before a call is taken.
     // impl: OSW-4.3-4
     fn admit(&self, request: &CallRequest) -> Result<Arc<ToolSpec>, CommandError> {
@@ -119,7 +124,7 @@ impl CoreConnection {
         let tool = Arc::clone(tool.ok_or(CommandError::ToolNotFound)?);
         let limits = &self.config.limits;
         let bytes = request.input.as_str().len();
-        let full = self.inflight >= limits.max_inflight_requests
+        let full = self.inflight() >= limits.max_inflight_requests
             && (self.queue.len() >= limits.max_queued_calls
                 || self.queued_bytes + bytes > limits.max_queued_bytes);
         // A kind that is not known is trusted no more than an agent.
@@ -190,7 +195,6 @@ impl CoreConnection {
     }
 
     fn send_call(&mut self, now: Now, id: &CallId, frame: Vec<u8>) {
-        self.inflight += 1;
         let bytes = frame.len();
         self.routed_bytes = self.routed_bytes.saturating_add(bytes);
         self.common.out.push(Output::Transmit(frame));
@@ -208,7 +212,7 @@ impl CoreConnection {
     // impl: OSW-2-6
     fn send_waiting(&mut self, now: Now) {
         let places = self.config.limits.max_inflight_requests;
-        while self.common.phase == Phase::Open && self.inflight < places {
+        while self.common.phase == Phase::Open && self.inflight() < places {
             let Some(id) = self.queue.pop_front() else {
                 return;
             };
@@ -222,7 +226,6 @@ impl CoreConnection {
                 self.send_call(now, &id, frame);
             } else {
                 // It could be written when it was asked for, so this is a fault of ours.
-                self.inflight += 1;
                 let error = ErrorObject::of(ErrorCode::ToolInternal, "the call cannot be written");
                 self.finish(now, &id, Outcome::failed(error));
             }
@@ -283,9 +286,7 @@ impl CoreConnection {
         let Some(mut call) = self.calls.remove(id) else {
             return;
         };
-        if self.take_waiting(&mut call).is_none() {
-            self.inflight = self.inflight.saturating_sub(1);
-        }
+        self.take_waiting(&mut call);
         self.common.timers.clear(&Timer::Call(id.clone()));
         outcome.duration = now.mono.saturating_since(call.asked);
         debug!(call = %id, status = %outcome.status, took = ?outcome.duration, "call ended");

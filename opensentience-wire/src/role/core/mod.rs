@@ -79,7 +79,6 @@ impl CoreConnection {
             calls: BTreeMap::new(),
             queue: VecDeque::new(),
             queued_bytes: 0,
-            inflight: 0,
             health: Health::Ok,
             reading: true,
             throttle: Throttle::default(),

@@ -109,7 +109,6 @@ pub struct CoreConnection {
     pub(super) queue: VecDeque<CallId>,
     /// The bytes of the inputs of the calls in the queue.
     pub(super) queued_bytes: usize,
-    pub(super) inflight: usize,
     pub(super) health: Health,
     pub(super) reading: bool,
     pub(super) throttle: Throttle,

@@ -125,6 +125,8 @@ impl Driver {
             }
             Some(Command::Shutdown) | None => {
                 self.closing = true;
+                // Nobody is wanted any more, so nobody is launched again.
+                self.sources.clear();
                 // A launch that is not over has no calls to end; its process is killed with it.
                 for agent in self.launching.keys().cloned().collect::<Vec<_>>() {
                     self.give_up_launch(&agent);
@@ -179,7 +181,7 @@ impl Driver {
     }
 
     pub(super) fn down(&mut self, agent: &Arc<str>, ended: Ended) {
-        let wanted = self.sources.contains_key(agent) && !self.closing;
+        let wanted = self.sources.contains_key(agent);
         let ended = if wanted { ended } else { Ended::Asked };
         let agent = agent.to_string();
         self.input(Input::AgentDown {

@@ -48,8 +48,7 @@ impl Driver {
 
     /// Launches an agent, unless it is being launched or nobody wants it any more.
     pub(super) fn launch_again(&mut self, agent: &Arc<str>) {
-        let is_wanted = !self.closing && self.sources.contains_key(agent);
-        if is_wanted && !self.launching.contains_key(agent) {
+        if !self.launching.contains_key(agent) {
             self.launch(agent, None);
         }
     }
@@ -139,9 +138,6 @@ impl Driver {
             wanted,
             calls: 0,
         };
-        if self.closing || !self.sources.contains_key(agent) {
-            live.wanted.send_replace(Wanted::Stop);
-        }
         self.connected.add(agent, live, drain_time);
         let reports = self.reports_tx.clone();
         let keeping = agents::keep((Arc::clone(agent), launch), running, wanted_rx, reports);

@@ -64,6 +64,7 @@ pub(super) struct Driver {
     pub(super) clock: Clock,
     pub(super) alarm: Alarm,
     pub(super) max_agents: usize,
+    /// The agents that are wanted; none where the router is closing.
     pub(super) sources: BTreeMap<Arc<str>, AgentSource>,
     pub(super) audit: AuditSink,
     pub(super) connected: Connected,
