@@ -134,6 +134,21 @@ fn a_tool_is_stopped_when_nobody_waits_for_it_any_more() {
     );
 }
 
+// spec: OSW-4.4-3
+#[test]
+fn a_tool_whose_call_has_a_key_of_its_own_is_stopped_once() {
+    let mut conn = open_agent(Limits::default());
+    tell_agent(&mut conn, 0, &keyed("a", 1));
+    for cancels in [1, 0] {
+        let said = tell_agent(&mut conn, 1, &cancel("a"));
+        assert_eq!((results(&said), said.cancels), (Vec::new(), cancels));
+    }
+    let canceled = ErrorObject::of(ErrorCode::ToolCanceled, "canceled");
+    conn.finish(at(2), &id("a"), Err(canceled)).unwrap();
+    let said = drain_agent(&mut conn);
+    assert_eq!(results(&said), ["a r-a canceled tool.canceled"]);
+}
+
 // spec: OSW-4.3-10
 #[test]
 fn followers_get_the_end_of_a_tool_whose_first_call_timed_out() {

@@ -98,6 +98,7 @@ async fn spans_have_ids_and_neither_payload_nor_token() {
         "code=tool.internal".into(),
         "name=agent.connected".into(),
         "reason=Goodbye".into(),
+        "a call was taken".into(),
         "a tool waits".into(),
     ] {
         assert!(said.contains(&wanted), "{wanted} in {said}");

@@ -1,7 +1,7 @@
 //! Registration: what a core takes, and what it costs the agent.
 
-use opensentience_wire::CommandError;
 use opensentience_wire::role::core::{Config, Event};
+use opensentience_wire::{CommandError, Limits};
 use serde_json::{Value, json};
 
 use crate::kit::*;
@@ -161,6 +161,26 @@ fn the_tools_of_a_session_have_a_bound_of_bytes_together() {
     all["payload"]["replace"] = json!(true);
     tell_core(&mut conn, 0, &all);
     assert_eq!(conn.tools().count(), 1);
+}
+
+// spec: OSW-4.2-2
+#[test]
+fn two_tools_of_one_size_fit_into_twice_the_bytes_that_one_needs() {
+    let taken = |names: &[&str], bytes: usize| {
+        let limits = Limits::default().with_max_tool_bytes(bytes);
+        let mut conn = new_core(Config::default().with_limits(limits));
+        tell_core(&mut conn, 0, &hello());
+        let tools: Vec<_> = names.iter().map(|name| tool(name)).collect();
+        tell_core(
+            &mut conn,
+            0,
+            &message("agent.tools.register", json!({"tools": tools})),
+        );
+        conn.tools().count()
+    };
+    let needs = (1..).find(|bytes| taken(&["a"], *bytes) == 1).unwrap();
+    assert_eq!(taken(&["a", "b"], 2 * needs), 2);
+    assert_eq!(taken(&["a", "b"], 2 * needs - 1), 1);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Calls over many agents.
 
+mod driven;
 mod policy;
 mod shares;
 

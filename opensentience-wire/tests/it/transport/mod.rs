@@ -249,7 +249,9 @@ async fn a_launched_agent_has_a_clean_environment_and_arguments() {
     assert_eq!(seen["args"].as_array().unwrap().len(), 4);
     let tools = 10 + usize::from(cfg!(feature = "schemars"));
     assert_eq!(handle.tools().len(), tools);
+    assert_eq!(output.status(), None);
     assert_eq!(handle.shutdown().await, CloseReason::Goodbye);
+    assert!(output.status().unwrap().success());
     assert!(output.text().contains("modes 700 600"));
     let seen = names(audit).await;
     assert_eq!(seen.first().map(String::as_str), Some("agent.run_started"));
@@ -352,6 +354,7 @@ async fn a_process_that_is_no_agent_is_not_waited_for() {
     let error = launcher.launch().await.unwrap_err();
     assert!(matches!(error, LaunchError::Ended(status) if status.code() == Some(3)));
     assert_eq!(output.text(), "no\n");
+    assert_eq!(output.status().unwrap().code(), Some(3));
     let silent = Launcher::new(AGENT, "/bin/sleep")
         .args(["600"])
         .with_stop_timeout(Duration::from_millis(300));

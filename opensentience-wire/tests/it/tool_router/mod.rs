@@ -1,5 +1,7 @@
 //! Several real processes behind one handle.
 
+mod launches;
+
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
