@@ -226,8 +226,9 @@ impl CoreConnection {
                 self.send_call(now, &id, frame);
             } else {
                 // It could be written when it was asked for, so this is a fault of ours.
-                let error = ErrorObject::of(ErrorCode::ToolInternal, "the call cannot be written");
-                self.finish(now, &id, Outcome::failed(error));
+                let text = "the call cannot be written";
+                let unwritten = Outcome::failed(ErrorObject::of(ErrorCode::ToolInternal, text));
+                self.finish(now, &id, unwritten);
             }
         }
     }

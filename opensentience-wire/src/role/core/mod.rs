@@ -144,12 +144,10 @@ impl CoreConnection {
         self.config.call_timeout
     }
 
-    /// Ends the connection at once, whatever it waits for.
+    /// Ends a connection that has not ended at once, whatever it waits for.
     #[cfg(feature = "tokio")]
     pub(crate) fn abandon(&mut self, now: Now) {
-        if !self.is_closed() {
-            self.close(now, CloseReason::Disconnected);
-        }
+        self.close(now, CloseReason::Disconnected);
     }
 
     /// Bytes of calls that were handed out to be sent since the last look.

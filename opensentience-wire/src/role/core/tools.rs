@@ -220,7 +220,8 @@ fn named(raw: &RawBuf) -> String {
     let mut found = String::new();
     let limits = Limits::default();
     let mut reader = Reader::of_raw(raw.as_raw(), &limits, Profile::Strict);
-    let result = reader.object(|reader, name| {
+    // What is no object gives itself no id.
+    let _ = reader.object(|reader, name| {
         if name != "tool_id" {
             return reader.skip();
         }
@@ -229,8 +230,6 @@ fn named(raw: &RawBuf) -> String {
         found = reader.settle(mark, id)?.unwrap_or_default().into_owned();
         Ok(())
     });
-    // What is no object gives itself no id.
-    drop(result);
     found
 }
 

@@ -197,7 +197,9 @@ impl Router {
             Err(refused) => return Err(self.refuse(now, &request, refused)),
         };
         request.timeout = self.time_of(&agent, request.timeout);
-        let route = RouteId(self.last + 1);
+        // One that is refused uses its number up.
+        self.last += 1;
+        let route = RouteId(self.last);
         let key = request.idempotency_key.as_deref();
         let key = key.map(|key| Key::new(request.caller.as_ref(), &request.tool_id, key));
         let turn = key
@@ -207,7 +209,6 @@ impl Router {
             None | Some(Turn::Run) => false,
             Some(Turn::Join) => true,
             Some(Turn::Repeat(outcome)) => {
-                self.last += 1;
                 self.out.push(Output::Ended {
                     route,
                     outcome: Box::new(outcome),
@@ -217,7 +218,6 @@ impl Router {
             Some(Turn::Conflict) => return Err(self.refuse(now, &request, Refused::Conflict)),
             Some(Turn::Full) => return Err(self.refuse(now, &request, Refused::Busy)),
         };
-        self.last += 1;
         trace!(?route, %agent, tool = %request.tool_id, follows, "call routed");
         let entry = Route {
             agent: Arc::clone(&agent),
