@@ -65,6 +65,10 @@ fn a_setting_out_of_its_range_is_refused_by_name() {
             "heartbeat_interval is 999µs, but the welcome announces it in milliseconds and needs at least 1",
         ),
         (
+            core(core::Config::default().with_call_timeout(Duration::ZERO)),
+            "call_timeout is Some(0ns), but a call needs some time",
+        ),
+        (
             core(core::Config::default().with_missed_heartbeats(0)),
             "missed_heartbeats is 0, but an agent is unhealthy after at least 1 missed heartbeat",
         ),

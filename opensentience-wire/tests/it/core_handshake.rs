@@ -1,7 +1,7 @@
 //! The core's machine: the handshake.
 
-use opensentience_wire::role::CloseReason;
 use opensentience_wire::role::core::{Config, CoreConnection};
+use opensentience_wire::role::{CloseReason, Input};
 use opensentience_wire::{Grant, SessionToken};
 use serde_json::{Value, json};
 use ubos_common::id::IdSource;
@@ -36,6 +36,19 @@ fn a_hello_is_welcomed_with_the_terms() {
         json!({"core_version": "2.0", "instance_id": "core-7"})
     );
     assert!(conn.is_open() && conn.into_grant().is_none());
+}
+
+// spec: OSW-4.1-1
+#[test]
+fn a_result_is_no_hello() {
+    let body = br#"{"v":1,"type":"agent.tool.result","id":"m-1","ts":"2026-01-16T12:00:00Z","payload":{"call_id":"c","status":"succeeded"}}"#;
+    let mut conn = new_core(Config::default());
+    let taken = conn.handle_input(at(0), Input::Bytes(&raw_frame(body)));
+    assert!(taken.is_err() && conn.is_closed());
+    assert_eq!(
+        drain_core(&mut conn).sent[0]["error"]["code"],
+        "protocol.handshake_required"
+    );
 }
 
 // spec: OSW-4.1-3

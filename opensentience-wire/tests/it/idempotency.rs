@@ -149,6 +149,23 @@ fn a_tool_whose_call_has_a_key_of_its_own_is_stopped_once() {
     assert_eq!(results(&said), ["a r-a canceled tool.canceled"]);
 }
 
+#[test]
+fn a_call_that_has_ended_leaves_no_deadline_behind() {
+    let mut conn = open_agent(Limits::default());
+    let idle = conn.poll_timeout();
+    for id in ["a", "b", "c"] {
+        let mut timed = keyed(id, 1);
+        timed["payload"]["timeout_ms"] = json!(10);
+        tell_agent(&mut conn, 0, &timed);
+    }
+    assert_eq!(conn.poll_timeout(), Some(at(10).mono));
+    tell_agent(&mut conn, 1, &cancel("b"));
+    conn.finish(at(2), &id("a"), Ok(object(&json!({}))))
+        .unwrap();
+    assert_eq!(results(&drain_agent(&mut conn)).len(), 2);
+    assert_eq!(conn.poll_timeout(), idle);
+}
+
 // spec: OSW-4.3-10
 #[test]
 fn followers_get_the_end_of_a_tool_whose_first_call_timed_out() {

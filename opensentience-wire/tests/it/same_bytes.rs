@@ -80,7 +80,10 @@ async fn unix_sockets_loopback_tcp_and_memory_carry_the_same_bytes() {
         .unwrap();
     let address = loopback.address().unwrap();
     let (core, agent) = tokio::join!(loopback.accept(), Loopback::connect(address));
-    let over_tcp = talk(core.unwrap(), agent.unwrap()).await;
+    let (core, agent) = (core.unwrap(), agent.unwrap());
+    // Small frames do not wait for each other.
+    assert!(core.nodelay().unwrap() && agent.nodelay().unwrap());
+    let over_tcp = talk(core, agent).await;
     assert_eq!(over_unix.len(), 4);
     assert_eq!(over_unix, in_memory);
     assert_eq!(over_unix, over_tcp);

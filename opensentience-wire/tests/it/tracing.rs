@@ -1,16 +1,24 @@
 //! Spans with ids, and nothing of a payload or a token.
 
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::sync::{Arc, Mutex};
+
 use opensentience_wire::message::{Actor, ActorType, CallContext, Channel, SemVer, ToolSpec};
 use opensentience_wire::role::agent::{self, Chunk};
 use opensentience_wire::role::core::{CallRequest, Config};
 use opensentience_wire::transport::tokio::{Agent, AuditSink, ToolError, attach};
 use opensentience_wire::{ErrorCode, ErrorObject, Grant, SessionToken};
 use serde_json::json;
+use tokio::io::AsyncWriteExt as _;
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Dispatch, Level, Metadata, Subscriber};
 use ubos_common::id::IdSource;
 use ubos_common::os::Clock;
 use ubos_common::testing::Traces;
 
-use crate::kit::{AGENT, RequestExt as _, object, spec};
+use crate::kit::{AGENT, RequestExt as _, frame, hello, object, spec, token};
 
 /// A tool whose texts and schemas have a canary each.
 fn described() -> ToolSpec {
@@ -26,7 +34,6 @@ fn described() -> ToolSpec {
 #[tokio::test]
 async fn spans_have_ids_and_neither_payload_nor_token() {
     let traces = Traces::of("");
-    let token = || SessionToken::from_random([9; 32]);
     let (near, far) = tokio::io::duplex(4_096);
     let tools = Agent::new("1.0.0".parse::<SemVer>().unwrap())
         .tool(spec("echo"), async |context, input| {
@@ -104,4 +111,71 @@ async fn spans_have_ids_and_neither_payload_nor_token() {
         assert!(said.contains(&wanted), "{wanted} in {said}");
     }
     assert!(!said.contains("canary") && !said.contains(token().expose()));
+}
+
+/// The level of each record of the audit, by its name.
+#[derive(Clone, Default)]
+struct Levels(Arc<Mutex<BTreeMap<String, Level>>>);
+
+#[derive(Default)]
+struct Name(String);
+
+impl Visit for Name {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        if field.name() == "name" {
+            self.0 = format!("{value:?}");
+        }
+    }
+}
+
+impl Subscriber for Levels {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.target() == "osw::audit"
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn event(&self, event: &tracing::Event<'_>) {
+        let mut name = Name::default();
+        event.record(&mut name);
+        self.0
+            .lock()
+            .unwrap()
+            .insert(name.0, *event.metadata().level());
+    }
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
+}
+
+// spec: OSW-8-1
+#[tokio::test]
+async fn a_record_of_the_audit_has_the_level_of_its_severity() {
+    let levels = Levels::default();
+    // Other tests reach the same events: with a second one each thread's subscriber is asked.
+    let _second = Dispatch::new(levels.clone());
+    let _default = tracing::subscriber::set_default(levels.clone());
+    for granted in [token(), SessionToken::from_random([1; 32])] {
+        let (near, mut far) = tokio::io::duplex(4_096);
+        far.write_all(&frame(&hello())).await.unwrap();
+        let clock = Clock::start();
+        let grant = Grant::new(clock.now().mono, granted, AGENT);
+        let (ids, audit) = (IdSource::seeded(1), AuditSink::default());
+        let core = attach(near, clock, Config::default(), ids, grant, audit).await;
+        drop(far);
+        if let Ok(core) = core {
+            core.shutdown().await;
+        }
+    }
+    let levels = levels.0.lock().unwrap();
+    assert_eq!(levels["agent.connected"], Level::DEBUG);
+    assert_eq!(levels["agent.disconnected"], Level::WARN);
+    assert_eq!(levels["agent.handshake_failed"], Level::ERROR);
 }

@@ -6,7 +6,7 @@ use opensentience_wire::message::Health;
 use opensentience_wire::role::core::{CallRequest, Config, Event};
 use opensentience_wire::role::{CloseReason, Input};
 use opensentience_wire::{CommandError, Limits};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::kit::*;
 
@@ -43,6 +43,22 @@ fn an_agent_that_says_too_much_is_not_read_for_a_while() {
 }
 
 #[test]
+fn an_agent_that_is_not_read_for_long_is_not_silent() {
+    let mut conn = open_core(Config::default());
+    let large = |n: usize| {
+        let mut tool = tool(&format!("t{n}"));
+        tool["input_schema"] = json!({"title": "x".repeat(60_000)});
+        tool
+    };
+    let tools: Vec<_> = (0..60).map(large).collect();
+    let register = message("agent.tools.register", json!({"tools": tools}));
+    tell_core(&mut conn, 0, &register);
+    conn.handle_timeout(at(15_000));
+    assert!(!conn.accepts_input());
+    assert_eq!(*conn.health(), Health::Ok);
+}
+
+#[test]
 fn answers_to_calls_have_no_rate() {
     let mut conn = open_core(Config::default());
     let request = CallRequest::new(format!("{AGENT}/echo"), object(&json!({})));
@@ -57,19 +73,42 @@ fn answers_to_calls_have_no_rate() {
     assert!(conn.accepts_input());
 }
 
+fn beat(session: &str, status: &str) -> Value {
+    let payload =
+        json!({"session_id": session, "uptime_ms": 1, "inflight_calls": 0, "status": status});
+    message("agent.heartbeat", payload)
+}
+
+/// The session that a core of the kit opens: ids are drawn from one seed.
+fn own_session() -> String {
+    let mut conn = new_core(Config::default());
+    let welcome = tell_core(&mut conn, 0, &hello()).sent.remove(0);
+    welcome["payload"]["session_id"]
+        .as_str()
+        .unwrap()
+        .to_owned()
+}
+
+// spec: OSW-4.5-2
+#[test]
+fn each_beat_gives_an_agent_as_long_again() {
+    let mut conn = open_core(Config::default());
+    let own = own_session();
+    for millis in [10_000, 20_000] {
+        tell_core(&mut conn, millis, &beat(&own, "ok"));
+        assert_eq!(conn.poll_timeout(), Some(at(millis + 15_000).mono));
+    }
+    conn.handle_timeout(at(35_000));
+    assert_eq!(*conn.health(), Health::Unhealthy);
+}
+
 // spec: OSW-4.5-1
 // spec: OSW-4.5-2
 #[test]
 fn silence_stops_new_calls_and_a_beat_brings_them_back() {
     let mut conn = open_core(Config::default());
     let running = started(&mut conn, 0);
-    let session = |id: &str, status: &str| {
-        message(
-            "agent.heartbeat",
-            json!({"session_id": id, "uptime_ms": 1, "inflight_calls": 0, "status": status}),
-        )
-    };
-    let said = tell_core(&mut conn, 1_000, &session("another", "ok"));
+    let said = tell_core(&mut conn, 1_000, &beat("another", "ok"));
     assert_eq!(
         said.audits(),
         ["protocol.message_rejected protocol.session_mismatch"]
@@ -83,16 +122,18 @@ fn silence_stops_new_calls_and_a_beat_brings_them_back() {
         conn.call_tool(at(15_000), request("echo")),
         Err(CommandError::Unhealthy)
     );
-    let mut fresh = new_core(Config::default());
-    let own = tell_core(&mut fresh, 0, &hello()).sent[0]["payload"]["session_id"]
-        .as_str()
-        .unwrap()
-        .to_owned();
+    let refused = drain_core(&mut conn).events;
+    assert!(matches!(&refused[..], [Event::Audit(record)]
+        if record.detail.as_deref() == Some("the agent is unhealthy")));
+    let own = own_session();
     assert_eq!(*conn.health(), Health::Unhealthy);
-    tell_core(&mut conn, 16_000, &session(&own, "degraded"));
+    let said = tell_core(&mut conn, 16_000, &beat(&own, "degraded"));
+    assert_eq!(said.audits(), ["agent.recovered "]);
     assert_eq!(*conn.health(), Health::Degraded);
+    let said = tell_core(&mut conn, 16_000, &beat(&own, "ok"));
+    assert!(said.audits().is_empty(), "it had recovered");
     assert!(conn.call_tool(at(16_000), request("echo")).is_ok());
-    tell_core(&mut conn, 16_001, &session(&own, "unhealthy"));
+    tell_core(&mut conn, 16_001, &beat(&own, "unhealthy"));
     assert_eq!(
         conn.call_tool(at(16_002), request("echo")),
         Err(CommandError::Unhealthy)
@@ -206,11 +247,19 @@ fn messages_out_of_place_have_no_effect_after_the_welcome() {
     other["v"] = json!(2);
     let mut bare = message("agent.pong", json!({}));
     bare["ts"] = json!(null);
-    let said = tell_core(&mut conn, 0, &hello());
-    let second = said.events.iter().any(|event| {
-        matches!(event, Event::Audit(audit) if audit.detail.as_deref() == Some("a second hello"))
-    });
-    assert!(second, "{:?}", said.events);
+    for (odd, rule) in [
+        (hello(), "a second hello"),
+        (
+            message("agent.error", json!({})),
+            "the agent reports an error",
+        ),
+    ] {
+        let said = tell_core(&mut conn, 0, &odd);
+        let [Event::Audit(record)] = &said.events[..] else {
+            panic!("{:?}", said.events)
+        };
+        assert_eq!(record.detail.as_deref(), Some(rule));
+    }
     for odd in [
         hello(),
         message("core.tool.call", json!({})),

@@ -2,9 +2,12 @@
 
 use opensentience_wire::CommandError;
 use opensentience_wire::Limits;
+use opensentience_wire::message::ActorType;
+use opensentience_wire::role::Input;
 use opensentience_wire::role::core::{Config, Event};
 use serde_json::{Value, json};
 
+use crate::kit::RequestExt as _;
 use crate::kit::*;
 
 use super::{request, result, started};
@@ -47,6 +50,11 @@ fn what_is_said_of_unknown_calls_has_a_rate() {
             json!({"accepted": true, "reason": text}),
         ),
         none("agent.tool.result", json!({"status": [text]})),
+        {
+            let mut timeless = message("agent.pong", json!({"t": text}));
+            timeless["ts"] = json!(null);
+            timeless
+        },
         // Each is behind the end that the first one has said.
         message(
             "agent.tool.stream",
@@ -61,6 +69,34 @@ fn what_is_said_of_unknown_calls_has_a_rate() {
             flood["type"]
         );
     }
+}
+
+// spec: OSW-4.3-12
+#[test]
+fn a_result_of_an_unknown_call_counts_however_it_is_written() {
+    let mut conn = open_core(Config::default());
+    let head = r#"{"v":1,"type":"agent.tool.result","id":"m-1","ts":"2026-01-16T12:00:00Z","#;
+    let text = "x".repeat(10_000);
+    let payload = json!({"call_id": "none", "status": "succeeded", "output": {"t": text}});
+    let flood = raw_frame(format!("{head}\"payload\":{payload}}}").as_bytes());
+    let read = (1..20_000).find(|_| {
+        conn.handle_input(at(0), Input::Bytes(&flood)).unwrap();
+        drain_core(&mut conn);
+        !conn.accepts_input()
+    });
+    assert!((500..1_000).contains(&read.unwrap()), "{read:?}");
+}
+
+// spec: OSW-4.3-8
+#[test]
+fn a_result_that_contradicts_its_status_is_recorded_and_counts() {
+    let mut conn = open_core(Config::default());
+    let mut said = result(&started(&mut conn, 0), "succeeded");
+    said["payload"]["error"] = json!({"code": "tool.failed", "message": "no"});
+    let said = tell_core(&mut conn, 0, &said);
+    let rejected = "protocol.message_rejected protocol.invalid_message";
+    assert_eq!(said.audits()[0], rejected);
+    assert_eq!(said.ended(), ["succeeded"]);
 }
 
 // spec: OSW-4.1-7
@@ -93,13 +129,31 @@ fn metrics_and_errors_are_bounded_as_outputs_are() {
     };
     let metrics =
         |bytes: usize| json!({"status": "succeeded", "metrics": {"m": "x".repeat(bytes)}});
-    assert_eq!(ended(metrics(200_000)), ["succeeded"]);
+    let most = (256 << 10) - json!({"m": ""}).to_string().len();
+    assert_eq!(ended(metrics(most)), ["succeeded"]);
+    // An output has a bound of its own.
+    let output = json!({"status": "succeeded", "output": {"t": "x".repeat(200_000)}});
+    assert_eq!(ended(output), ["succeeded"]);
     let too_large = ["failed tool.output_too_large"];
-    assert_eq!(ended(metrics(300_000)), too_large);
+    assert_eq!(ended(metrics(most + 1)), too_large);
     let error =
         json!({"code": "tool.failed", "message": "m", "details": {"d": "x".repeat(300_000)}});
     let failed = json!({"status": "failed", "error": error});
     assert_eq!(ended(failed), too_large);
+}
+
+#[test]
+fn a_call_that_is_too_long_or_holds_the_token_is_not_sent() {
+    let limits = Limits::default().with_max_frame_bytes(4_096);
+    let mut conn = open_core(Config::default().with_limits(limits));
+    for text in ["x".repeat(4_096), token().expose().to_owned()] {
+        let mut asked = request("echo");
+        asked.input = object(&json!({"text": text}));
+        let refused = conn.call_tool(at(0), asked).unwrap_err();
+        assert!(matches!(refused, CommandError::Encode(_)), "{refused}");
+        assert!(drain_core(&mut conn).sent.is_empty());
+        assert_eq!(conn.pending_calls(), 0);
+    }
 }
 
 // spec: OSW-8-1
@@ -116,16 +170,27 @@ fn every_call_that_a_connection_refuses_is_audited() {
         request
     };
     started(&mut conn, 0);
-    let mut refusals = Vec::new();
+    let (mut refusals, mut rules) = (Vec::new(), Vec::new());
     for asked in [request("none"), request("write"), long, request("echo")] {
-        let refused = conn.call_tool(at(0), asked).unwrap_err();
+        let asked = asked.with_caller(ActorType::Human, "ada");
+        let mut asked = asked.with_correlation_id("run-1");
+        asked.request_id = Some("r-1".into());
+        if asked.tool_id != request("write").tool_id {
+            asked.causation_id = Some("cause-1".into());
+        }
+        let refused = conn.call_tool(at(0), asked.clone()).unwrap_err();
         let said = drain_core(&mut conn);
-        let audited = said
-            .events
-            .iter()
-            .filter(|event| matches!(event, Event::Audit(_)));
-        assert_eq!(audited.count(), 1, "{refused}");
+        let [Event::Audit(record)] = &said.events[..] else {
+            panic!("{refused}: {:?}", said.events)
+        };
+        assert_eq!(record.caller, asked.caller);
+        assert_eq!(
+            (&record.request_id, &record.correlation_id),
+            (&asked.request_id, &asked.correlation_id)
+        );
+        assert_eq!(record.causation_id, asked.causation_id);
         refusals.push(said.audits().remove(0));
+        rules.push(record.detail.clone().unwrap());
     }
     assert_eq!(
         refusals,
@@ -134,6 +199,15 @@ fn every_call_that_a_connection_refuses_is_audited() {
             "security.denied tool.directive_required",
             "tool.call_refused tool.invalid_input",
             "tool.call_refused tool.busy",
+        ]
+    );
+    assert_eq!(
+        rules,
+        [
+            "no such tool",
+            "a directive",
+            "the input is too large",
+            "no room for a call"
         ]
     );
     conn.goodbye(at(0), "enough", None).unwrap();

@@ -3,6 +3,7 @@
 mod apart;
 mod ends;
 mod floods;
+mod queue;
 mod tools;
 
 use core::time::Duration;
@@ -10,7 +11,7 @@ use core::time::Duration;
 use opensentience_wire::CommandError;
 use opensentience_wire::ErrorCode;
 use opensentience_wire::Limits;
-use opensentience_wire::message::{Actor, ActorType};
+use opensentience_wire::message::{Actor, ActorType, CallContext};
 use opensentience_wire::role::CallId;
 use opensentience_wire::role::core::{CallRequest, Config, CoreConnection, Event};
 use serde_json::{Value, json};
@@ -53,12 +54,19 @@ fn a_call_carries_its_ids() {
         .with_causation_id("d")
         .with_timeout(Duration::from_secs(3));
     asked.idempotency_key = Some("k".into());
+    asked = asked.with_caller(ActorType::Human, "h");
     asked.actor = Some(Actor::new(ActorType::Human, "h".into()));
+    let mut context = CallContext::new();
+    context.project_root = Some("/p".into());
+    asked.context = Some(context);
     let id = conn.call_tool(at(0), asked).unwrap();
     let first = drain_core(&mut conn).sent.remove(0);
+    let text: &str = id.as_ref();
+    assert_eq!(first["payload"]["call_id"], text);
     assert_eq!(
         first["payload"],
-        json!({"call_id": id.to_string(), "tool_id": format!("{AGENT}/echo"), "input": {"n": 1}, "timeout_ms": 3000, "idempotency_key": "k"})
+        json!({"call_id": id.to_string(), "tool_id": format!("{AGENT}/echo"), "input": {"n": 1}, "timeout_ms": 3000, "idempotency_key": "k",
+            "caller": {"type": "human", "id": "h"}, "context": {"project_root": "/p"}})
     );
     assert_eq!(
         (&first["correlation_id"], &first["causation_id"]),
@@ -129,85 +137,6 @@ fn what_is_refused_is_never_sent() {
         conn.call_tool(at(0), request("echo").with_caller(ActorType::Agent, "b"))
             .is_ok()
     );
-}
-
-// spec: OSW-2-6
-#[test]
-fn calls_past_the_limit_wait_and_past_the_queue_are_refused() {
-    let limits = Limits::default()
-        .with_max_inflight_requests(1)
-        .with_max_queued_calls(1);
-    let mut conn = open_core(Config::default().with_limits(limits));
-    let first = started(&mut conn, 0);
-    let second = conn.call_tool(at(0), request("echo")).unwrap();
-    assert_eq!(drain_core(&mut conn).sent.len(), 0);
-    assert_eq!(
-        conn.call_tool(at(0), request("echo")),
-        Err(CommandError::Busy)
-    );
-    let said = tell_core(&mut conn, 0, &result(&first, "succeeded"));
-    assert_eq!(said.types(), ["core.tool.call"]);
-    assert_eq!(said.sent[0]["payload"]["call_id"], second.to_string());
-    let third = conn
-        .call_tool(
-            at(0),
-            request("echo").with_timeout(Duration::from_millis(1)),
-        )
-        .unwrap();
-    conn.cancel(at(0), &third, None).unwrap();
-    let said = drain_core(&mut conn);
-    assert_eq!(
-        (said.sent.len(), said.ended()),
-        (0, vec!["canceled tool.canceled".to_owned()])
-    );
-    // Its place in the queue is another's.
-    conn.call_tool(at(0), request("echo")).unwrap();
-    assert_eq!(
-        conn.call_tool(at(0), request("echo")),
-        Err(CommandError::Busy)
-    );
-}
-
-// spec: OSW-2-6
-#[test]
-fn inputs_that_wait_are_bounded_in_bytes() {
-    let limits = Limits::default()
-        .with_max_inflight_requests(1)
-        .with_max_queued_bytes(100);
-    let mut conn = open_core(Config::default().with_limits(limits));
-    let input = |bytes: usize| {
-        let mut call = request("echo");
-        call.input = object(&json!({"text": "x".repeat(bytes - 11)}));
-        call
-    };
-    // What is sent at once does not wait.
-    let mut running = conn.call_tool(at(0), input(500)).unwrap();
-    let at_the_end = |conn: &mut CoreConnection, id: &CallId| {
-        drain_core(conn);
-        tell_core(conn, 0, &result(id, "succeeded"))
-    };
-    // Each way out of the queue gives its bytes back: sent, canceled, out of time.
-    for way in 0..3 {
-        let waiting = conn
-            .call_tool(at(0), input(60).with_timeout(Duration::from_millis(1)))
-            .unwrap();
-        assert_eq!(
-            conn.call_tool(at(0), input(41)),
-            Err(CommandError::Busy),
-            "{way}"
-        );
-        let other = conn.call_tool(at(0), input(40)).unwrap();
-        conn.cancel(at(0), &other, None).unwrap();
-        match way {
-            0 => {
-                at_the_end(&mut conn, &running);
-                running = waiting;
-            }
-            1 => conn.cancel(at(0), &waiting, None).unwrap(),
-            _ => conn.handle_timeout(at(5_000)),
-        }
-    }
-    conn.call_tool(at(5_000), input(100)).unwrap();
 }
 
 // spec: OSW-4.3-5

@@ -50,6 +50,8 @@ fn a_wrong_tool_is_rejected_alone() {
         .iter()
         .map(|r| r["error"]["code"].as_str().unwrap())
         .collect();
+    let told = |event: &&Event| matches!(event, Event::ToolRejected(_));
+    assert_eq!(said.events.iter().filter(told).count(), codes.len());
     let (id, schema) = ("tool.invalid_id", "tool.invalid_schema");
     assert_eq!(
         codes,

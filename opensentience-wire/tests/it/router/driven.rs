@@ -6,7 +6,7 @@ use opensentience_wire::role::router::{Config, Ended, Input, Output, RestartPoli
 use ubos_common::machine::Machine;
 use ubos_common::time::Mono;
 
-use super::{ended, request, router, sent, tools};
+use super::{ended, request, router, sent, tools, up};
 use crate::kit::at;
 
 /// Tells a machine something, and gives what came out.
@@ -55,6 +55,17 @@ fn a_driver_of_any_machine_drives_a_router() {
     assert!(matches!(&outputs[..], [Output::Launch { attempt: 1, .. }]));
     assert_eq!(Machine::poll_timeout(&router), None);
     assert!(!Machine::is_closed(&router));
+}
+
+// spec: OSW-4.5-3
+#[test]
+fn an_agent_that_came_back_by_itself_is_not_launched() {
+    let mut router = router(Config::default().with_restart(RestartPolicy::Always));
+    let (agent, ended) = ("a".to_owned(), Ended::Failed);
+    tell(&mut router, Input::AgentDown { agent, ended });
+    assert!(router.poll_timeout().is_some());
+    up(&mut router, 1, "a", &["read"]);
+    assert_eq!(router.poll_timeout(), None);
 }
 
 #[test]

@@ -10,7 +10,7 @@ use serde_json::json;
 use ubos_common::json::RawObject;
 
 use super::{drain, end, ended, good, request, router, up};
-use crate::kit::{at, object};
+use crate::kit::{RequestExt as _, at, object};
 
 fn with_policy(policy: AgentPolicy) -> Router {
     let mut router = router(Config::default());
@@ -35,12 +35,33 @@ fn a_policy_binds_the_agent_that_it_is_for() {
     assert_eq!(ends, [(first, "tool.output_too_large".into())].into());
     router.call(at(0), request("a/write")).unwrap();
 
-    let small = Quota::default().with_max_input_bytes(10);
+    let small = Quota::default().with_max_input_bytes(7);
     let mut router = with_policy(AgentPolicy::default().with_quota(small));
+    router.call(at(0), request("a/read")).unwrap();
     let mut large = request("a/read");
     large.input = object(&json!({"text": "x".repeat(20)}));
     let refused = router.call(at(0), large).unwrap_err();
-    assert!(matches!(refused, Refused::InputTooLarge { limit: 10, .. }));
+    assert!(matches!(refused, Refused::InputTooLarge { limit: 7, .. }));
+}
+
+// spec: OSW-8-1
+#[test]
+fn a_refusal_is_recorded_with_its_caller_and_its_ids() {
+    let mut router = router(Config::default());
+    let mut asked = request("a/none")
+        .with_caller(ActorType::Human, "ada")
+        .with_correlation_id("run-1")
+        .with_causation_id("cause-1");
+    asked.request_id = Some("r-1".into());
+    router.call(at(0), asked.clone()).unwrap_err();
+    let [Output::Audit(record)] = &drain(&mut router)[..] else {
+        panic!("one record")
+    };
+    assert_eq!(record.tool_id.as_deref(), Some("a/none"));
+    assert_eq!(record.caller, asked.caller);
+    assert_eq!(record.request_id, asked.request_id);
+    assert_eq!(record.correlation_id, asked.correlation_id);
+    assert_eq!(record.causation_id, asked.causation_id);
 }
 
 #[test]

@@ -74,6 +74,58 @@ fn the_last_one_to_give_up_waiting_has_the_call_cancelled() {
     assert!(outputs.iter().any(cancel), "{outputs:?}");
 }
 
+// spec: OSW-4.3-10
+#[test]
+fn one_that_waits_for_another_may_end_before_it() {
+    let mut router = router(Config::default());
+    let mut join = || router.call(at(0), keyed("a/write", 1)).unwrap();
+    let [leader, first, second] = [join(), join(), join()];
+    drain(&mut router);
+    let succeeded = |routes: &[RouteId]| -> BTreeMap<RouteId, String> {
+        routes.iter().map(|it| (*it, "succeeded".into())).collect()
+    };
+    let ends = end(&mut router, first, good(RawObject::empty()));
+    assert_eq!(ends, succeeded(&[first]));
+    let ends = end(&mut router, leader, good(RawObject::empty()));
+    assert_eq!(ends, succeeded(&[leader, second]));
+}
+
+#[test]
+fn one_that_waits_no_longer_leaves_no_deadline_behind() {
+    let mut router = router(Config::default());
+    router.call(at(0), keyed("a/write", 1)).unwrap();
+    let mut hasty = keyed("a/write", 1);
+    hasty.timeout = Some(Duration::from_secs(1));
+    let follower = router.call(at(0), hasty).unwrap();
+    assert_eq!(router.poll_timeout(), Some(at(1_000).mono));
+    router.cancel(follower).unwrap();
+    assert_eq!(router.poll_timeout(), None);
+}
+
+#[test]
+fn as_many_wait_for_one_call_as_may() {
+    let mut router = router(Config::default());
+    for _ in 0..=64 {
+        router.call(at(0), keyed("a/write", 1)).unwrap();
+    }
+    let refused = router.call(at(0), keyed("a/write", 1));
+    assert_eq!(refused, Err(Refused::Busy));
+}
+
+// spec: OSW-4.3-10
+#[test]
+fn a_result_that_is_repeated_has_a_route_of_its_own() {
+    let mut router = router(Config::default());
+    let mut routes = std::collections::BTreeSet::new();
+    for _ in 0..3 {
+        let route = router.call(at(0), keyed("a/write", 1)).unwrap();
+        end(&mut router, route, good(RawObject::empty()));
+        routes.insert(route);
+    }
+    routes.insert(router.call(at(0), request("a/read")).unwrap());
+    assert_eq!(routes.len(), 4);
+}
+
 // spec: OSW-8-1
 #[test]
 fn a_call_that_never_came_to_its_connection_is_audited() {

@@ -51,7 +51,7 @@ async fn a_router_that_closes_launches_nobody_again() {
     let config = Config::default().with_restart(RestartPolicy::Always);
     let router = builder(config, &["com.example.idle", "com.example.busy"])
         .agent("com.example.none", move || {
-            drop(launched.send(()));
+            let _ = launched.send(());
             Launcher::new("com.example.none", "/nowhere/agent")
         })
         .with_audit(move |event: AuditEvent| drop(events.send(event)))

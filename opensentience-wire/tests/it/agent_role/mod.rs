@@ -1,5 +1,7 @@
 //! The agent's machine: states and events.
 
+mod said;
+
 use opensentience_wire::Limits;
 use opensentience_wire::message::Channel;
 use opensentience_wire::role::agent::{AgentConnection, Chunk};

@@ -1,0 +1,125 @@
+//! What an agent says first, last, and not at all.
+
+use opensentience_wire::message::SemVer;
+use opensentience_wire::role::agent::{AgentConnection, Config, Event};
+use opensentience_wire::role::{CloseReason, Input};
+use opensentience_wire::{ErrorCode, Limits};
+use serde_json::json;
+use ubos_common::id::IdSource;
+
+use crate::kit::*;
+
+// spec: OSW-4.1-2
+#[test]
+fn a_hello_names_the_manifest_and_the_library() {
+    let version = "1.0.0".parse::<SemVer>().unwrap();
+    let config = Config::new(AGENT, version, token()).with_manifest_hash("0".repeat(64));
+    let mut conn = AgentConnection::new(at(0), config, IdSource::seeded(2)).unwrap();
+    let hello = drain_agent(&mut conn).sent.remove(0);
+    assert_eq!(hello["payload"]["manifest_hash"], "0".repeat(64));
+    assert_eq!(hello["payload"]["sdk"]["name"], "opensentience-wire");
+}
+
+#[test]
+fn an_agent_is_open_from_the_welcome_to_the_goodbye() {
+    let mut conn = new_agent(Limits::default());
+    assert!(!conn.is_open());
+    tell_agent(&mut conn, 0, &welcome());
+    assert!(conn.is_open());
+    tell_agent(&mut conn, 0, &call("c"));
+    conn.shutdown(at(1));
+    assert!(!conn.is_open());
+}
+
+// spec: OSW-3-7
+#[test]
+fn an_answer_of_an_unknown_type_is_not_answered() {
+    let mut conn = open_agent(Limits::default());
+    for (member, value) in [
+        ("in_reply_to", json!("m-0")),
+        ("error", json!({"code": "x.y", "message": "no"})),
+    ] {
+        let mut odd = message("core.later", json!({}));
+        odd["request_id"] = json!("r-9");
+        odd[member] = value;
+        let said = tell_agent(&mut conn, 0, &odd);
+        assert!(said.sent.is_empty(), "{member}: {:?}", said.sent);
+    }
+}
+
+// spec: OSW-4-1
+#[test]
+fn a_message_out_of_place_is_told_by_its_rule() {
+    let mut conn = open_agent(Limits::default());
+    for (odd, told) in [
+        (welcome(), "a second welcome"),
+        (
+            message("core.error", json!({})),
+            "the core reports an error",
+        ),
+        (
+            message("agent.pong", json!({})),
+            "a message that only an agent sends",
+        ),
+    ] {
+        let events = tell_agent(&mut conn, 0, &odd).events;
+        let [Event::Rejected { code, rule }] = &events[..] else {
+            panic!("{events:?}")
+        };
+        assert_eq!((code, *rule), (&ErrorCode::InvalidMessage, told));
+    }
+}
+
+// spec: OSW-4.3-8
+#[test]
+fn a_result_says_when_its_tool_ran_and_how_long() {
+    let mut conn = open_agent(Limits::default());
+    let id = tell_agent(&mut conn, 1_000, &call("c"))
+        .calls
+        .remove(0)
+        .call_id;
+    conn.finish(at(3_500), &id, Ok(object(&json!({})))).unwrap();
+    let result = drain_agent(&mut conn).sent.remove(0);
+    let payload = &result["payload"];
+    assert_eq!(payload["started_at"], at(1_000).wall.to_string());
+    assert_eq!(payload["finished_at"], at(3_500).wall.to_string());
+    assert_eq!(payload["metrics"], json!({"duration_ms": 2_500}));
+}
+
+// spec: OSW-4.2-5
+#[test]
+fn a_tool_that_was_withdrawn_is_not_run() {
+    let mut conn = open_agent(Limits::default());
+    conn.unregister(at(0), vec![format!("{AGENT}/echo")])
+        .unwrap();
+    drain_agent(&mut conn);
+    let said = tell_agent(&mut conn, 0, &call("c"));
+    assert!(said.calls.is_empty());
+    let code = &said.sent[0]["payload"]["error"]["code"];
+    assert_eq!(code, "tool.not_found");
+}
+
+// spec: OSW-2-7
+#[test]
+fn an_output_over_the_limit_is_a_failure() {
+    let output = object(&json!({"n": 1}));
+    let bytes = output.as_str().len();
+    for (limit, status) in [(bytes, "succeeded"), (bytes - 1, "failed")] {
+        let mut conn = open_agent(Limits::default().with_max_tool_output_bytes(limit));
+        let id = tell_agent(&mut conn, 0, &call("c")).calls.remove(0).call_id;
+        conn.finish(at(1), &id, Ok(output.clone())).unwrap();
+        let result = drain_agent(&mut conn).sent.remove(0);
+        assert_eq!(result["payload"]["status"], status);
+    }
+}
+
+#[test]
+fn what_comes_behind_the_end_has_no_effect() {
+    let mut conn = open_agent(Limits::default());
+    let mut bytes = frame(&message("core.goodbye", json!({"reason": "update"})));
+    bytes.extend(frame(&message("core.ping", json!({}))));
+    conn.handle_input(at(0), Input::Bytes(&bytes)).unwrap();
+    let said = drain_agent(&mut conn);
+    assert_eq!(said.closed, Some(CloseReason::Goodbye));
+    assert!(said.sent.is_empty(), "{:?}", said.sent);
+}
