@@ -411,6 +411,18 @@ mod tests {
 
     // spec: UAP-12-5
     #[test]
+    fn the_randomness_of_an_attempt_is_no_content() {
+        let of = |random| {
+            let hook = Output::Hook(1, HookCall::Attempt(1, None, random));
+            let entry = Fingerprinter::of_version(3).request(&hook).unwrap();
+            entry.fingerprint
+        };
+        assert_eq!(of(1).content, of(2).content);
+        assert_ne!(of(1).whole, of(2).whole);
+    }
+
+    // spec: UAP-12-5
+    #[test]
     fn how_long_a_run_waits_is_covered() {
         let of = |millis| {
             let sleep = Output::Sleep(1, core::time::Duration::from_millis(millis));

@@ -105,6 +105,38 @@ fn a_result_that_comes_after_its_cancellation_is_not_written() {
 
 // spec: UAP-12-5
 #[test]
+fn a_request_that_could_not_be_written_is_not_made() {
+    let full = JournalError::Full {
+        limit: 1,
+        unit: "bytes",
+    };
+    // The first write begins the run, the second asks the model.
+    for writes in 0..2 {
+        let mut run = Driven::begin();
+        if writes == 1 {
+            let hook = run.hook();
+            run.take(engine::Input::Hook(hook, Ok(HookAnswer::Done)));
+        }
+        let written = std::iter::from_fn(|| run.recorder.poll_output())
+            .any(|output| matches!(output, Output::Write(..)));
+        assert!(written);
+        let failed = Input::Written(Err(full.clone()));
+        run.recorder.handle_input(NOW, failed).unwrap();
+        let outputs = std::iter::from_fn(|| run.recorder.poll_output());
+        let asked = outputs.filter(|output| match output {
+            Output::Engine(output) => matches!(
+                **output,
+                engine::Output::Hook(..) | engine::Output::Infer(..) | engine::Output::Tool(..)
+            ),
+            _ => false,
+        });
+        assert_eq!(asked.count(), 0, "after {writes} writes");
+        assert!(run.recorder.is_closed());
+    }
+}
+
+// spec: UAP-12-5
+#[test]
 fn a_conflict_tells_how_far_the_journal_is() {
     for others in 0..3 {
         let mut run = Driven::begin();
