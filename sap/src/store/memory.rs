@@ -1,7 +1,7 @@
 //! Stores that live as long as the process.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ubos_common::canon::{Digest, Domain};
 use ubos_common::json;
@@ -104,8 +104,19 @@ impl CacheStore for MemoryCache {
 /// not taken, so that its task is not answered.
 #[derive(Debug)]
 pub struct MemoryTranscript {
-    max_entries: usize,
-    max_bytes: usize,
+    bounds: Bounds,
+    /// Shared with what is being made of long entries on another thread.
+    chain: Arc<Chain>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Bounds {
+    entries: usize,
+    bytes: usize,
+}
+
+#[derive(Debug)]
+struct Chain {
     domain: Domain,
     entries: Mutex<Entries>,
 }
@@ -122,18 +133,46 @@ impl MemoryTranscript {
     #[must_use]
     pub fn new(max_entries: usize) -> Self {
         Self {
-            max_entries,
-            max_bytes: MAX_BYTES,
-            domain: Domain::new("ubos sap 2026-11 transcript in memory"),
-            entries: Mutex::default(),
+            bounds: Bounds {
+                entries: max_entries,
+                bytes: MAX_BYTES,
+            },
+            chain: Arc::new(Chain {
+                domain: Domain::new("ubos sap 2026-11 transcript in memory"),
+                entries: Mutex::default(),
+            }),
         }
     }
 
     /// Sets how many bytes of entries it takes.
     #[must_use]
     pub const fn with_max_bytes(mut self, bytes: usize) -> Self {
-        self.max_bytes = bytes;
+        self.bounds.bytes = bytes;
         self
+    }
+}
+
+impl Chain {
+    /// Adds an entry, and gives its number.
+    fn add(&self, entry: &Entry, bounds: Bounds) -> Result<u64, TranscriptError> {
+        let mut bytes = Self::linked(entry);
+        let mut entries = lock(&self.entries);
+        if entries.chain.len() >= bounds.entries {
+            return Err(TranscriptError::Full {
+                limit: bounds.entries,
+            });
+        }
+        let held = entries.bytes.saturating_add(bytes.len());
+        if held > bounds.bytes {
+            return Err(TranscriptError::FullOfBytes {
+                limit: bounds.bytes,
+            });
+        }
+        entries.bytes = held;
+        let previous = entries.chain.last().map(|(_, digest)| digest);
+        let digest = self.link(previous, &mut bytes);
+        entries.chain.push((bytes, digest));
+        Ok(entries.chain.len() as u64 - 1)
     }
 
     /// An entry as it is kept: the digest of the one before, then its text.
@@ -171,28 +210,25 @@ impl Default for MemoryTranscript {
 
 impl Transcript for MemoryTranscript {
     fn record(&self, entry: &Entry) -> BoxFuture<'_, Result<u64, TranscriptError>> {
-        let mut bytes = Self::linked(entry);
-        let mut entries = lock(&self.entries);
-        if entries.chain.len() >= self.max_entries {
-            return ready(Err(TranscriptError::Full {
-                limit: self.max_entries,
-            }));
-        }
-        let held = entries.bytes.saturating_add(bytes.len());
-        if held > self.max_bytes {
-            return ready(Err(TranscriptError::FullOfBytes {
-                limit: self.max_bytes,
-            }));
-        }
-        entries.bytes = held;
-        let previous = entries.chain.last().map(|(_, digest)| digest);
-        let digest = self.link(previous, &mut bytes);
-        entries.chain.push((bytes, digest));
-        ready(Ok(entries.chain.len() as u64 - 1))
+        ready(self.chain.add(entry, self.bounds))
+    }
+
+    /// Made on another thread where the entry is long.
+    #[cfg(feature = "driver")]
+    fn record_made(
+        &self,
+        entry: Entry,
+        make: fn(Entry) -> Entry,
+    ) -> BoxFuture<'_, Result<u64, TranscriptError>> {
+        let (chain, bounds) = (Arc::clone(&self.chain), self.bounds);
+        let bytes = entry.body.as_str().len();
+        Box::pin(crate::work::done(bytes, move || {
+            chain.add(&make(entry), bounds)
+        }))
     }
 
     fn read(&self, from: u64, max: usize) -> BoxFuture<'_, Result<Vec<Entry>, TranscriptError>> {
-        let entries = &lock(&self.entries).chain;
+        let entries = &lock(&self.chain.entries).chain;
         let from = usize::try_from(from).unwrap_or(usize::MAX);
         let wanted = entries.iter().skip(from).take(max);
         let read = wanted.map(|(bytes, _)| Entry::decode(bytes.get(LINK..).unwrap_or_default()));
@@ -200,16 +236,16 @@ impl Transcript for MemoryTranscript {
     }
 
     fn verify(&self, kept: Option<&Head>) -> Result<Proof, TranscriptError> {
-        let entries = &lock(&self.entries).chain;
+        let entries = &lock(&self.chain.entries).chain;
         let mut previous = None;
         let mut verdict = Verdict::Intact;
-        let mut is_kept = kept.is_none() || kept == Some(&Self::head(&[]));
+        let mut is_kept = kept.is_none() || kept == Some(&Chain::head(&[]));
         for (index, (bytes, digest)) in entries.iter().enumerate() {
-            if self.link(previous, &mut bytes.clone()) != *digest {
+            if self.chain.link(previous, &mut bytes.clone()) != *digest {
                 verdict = Verdict::broken(index as u64, "record is damaged");
                 break;
             }
-            is_kept |= kept == entries.get(..=index).map(Self::head).as_ref();
+            is_kept |= kept == entries.get(..=index).map(Chain::head).as_ref();
             previous = Some(digest);
         }
         if verdict == Verdict::Intact && !is_kept {
@@ -217,7 +253,7 @@ impl Transcript for MemoryTranscript {
         }
         Ok(Proof {
             records: entries.len() as u64,
-            head: Self::head(entries),
+            head: Chain::head(entries),
             verdict,
         })
     }

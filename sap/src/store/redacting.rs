@@ -11,7 +11,7 @@ use crate::transcript::{Entry, Head, Proof, Transcript, TranscriptError};
 /// A transcript that keeps no secret: values shaped like one, or named like one, are replaced before they are
 /// written. All else is kept as it is, and the digest of the whole is kept beside it. What was replaced is gone; the
 /// cache and the answer are not touched. To redact a long entry takes its time: in files it is done by the thread of the
-/// store, and in memory by the one who records.
+/// store, and in memory by another than the one who records (feature `driver`).
 ///
 /// ```
 /// use sap::store::{MemoryTranscript, Redacting};
@@ -78,4 +78,35 @@ fn whole() -> Bounds {
     bounds.elements = usize::MAX;
     bounds.chars = usize::MAX;
     bounds
+}
+
+#[cfg(all(test, feature = "driver"))]
+mod tests {
+    use futures::executor::block_on;
+    use ubos_common::json::RawBuf;
+    use ubos_common::time::Timestamp;
+
+    use super::*;
+    use crate::store::MemoryTranscript;
+    use crate::transcript::EntryKind;
+    use crate::work::{HEAVY, handed_over};
+
+    // spec: SAP-11-2
+    #[test]
+    fn a_long_entry_is_redacted_on_another_thread_and_a_short_one_here() {
+        let transcript = Redacting(MemoryTranscript::default());
+        for (number, length, threads) in [(0, 1, 0), (1, HEAVY, 1)] {
+            let text = "x".repeat(length);
+            let body = format!(r#"{{"password":"hunter2","text":"{text}"}}"#);
+            let body = RawObject::new(RawBuf::parse(&body).unwrap()).unwrap();
+            let entry = Entry::new(EntryKind::Task, Timestamp::EPOCH.into(), body);
+            let (recorded, times) = handed_over(|| block_on(transcript.record(&entry)));
+            assert_eq!((recorded.ok(), times), (Some(number), threads));
+            let kept = block_on(transcript.read(number, 1)).unwrap();
+            let wanted = format!(r#"{{"password":"[REDACTED]","text":"{text}"}}"#);
+            assert_eq!(kept[0].body.as_str(), wanted);
+            assert!(kept[0].digest.is_some());
+        }
+        assert!(transcript.verify(None).unwrap().verdict == crate::transcript::Verdict::Intact);
+    }
 }
