@@ -123,7 +123,7 @@ fn unescaped(token: &str) -> Cow<'_, str> {
 }
 
 /// Bytes of an output that are read in one step, more or less.
-const PIECE: usize = 32 << 10;
+const PIECE: usize = 16 << 10;
 
 #[cfg(test)]
 mod tests {
