@@ -499,9 +499,11 @@ impl Caller for Publisher<'_> {
 
     fn cancelled(&mut self) -> Option<BoxFuture<'static, ()>> {
         let cancelled = self.cancelled.take()?;
-        // The other end is held for as long as the task runs.
         Some(Box::pin(async move {
-            let _ = cancelled.await;
+            if cancelled.await.is_err() {
+                // Nobody is left who could say so: that is no cancel.
+                core::future::pending::<()>().await;
+            }
         }))
     }
 
