@@ -79,11 +79,8 @@ pub fn decode_task(bytes: &[u8], options: &Options) -> Result<(Task, Report), De
 
 /// Reads a task without the advice, which takes longer than reading.
 #[cfg(feature = "driver")]
-pub(crate) fn decode_task_alone(
-    bytes: &[u8],
-    options: &Options,
-) -> Result<(Task, Report), DecodeError> {
-    json::decode(bytes, &options.limits, options.profile).map_err(named)
+pub(crate) fn decode_task_alone(bytes: &[u8], options: &Options) -> Result<Task, DecodeError> {
+    json::decode_alone(bytes, &options.limits, options.profile).map_err(named)
 }
 
 /// A message that is no object has broken a clause as well.

@@ -128,34 +128,34 @@ impl Keys {
         extractor: &dyn Essence,
         is_own: bool,
     ) -> Result<Self, KeyError> {
-        let essence = extractor.extract(&task.payload)?;
         let context = &task.constitutional_context;
         // The principles are a set; absent and empty are told apart.
         let principles = context.principles.as_ref().map(|list| {
-            let set: BTreeSet<&String> = list.iter().collect();
-            set.into_iter().cloned().collect::<Vec<String>>()
+            let set: BTreeSet<&str> = list.iter().map(String::as_str).collect();
+            set.into_iter().collect::<Vec<&str>>()
         });
         // It may be large, and is in both.
-        let essence = canonical(&essence)?;
-        let shared = if is_own {
-            let issuer = canonical(&task.issuer.agent_id)?;
-            object(&[("essence", essence.clone()), ("issuer", issuer)])
+        let essence = canonical(&extractor.extract(&task.payload)?)?;
+        let mut fingerprint = Parts::with_capacity(essence.len());
+        fingerprint.canonical("essence", &essence);
+        fingerprint.part("extractor", &extractor.version())?;
+        let mut key = Parts::with_capacity(essence.len());
+        key.part("capability", &task.target.capability)?;
+        if is_own {
+            let mut own = Parts::with_capacity(essence.len());
+            own.canonical("essence", &essence);
+            own.part("issuer", &task.issuer.agent_id)?;
+            key.canonical("essence", own.end());
         } else {
-            essence.clone()
-        };
-        let key = digest(&[
-            ("capability", canonical(&task.target.capability)?),
-            ("essence", shared),
-            ("outputContract", canonical(&task.output_contract)?),
-            ("principles", canonical(&principles)?),
-            ("sapVersion", canonical(&SAP_VERSION)?),
-            ("territory", canonical(&context.territory)?),
-        ]);
-        let version = canonical(&extractor.version())?;
-        let fingerprint = digest(&[("essence", essence), ("extractor", version)]);
+            key.canonical("essence", &essence);
+        }
+        key.part("outputContract", &task.output_contract)?;
+        key.part("principles", &principles)?;
+        key.part("sapVersion", &SAP_VERSION)?;
+        key.part("territory", &context.territory)?;
         Ok(Self {
-            key: CacheKey(key),
-            fingerprint: Fingerprint(fingerprint),
+            key: CacheKey(key.digest()),
+            fingerprint: Fingerprint(fingerprint.digest()),
         })
     }
 }
@@ -166,28 +166,62 @@ fn unreadable() -> KeyError {
     }
 }
 
-/// The canonical form of one part; one that is absent is null.
-fn canonical(part: &dyn Write) -> Result<Vec<u8>, CanonError> {
-    let mut text = Vec::new();
-    part.write(&mut text);
-    let mut canonical = Vec::with_capacity(text.len());
-    canon::write_slice(&mut canonical, Mode::Exact, &text)?;
+/// The canonical form of one part.
+fn canonical(part: &RawBuf) -> Result<Vec<u8>, CanonError> {
+    let mut canonical = Vec::with_capacity(part.as_str().len());
+    canon::write_str(&mut canonical, Mode::Exact, part.as_str())?;
     Ok(canonical)
 }
 
-/// The digest of the canonical object of parts that are canonical, in the order of their names.
-fn digest(parts: &[(&str, Vec<u8>)]) -> canon::Digest {
-    canon::Digest::of(&Domain::plain(), &object(parts))
+/// A canonical object of parts, which come in the order of their names.
+struct Parts {
+    object: Vec<u8>,
+    /// A part before it is canonical.
+    written: Vec<u8>,
 }
 
-/// The canonical object of parts that are canonical, in the order of their names.
-fn object(parts: &[(&str, Vec<u8>)]) -> Vec<u8> {
-    let mut text = Vec::new();
-    for (index, (name, part)) in parts.iter().enumerate() {
-        let opening = if index == 0 { '{' } else { ',' };
-        text.extend_from_slice(format!("{opening}\"{name}\":").as_bytes());
-        text.extend_from_slice(part);
+impl Parts {
+    /// Room for a part of so many bytes, and for those that are short.
+    fn with_capacity(bytes: usize) -> Self {
+        /// Bytes of the short ones, mostly.
+        const SHORT: usize = 256;
+        Self {
+            object: Vec::with_capacity(bytes + SHORT),
+            written: Vec::with_capacity(SHORT),
+        }
     }
-    text.push(b'}');
-    text
+
+    /// A part that is canonical.
+    fn canonical(&mut self, name: &str, part: &[u8]) {
+        self.name(name);
+        self.object.extend_from_slice(part);
+    }
+
+    /// Another part; one that is absent is null.
+    fn part(&mut self, name: &str, part: &dyn Write) -> Result<(), CanonError> {
+        self.name(name);
+        self.written.clear();
+        part.write(&mut self.written);
+        canon::write_slice(&mut self.object, Mode::Exact, &self.written)
+    }
+
+    fn name(&mut self, name: &str) {
+        let opening: &[u8] = if self.object.is_empty() {
+            b"{\""
+        } else {
+            b",\""
+        };
+        self.object.extend_from_slice(opening);
+        self.object.extend_from_slice(name.as_bytes());
+        self.object.extend_from_slice(b"\":");
+    }
+
+    fn end(&mut self) -> &[u8] {
+        self.object.push(b'}');
+        &self.object
+    }
+
+    fn digest(mut self) -> canon::Digest {
+        canon::Digest::of(&Domain::plain(), self.end())
+    }
 }

@@ -1,6 +1,6 @@
 //! The tasks that a processor knows: to run each once, and to stop those that run.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures::channel::oneshot;
@@ -15,7 +15,7 @@ use crate::status::Status;
 use crate::task::Task;
 
 /// Which task it is: ids are an issuer's own, and nobody takes another one's by using it first.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Key(Arc<(TaskId, AgentId)>);
 
 impl Key {
@@ -37,7 +37,7 @@ pub(super) struct Ledger(Mutex<Tasks>);
 
 #[derive(Debug, Default)]
 struct Tasks {
-    held: BTreeMap<Key, Held>,
+    held: HashMap<Key, Held>,
     finished: VecDeque<Key>,
     running: usize,
     /// Of the latest results.
@@ -295,7 +295,10 @@ impl Ledger {
 
     pub(super) fn cancel_all(&self) -> usize {
         let tasks = self.tasks();
-        tasks.held.values().filter(|held| held.cancel()).count()
+        let mut all: Vec<_> = tasks.held.iter().collect();
+        // Who is told first does not depend on how a map is laid out.
+        all.sort_by_key(|(key, _)| *key);
+        all.iter().filter(|(_, held)| held.cancel()).count()
     }
 
     fn tasks(&self) -> MutexGuard<'_, Tasks> {

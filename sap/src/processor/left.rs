@@ -187,8 +187,7 @@ mod tests {
     }
 
     fn task() -> crate::task::Task {
-        let decoded = decode_task_alone(TASK.as_bytes(), &Options::default());
-        decoded.unwrap().0
+        decode_task_alone(TASK.as_bytes(), &Options::default()).unwrap()
     }
 
     // spec: SAP-5-2, SAP-10-1

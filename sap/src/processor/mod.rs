@@ -437,10 +437,10 @@ pub(crate) async fn read_apart(bytes: &[u8], options: Options) -> Result<Task, B
 
 fn read(bytes: &[u8], options: &Options) -> Result<Task, Box<Nack>> {
     let decoded = decode_task_alone(bytes, options);
-    match decoded {
-        Ok((task, _)) => Ok(task),
-        Err(_) => Err(Box::new(invalid(&findings(&decoded), bytes, options))),
-    }
+    decoded.map_err(|error| {
+        let report = findings::<Task>(&Err(error));
+        Box::new(invalid(&report, bytes, options))
+    })
 }
 
 /// The Nack of bytes that are no valid task.

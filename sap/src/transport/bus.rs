@@ -273,7 +273,8 @@ impl Bus {
         let patient = patient.with_default_time(Duration::MAX);
         let mut sent = Sent::new(&task, clock.now(), patient)?;
         // What was dispatched is valid, and need not be read again.
-        let pass = self.pass(task, Given::Encoded(bytes), &mut caller);
+        // On the heap, for it is large and is moved on the way to where it waits.
+        let pass = Box::pin(self.pass(task, Given::Encoded(bytes), &mut caller));
         match sent.hear(clock, pass).await? {
             Heard::Said(passed) => passed?,
             Heard::SendAgain => {

@@ -59,7 +59,7 @@ pub(crate) use raw::has_reserved_name;
 pub use raw::{Members, Raw, RawBuf, RawObject};
 #[doc(hidden)]
 pub use read::read_uuid;
-pub use read::{Read, decode, read_raw};
+pub use read::{Read, decode, decode_alone, read_raw};
 pub use reader::{Mark, Reader};
 #[doc(hidden)]
 pub use wire::{Presence, Slot, refuse_double};

@@ -40,6 +40,24 @@ pub fn decode<'a, T: Read<'a>>(
     finish(read_top(&mut reader), reader)
 }
 
+/// As [`decode`], for one who does not want to know what was let pass: that is not looked up, which may take longer than
+/// reading.
+///
+/// # Errors
+///
+/// As [`decode`].
+pub fn decode_alone<'a, T: Read<'a>>(
+    bytes: &'a [u8],
+    limits: &Limits,
+    profile: Profile,
+) -> Result<T, DecodeError> {
+    let place = |fault| JsonError::new(fault, bytes);
+    let mut reader = Reader::new(bytes, limits, profile).map_err(place)?;
+    let value = read_top(&mut reader);
+    reader.forget_advice();
+    finish(value, reader).map(|(value, _)| value)
+}
+
 /// Reads a value that was kept raw: the second step of a decode.
 ///
 /// Pointers begin at the value itself; [`Report::extend_under`] puts them below another.

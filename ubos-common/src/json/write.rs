@@ -16,7 +16,7 @@ pub trait Write {
 /// The compact JSON of a value.
 #[must_use]
 pub fn to_vec<T: Write + ?Sized>(value: &T) -> Vec<u8> {
-    let mut out = Vec::with_capacity(256);
+    let mut out = Vec::with_capacity(1_024);
     value.write(&mut out);
     out
 }

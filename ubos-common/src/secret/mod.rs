@@ -1,11 +1,13 @@
 //! Secrets that cannot be printed, and redaction of text that may hold some.
 
+mod free;
 mod redact;
 mod shape;
 mod stream;
 
 use core::fmt;
 
+pub use free::is_secret_free;
 pub use redact::{Bounds, redact_json, redact_text};
 pub use shape::{SecretKind, SecretShape, is_secret_name, secret_shapes};
 pub use stream::{PLACEHOLDER, Redactor};

@@ -184,6 +184,22 @@ fn long_names_do_not_multiply_by_their_findings() {
 }
 
 #[test]
+fn read_alone_a_document_gives_the_same_value_and_the_same_refusal() {
+    let limits = Limits::default();
+    for (text, is_sound) in [
+        (r#"{"name":"a"}"#, true),
+        (r#"{"name":"a","tags":7}"#, false),
+        (r#"{"count":1}"#, false),
+        (r#"{"name":"a"} 1"#, false),
+    ] {
+        let told = decode::<Sample>(text.as_bytes(), &limits, Profile::Strict);
+        let alone = decode_alone::<Sample>(text.as_bytes(), &limits, Profile::Strict);
+        assert_eq!(alone, told.map(|(sample, _)| sample), "{text}");
+        assert_eq!(alone.is_ok(), is_sound, "{text}");
+    }
+}
+
+#[test]
 fn advice_past_the_bound_does_not_refuse() {
     ubos_common::wire! {
         struct Tagged {

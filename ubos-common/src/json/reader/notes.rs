@@ -23,6 +23,14 @@ impl Reader<'_> {
         Ok(self.into_report())
     }
 
+    /// Forgets what was found, where nothing of it breaks a MUST.
+    pub(in crate::json) fn forget_advice(&mut self) {
+        if !self.has_refused() {
+            self.notes.clear();
+            self.unlisted = 0;
+        }
+    }
+
     /// The findings so far, with their places.
     #[must_use]
     pub fn into_report(mut self) -> Report {

@@ -55,6 +55,7 @@ pub struct SecretShape {
 /// assert_eq!(&text[found[0].range.clone()], "abcdefghijklmnop123456");
 /// ```
 pub fn secret_shapes(text: &str) -> impl Iterator<Item = SecretShape> + '_ {
+    let text = if text.len() < SHORTEST { "" } else { text };
     let visible = Visible::of(text);
     let mut at = 0;
     let mut barren = Barren::default();
@@ -79,6 +80,14 @@ pub fn secret_shapes(text: &str) -> impl Iterator<Item = SecretShape> + '_ {
         None
     })
 }
+
+/// Whether a shape may begin in a text; what is invisible only adds places.
+pub(super) fn may_have_shape(text: &str) -> bool {
+    text.len() >= SHORTEST && next_beginning(&Barren::default(), text.as_bytes(), 0) < text.len()
+}
+
+/// No shape has fewer bytes: a literal of eight behind a sign and a name.
+const SHORTEST: usize = 10;
 
 fn shape_at(bytes: &[u8], at: usize, barren: &mut Barren) -> Option<(SecretKind, Range<usize>)> {
     let first = *bytes.get(at)?;
