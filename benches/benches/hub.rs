@@ -1,5 +1,6 @@
 //! The UAP hub: placing a job among 10,000 agents, negotiated sessions a second, and the memory of idle agents:
-//! `cargo bench -p benches --bench hub`; one part with `-- place`, `-- sessions` or `-- memory`.
+//! `cargo bench -p benches --bench hub`; one part with `-- place`, `-- sessions` or `-- memory`;
+//! `-- ours` and `-- by-hand` run sessions of one kind alone, for a profiler.
 //!
 //! Every part measures ours and its yardstick in one run, in turn, and prints their ratio.
 
@@ -80,6 +81,9 @@ fn main() {
         Some("place") => place(),
         Some("sessions") => sessions(),
         Some("memory") => memory(),
+        // For a profiler: sessions of one kind alone.
+        Some("ours") => drop(measured(1, negotiated())),
+        Some("by-hand") => drop(measured(1, sessions_by_hand())),
         Some("serve-ours") => on_runtime(serve_ours()),
         Some("serve-bare") => on_runtime(serve_bare()),
         _ => {

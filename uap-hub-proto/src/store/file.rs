@@ -112,6 +112,14 @@ impl FileStore {
     ///
     /// As [`open`](Self::open).
     pub fn open_in(dir: Arc<dyn LogDir>, config: Config) -> Result<Self, FileStoreError> {
+        Self::open_bounded(dir, config, Self::MAX_JOBS)
+    }
+
+    fn open_bounded(
+        dir: Arc<dyn LogDir>,
+        config: Config,
+        max_jobs: usize,
+    ) -> Result<Self, FileStoreError> {
         let limits = Limits::default()
             .with_max_record_bytes(Self::MAX_RECORD_BYTES)
             .with_max_block_bytes(2 * Self::MAX_RECORD_BYTES);
@@ -121,15 +129,13 @@ impl FileStore {
         while let Some(entry) = reader.next()? {
             let (id, record) = decode(entry.bytes)?;
             index.add(id, &record, entry.position);
-            if index.jobs.len() > Self::MAX_JOBS {
-                return Err(FileStoreError::TooMany {
-                    limit: Self::MAX_JOBS,
-                });
+            if index.jobs.len() > max_jobs {
+                return Err(FileStoreError::TooMany { limit: max_jobs });
             }
         }
         Ok(Self {
             log,
-            max_jobs: Self::MAX_JOBS,
+            max_jobs,
             index: Mutex::new(index),
             compacting: Mutex::default(),
             writing: RwLock::default(),
@@ -399,6 +405,18 @@ mod tests {
         assert!(store.write(&[(id, end())]).is_ok());
         store.max_jobs = 0;
         assert!(store.write(&[(id, end())]).is_ok());
+    }
+
+    #[test]
+    fn a_store_at_its_bound_is_opened_and_one_beyond_it_is_not() {
+        let dir = tempfile::tempdir().unwrap();
+        keeps_jobs_until_they_end(&open(&dir).unwrap());
+        let open = |most| {
+            let config = Config::default().with_log_id(LogId::from_bytes([7; 16]));
+            FileStore::open_bounded(Arc::new(archive(&dir)), config, most)
+        };
+        assert!(matches!(open(2), Err(FileStoreError::TooMany { limit: 2 })));
+        assert_eq!(open(3).unwrap().index().jobs.len(), 3);
     }
 
     #[test]

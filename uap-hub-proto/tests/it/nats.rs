@@ -261,6 +261,7 @@ async fn to_give_a_job_back_for_lack_of_room_is_no_attempt() {
     let queue = queue_with(&nats.url, |config| {
         config
             .with_max_deliveries(2)
+            .with_ack_wait(Duration::from_secs(600))
             .with_busy_delay(Duration::from_millis(10))
     });
     let queue = queue.await;
@@ -287,6 +288,88 @@ async fn to_give_a_job_back_for_lack_of_room_is_no_attempt() {
         ended = room => all_done(&jobs, &ended),
     }
     drop(agent);
+}
+
+// spec: HUB-6-2
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_job_that_does_not_end_in_the_time_for_draining_is_given_back_at_once() {
+    let nats = Nats::start();
+    let queue = queue_with(&nats.url, |config| {
+        config.with_ack_wait(Duration::from_secs(600))
+    });
+    let queue = queue.await;
+    let jobs = submit(&queue, 1).await;
+    let one = serve(([127, 0, 0, 1], 0).into(), ServerConfig::default());
+    let one = one.await.unwrap();
+    let _hangs = AgentBuilder::new("hangs")
+        .on_test("echo", |_, _| async { pending().await })
+        .start(&one.url())
+        .unwrap();
+    let started = tokio::sync::Notify::new();
+    let hear = |_, event: &JobEvent| {
+        if matches!(event, JobEvent::Started { .. }) {
+            started.notify_one();
+        }
+    };
+    let leaving = async {
+        started.notified().await;
+        one.shutdown(Duration::ZERO).await.unwrap();
+    };
+    tokio::select! {
+        done = queue.work(&one, hear, pending()) => done.unwrap(),
+        () = leaving => {}
+    }
+    let two = hub().await;
+    tokio::select! {
+        done = queue.work(&two.0, |_, _| {}, pending()) => done.unwrap(),
+        ended = ends(&queue, &jobs) => all_done(&jobs, &ended),
+    }
+}
+
+// spec: HUB-6-2
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_has_an_end_or_is_no_job_leaves_the_queue_at_once() {
+    let nats = Nats::start();
+    let queue = queue_with(&nats.url, |config| {
+        config.with_ack_wait(Duration::from_secs(600))
+    });
+    let queue = queue.await;
+    let context = async_nats::jetstream::new(async_nats::connect(&nats.url).await.unwrap());
+    let left = async || {
+        let mut jobs = context.get_stream("uap-hub_jobs").await.unwrap();
+        jobs.info().await.unwrap().state.messages
+    };
+    let published = async |subject: String, bytes: Vec<u8>| {
+        let sent = context.publish(subject, bytes.into()).await;
+        sent.unwrap().await.unwrap()
+    };
+    let emptied = async || {
+        while left().await > 0 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let all = async {
+        let first = submit(&queue, 1).await;
+        let ended = ends(&queue, &first).await;
+        all_done(&first, &ended);
+        emptied().await;
+        // Of this one another hub has stored the end before it comes.
+        let id = IdSource::from_os().unwrap().next_id();
+        let end = Record::Ended(ended[&first[0].0].clone());
+        published(format!("uap-hub.end.{id}"), encode(id, &end)).await;
+        queue.submit(id, &echo("another")).await.unwrap();
+        emptied().await;
+        let end = queue.outcome(id).await.unwrap();
+        assert_eq!(end.unwrap().message, first[0].1);
+        published("uap-hub.job".to_owned(), b"no job".to_vec()).await;
+        emptied().await;
+    };
+    let one = hub().await;
+    tokio::select! {
+        done = queue.work(&one.0, |_, _| {}, pending()) => panic!("{done:?}"),
+        () = tokio::time::sleep(Duration::from_secs(60)) => panic!("{} are left", left().await),
+        () = all => {}
+    }
 }
 
 /// How often a job was given back, as the queue keeps it.

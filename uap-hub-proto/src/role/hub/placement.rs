@@ -300,6 +300,7 @@ impl Hub {
                 format!("no agent took the job in time; the last one asked said: {reason}")
             }
             None if session.is_some() => "no agent took the job in time".to_owned(),
+            None if self.phase == Phase::Paused => "the hub is paused".to_owned(),
             None => self.fleet.why_unplaced(&entry.job, &entry.shape),
         };
         let outcome = Outcome::new(Verdict::Unplaced, message);

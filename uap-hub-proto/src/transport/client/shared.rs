@@ -548,6 +548,39 @@ mod tests {
         assert!(waited.is_ok(), "{} are left", shared.strong_count());
     }
 
+    // spec: HUB-4-7
+    #[tokio::test(start_paused = true)]
+    async fn so_many_handlers_end_by_themselves_and_one_more_is_stopped() {
+        let agent = AgentBuilder::new("a").start("http://127.0.0.1:9").unwrap();
+        let shared = &agent.shared;
+        let of = |n: usize| SessionId::from(n.to_string());
+        let tasks: Vec<_> = (0..=MAX_ENDING)
+            .map(|n| {
+                let cancel = Cancel::default();
+                let context = Context::new((of(n), None), shared.clone(), 1, cancel.clone());
+                let task = spawn(async move {
+                    context.cancelled().await;
+                    std::future::pending::<()>().await;
+                });
+                let task = task.abort_handle();
+                let running = Running {
+                    task: task.clone(),
+                    cancel,
+                };
+                lock(&shared.core).handlers.insert(of(n), running);
+                task
+            })
+            .collect();
+        let running = || tasks.iter().filter(|task| !task.is_finished()).count();
+        // Time passes when nothing else is to be done.
+        tokio::time::sleep(ENDING_POLL).await;
+        (0..=MAX_ENDING).for_each(|n| lock(&shared.core).stop(&of(n)));
+        tokio::time::sleep(ENDING_POLL).await;
+        assert_eq!(running(), MAX_ENDING);
+        tokio::time::sleep(2 * ENDING).await;
+        assert_eq!(running(), 0, "their time is over");
+    }
+
     /// The only session, if there is one.
     fn session(hub: &crate::transport::server::HubHandle) -> SessionId {
         let session = hub.inspect(|view| view.jobs().find_map(|job| job.session));

@@ -450,3 +450,14 @@ fn agents_that_could_are_told_apart_by_what_keeps_them() {
         ]
     );
 }
+
+// spec: HUB-3-6
+#[test]
+fn a_job_that_a_paused_hub_kept_is_told_so() {
+    let mut rig = Rig::with(Config::default());
+    picky(&mut rig, &["image/png"]);
+    rig.hub.set_paused(rig.now, true);
+    rig.hub.submit(rig.now, png()).unwrap();
+    rig.seconds(10);
+    assert_eq!(ended(&mut rig), ["ended Unplaced the hub is paused"]);
+}

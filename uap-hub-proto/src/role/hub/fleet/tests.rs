@@ -250,8 +250,8 @@ fn rankings_are_bounded_however_much_agents_differ() {
         join(&mut fleet, &format!("n{n}"), Some(&n.to_string()));
         fleet.rank(&skill, &shape(n));
     }
-    let (shapes, rankings) = fleet.rankings.kept();
-    assert!(shapes <= MAX_RANKINGS && rankings <= MAX_RANKINGS);
+    // What was not used for longest goes one by one, and not all at once.
+    assert_eq!(fleet.rankings.kept(), (MAX_RANKINGS, MAX_RANKINGS));
     for n in 0..MAX_RANKINGS + 9 {
         fleet.rank(&skill, &shape(n));
         assert_eq!(fleet.present(&skill, &shape(n)), 4, "{n}");
@@ -269,4 +269,15 @@ fn rankings_are_bounded_however_much_agents_differ() {
         .map(|agent| agent.rankings.len())
         .sum();
     assert!(kept <= 3 * 2 * MAX_RANKINGS, "{kept}");
+}
+
+// spec: HUB-3-6
+#[test]
+fn why_a_job_is_not_placed_counts_each_agent_once() {
+    let mut fleet = fleet(Arc::new(Spread::LeastLoaded));
+    let (job, shape) = (Job::test(SKILL, vec![]), Shape::of(&[]));
+    fleet.unlisten(&"a".into());
+    fleet.set_room(&"b".into(), 0);
+    let why = fleet.why_unplaced(&job, &shape);
+    assert!(why.ends_with(": 1 away, 1 without room"), "{why}");
 }
