@@ -82,7 +82,12 @@ impl SessionId {
             Kind::Test => "JOB",
             Kind::Translation => "TRN",
         };
-        Self(format!("{prefix}-{uuid}").into())
+        // Without the formatter, which takes several times as long.
+        let mut buffer = ubos_common::id::Uuid::encode_buffer();
+        let uuid = uuid.as_hyphenated().encode_lower(&mut buffer);
+        let mut text = String::with_capacity(prefix.len() + 1 + uuid.len());
+        text.extend([prefix, "-", uuid]);
+        Self(text.into())
     }
 }
 

@@ -30,10 +30,21 @@ struct State {
     taken: Taken,
     /// Nothing more will come.
     is_closed: bool,
-    /// The reader is gone: events are dropped.
-    is_detached: bool,
-    /// There is no reader yet, or one that waits for the end: all events but that are dropped.
-    is_end_alone: bool,
+    reader: Reader,
+}
+
+/// Who reads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Reader {
+    /// All events, one after the other.
+    #[default]
+    There,
+    /// Nobody yet: all events but the end are dropped, and count as read.
+    Expected,
+    /// Of all events the end alone.
+    AtEnd,
+    /// Nobody any more.
+    Gone,
 }
 
 impl Inbox {
@@ -51,43 +62,39 @@ impl Inbox {
     /// A queue whose reader may never come: until then it keeps the end alone.
     pub(super) fn unclaimed(max_events: usize, max_bytes: usize) -> Self {
         let inbox = Self::new(max_events, max_bytes);
-        lock(&inbox.state).is_end_alone = true;
+        lock(&inbox.state).reader = Reader::Expected;
         inbox
     }
 
-    /// The reader waits for the end. Returns what it will not read.
-    pub(super) fn wait_for_end(&self) -> Taken {
+    /// The reader waits for the end, and nothing else is kept. The hub is to be told, so that it counts no more what is unread.
+    pub(super) fn wait_for_end(&self) {
         let mut state = lock(&self.state);
-        state.is_end_alone = true;
-        let mut unread = std::mem::take(&mut state.taken);
-        state.events.retain(|event| {
-            let is_end = matches!(event, JobEvent::Ended(_));
-            if !is_end {
-                unread.events += 1;
-                unread.bytes += event.weight();
-            }
-            is_end
-        });
-        unread
+        state.reader = Reader::AtEnd;
+        state.taken = Taken::default();
+        state
+            .events
+            .retain(|event| matches!(event, JobEvent::Ended(_)));
     }
 
     /// The reader is there.
     pub(super) fn claim(&self) {
-        lock(&self.state).is_end_alone = false;
+        lock(&self.state).reader = Reader::There;
     }
 
-    /// Adds an event; the end closes the queue. Returns what nobody will read.
+    /// Adds an event; the end closes the queue. Returns what counts as read though nobody will read it.
     pub(super) fn push(&self, event: JobEvent) -> Option<Taken> {
         {
             let mut state = lock(&self.state);
             let is_end = matches!(event, JobEvent::Ended(_));
             state.is_closed |= is_end;
-            if state.is_end_alone && !is_end {
-                let (events, bytes) = (1, event.weight());
-                return Some(Taken { events, bytes });
-            }
-            if !state.is_detached {
-                state.events.push_back(event);
+            match state.reader {
+                Reader::Expected if !is_end => {
+                    let (events, bytes) = (1, event.weight());
+                    return Some(Taken { events, bytes });
+                }
+                Reader::AtEnd if !is_end => return None,
+                Reader::Gone => {}
+                Reader::There | Reader::Expected | Reader::AtEnd => state.events.push_back(event),
             }
         }
         self.news.notify_one();
@@ -128,7 +135,7 @@ impl Inbox {
         let was_open = !state.is_closed;
         *state = State {
             is_closed: state.is_closed,
-            is_detached: true,
+            reader: Reader::Gone,
             ..State::default()
         };
         was_open
@@ -188,16 +195,24 @@ mod tests {
 
     // spec: HUB-4-4
     #[test]
-    fn whoever_waits_for_the_end_has_read_all_before_it() {
-        let (inbox, end) = (Inbox::new(8, 8_000), Outcome::new(Verdict::Failed, ""));
-        let end = JobEvent::Ended(end);
-        inbox.push(line(9));
-        assert!(next(&inbox).0.is_some());
-        inbox.push(line(70));
-        inbox.push(end.clone());
-        let bytes = line(9).weight() + line(70).weight();
-        assert_eq!(inbox.wait_for_end(), Taken { events: 2, bytes });
-        assert_eq!(next(&inbox).0, Some(end));
+    fn whoever_waits_for_the_end_is_given_nothing_else() {
+        let end = JobEvent::Ended(Outcome::new(Verdict::Failed, ""));
+        for comes_first in [true, false] {
+            let inbox = Inbox::new(4, 8_000);
+            inbox.push(line(9));
+            assert!(next(&inbox).0.is_some());
+            inbox.push(line(70));
+            if comes_first {
+                inbox.push(end.clone());
+            }
+            inbox.wait_for_end();
+            if !comes_first {
+                assert_eq!(inbox.push(line(9)), None, "the hub does not count it");
+                inbox.push(end.clone());
+            }
+            // What was read before that is counted no more.
+            assert_eq!(next(&inbox), (Some(end.clone()), None));
+        }
     }
 
     // spec: HUB-4-4

@@ -6,6 +6,7 @@ pub mod client;
 mod codec;
 #[cfg(feature = "server")]
 mod inbox;
+mod mail;
 #[cfg(feature = "nats")]
 pub mod nats;
 #[cfg(feature = "server")]

@@ -285,6 +285,7 @@ async fn to_give_a_job_back_for_lack_of_room_is_no_attempt() {
     };
     tokio::select! {
         done = queue.work(&hub, |_, _| {}, pending()) => done.unwrap(),
+        () = tokio::time::sleep(Duration::from_secs(60)) => panic!("it did not come back"),
         ended = room => all_done(&jobs, &ended),
     }
     drop(agent);

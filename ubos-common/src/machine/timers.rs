@@ -1,11 +1,8 @@
 //! Deadlines.
 
-use std::{
-    cmp::Reverse,
-    collections::{BinaryHeap, HashMap},
-    hash::Hash,
-};
+use std::{cmp::Reverse, collections::BinaryHeap, hash::Hash};
 
+use super::hash::IdMap;
 use crate::time::Mono;
 
 /// Entries of the heap beyond two for each deadline, at which those that are out of date are removed.
@@ -30,7 +27,7 @@ const SLACK: usize = 64;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Timers<K> {
-    by_key: HashMap<K, Mono>,
+    by_key: IdMap<K, Mono>,
     /// What was set, the earliest first. Most deadlines are moved or cleared long before they are due: what is out of date
     /// stays here until it comes first, or until there is more of it than of the rest. The first is never out of date.
     by_time: BinaryHeap<Reverse<(Mono, K)>>,
@@ -41,16 +38,17 @@ impl<K: Ord + Hash + Clone> Timers<K> {
     #[must_use]
     pub fn new() -> Self {
         Self {
-            by_key: HashMap::new(),
+            by_key: IdMap::default(),
             by_time: BinaryHeap::new(),
         }
     }
 
     /// Sets the deadline of a key, in place of an earlier one.
     pub fn set(&mut self, key: K, at: Mono) {
-        if self.by_key.insert(key.clone(), at) != Some(at) {
+        let old = self.by_key.insert(key.clone(), at);
+        if old != Some(at) {
             self.by_time.push(Reverse((at, key)));
-            self.tidy();
+            self.tidy(old);
         }
     }
 
@@ -63,8 +61,9 @@ impl<K: Ord + Hash + Clone> Timers<K> {
 
     /// Removes the deadline of a key.
     pub fn clear(&mut self, key: &K) {
-        if self.by_key.remove(key).is_some() {
-            self.tidy();
+        let old = self.by_key.remove(key);
+        if old.is_some() {
+            self.tidy(old);
         }
     }
 
@@ -93,7 +92,7 @@ impl<K: Ord + Hash + Clone> Timers<K> {
         }
         let Reverse((_, key)) = self.by_time.pop()?;
         self.by_key.remove(&key);
-        self.tidy();
+        self.tidy(self.next());
         Some(key)
     }
 
@@ -110,12 +109,16 @@ impl<K: Ord + Hash + Clone> Timers<K> {
         self.by_key.is_empty()
     }
 
-    /// Removes what is out of date, where it comes first or is too much.
-    fn tidy(&mut self) {
+    /// Removes what is out of date, where it comes first or is too much. What comes first can only be out of date if it is due
+    /// when a deadline was that has changed, or if all before it was removed.
+    fn tidy(&mut self, changed: Option<Mono>) {
         let by_key = &self.by_key;
         let is_current = |at: Mono, key: &K| by_key.get(key) == Some(&at);
         if self.by_time.len() > 2 * by_key.len() + SLACK {
             (self.by_time).retain(|Reverse((at, key))| is_current(*at, key));
+        }
+        if changed != self.by_time.peek().map(|Reverse((at, _))| *at) {
+            return;
         }
         while let Some(Reverse((at, key))) = self.by_time.peek()
             && !is_current(*at, key)

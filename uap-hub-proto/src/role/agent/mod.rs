@@ -11,7 +11,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use ubos_common::{
     id::IdSource,
-    machine::{Backoff, Outbox, Timers},
+    machine::{Backoff, IdMap, Outbox, Timers},
     time::{Mono, Now},
 };
 
@@ -57,7 +57,7 @@ impl FleetAgent {
             opened: 0,
             is_leaving: false,
             resumable: None,
-            sessions: BTreeMap::new(),
+            sessions: IdMap::default(),
             streams: BTreeMap::new(),
             timers: Timers::new(),
             outputs: Outbox::new(MAX_OUTPUTS),
@@ -199,9 +199,9 @@ impl FleetAgent {
                 },
                 Timer::Session(session) => self.session_timeout(now, &session),
                 Timer::Drain => {
-                    for session in self.sessions.keys().cloned().collect::<Vec<_>>() {
-                        self.give_up(&session);
-                    }
+                    let mut sessions: Vec<_> = self.sessions.keys().cloned().collect();
+                    sessions.sort_unstable();
+                    sessions.iter().for_each(|session| self.give_up(session));
                 }
             }
         }

@@ -105,7 +105,7 @@ impl FleetAgent {
         self.outputs.push(Output::Open {
             stream,
             rpc: rpc_of(session.skill.kind()),
-            key: id.to_string(),
+            key: id.as_str().to_owned(),
             resume: Some(resume),
             trace: session.trace.clone(),
         });

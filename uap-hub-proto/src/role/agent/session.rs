@@ -30,9 +30,7 @@ impl FleetAgent {
             listen_response::Event::SessionProposal(proposal) => {
                 self.proposed(now, stream, proposal)
             }
-            listen_response::Event::SessionReady(ready) => {
-                self.ready(now, &SessionId::from(ready.session_id))
-            }
+            listen_response::Event::SessionReady(ready) => self.ready(now, &ready.session_id),
         }
     }
 
@@ -88,14 +86,13 @@ impl FleetAgent {
 
     /// Opens the call and acknowledges at once: a hub may wait for that before it sends the job.
     // impl: HUB-3-5 HUB-4-1 HUB-2-8
-    fn ready(&mut self, now: Now, id: &SessionId) {
-        if self
-            .sessions
-            .get(id)
-            .is_none_or(|session| session.stage != SessionStage::Accepted)
-        {
+    fn ready(&mut self, now: Now, id: &str) {
+        let accepted = self.sessions.get_key_value(id);
+        let Some((id, _)) = accepted.filter(|(_, session)| session.stage == SessionStage::Accepted)
+        else {
             return;
-        }
+        };
+        let id = &id.clone();
         let stream = self.next_stream();
         let resume = self.config.resume.then_some(Resume::Job(1));
         let Some(session) = self.sessions.get_mut(id) else {
@@ -112,7 +109,7 @@ impl FleetAgent {
         self.outputs.push(Output::Open {
             stream,
             rpc,
-            key: id.to_string(),
+            key: id.as_str().to_owned(),
             resume,
             // The hub tells it in its answer.
             trace: None,
@@ -266,9 +263,9 @@ impl FleetAgent {
             .sessions
             .iter()
             .filter(|(_, session)| session.stage == SessionStage::Accepted);
-        for id in accepted.map(|(id, _)| id.clone()).collect::<Vec<_>>() {
-            self.over(&id, None);
-        }
+        let mut accepted: Vec<_> = accepted.map(|(id, _)| id.clone()).collect();
+        accepted.sort_unstable();
+        accepted.iter().for_each(|id| self.over(id, None));
     }
 
     pub(super) fn over(&mut self, id: &SessionId, status: Option<Status>) {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use ubos_common::{
     id::IdSource,
-    machine::{Backoff, Outbox, Timers},
+    machine::{Backoff, IdMap, Outbox, Timers},
     time::Mono,
     trace_context::TraceContext,
 };
@@ -56,7 +56,7 @@ pub struct FleetAgent {
     pub(super) is_leaving: bool,
     /// The client id to listen with again, if resuming is on.
     pub(super) resumable: Option<String>,
-    pub(super) sessions: BTreeMap<SessionId, Session>,
+    pub(super) sessions: IdMap<SessionId, Session>,
     pub(super) streams: BTreeMap<StreamId, SessionId>,
     pub(super) timers: Timers<Timer>,
     pub(super) outputs: Outbox<Output>,

@@ -144,7 +144,7 @@ impl Hub {
             now.mono.saturating_add(self.config.open_timeout),
         );
         let event = listen_response::Event::SessionReady(SessionReady {
-            session_id: session.id.to_string(),
+            session_id: session.id.as_str().to_owned(),
         });
         self.send(
             stream,

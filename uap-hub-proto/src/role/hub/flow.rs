@@ -24,7 +24,7 @@ impl Hub {
         self.adjust_reading(now, job);
     }
 
-    /// Reports that the events of a job have no reader any more: they no longer pause its stream.
+    /// Reports that the events of a job have no reader any more: none comes but the end, and they no longer pause its stream.
     ///
     /// # Errors
     ///
@@ -40,9 +40,13 @@ impl Hub {
     }
 
     pub(super) fn job_event(&mut self, now: Now, job: JobId, event: JobEvent) {
-        if let Some(entry) = self.queue.get_mut(job)
-            && !entry.unread.is_muted
-        {
+        if let Some(entry) = self.queue.get_mut(job) {
+            if entry.unread.is_muted {
+                if matches!(event, JobEvent::Ended(_)) {
+                    self.event(Event::Job { job, event });
+                }
+                return;
+            }
             entry.unread.events += 1;
             entry.unread.bytes += event.weight();
             self.adjust_reading(now, job);

@@ -118,7 +118,7 @@ impl Hub {
             },
         );
         let proposal = SessionProposal {
-            session_id: id.to_string(),
+            session_id: id.as_str().to_owned(),
             details,
         };
         self.send(

@@ -10,6 +10,8 @@ use std::{
     sync::Arc,
 };
 
+use ubos_common::machine::IdMap;
+
 use super::{
     job::{Job, Outcome},
     session::SessionKey,
@@ -104,7 +106,7 @@ impl Entry {
 /// All jobs. The lines hold exactly the waiting ones.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
-    jobs: BTreeMap<JobId, Box<Entry>>,
+    jobs: IdMap<JobId, Box<Entry>>,
     lines: BTreeMap<Skill, BTreeMap<Shape, Waiting>>,
     pinned: BTreeMap<ClientId, Waiting>,
     turns: BTreeMap<i8, Turns>,
@@ -147,8 +149,12 @@ impl Queue {
         Some(self.jobs.get_mut(&id)?)
     }
 
+    /// All jobs, in the order of their ids.
     pub(super) fn iter(&self) -> impl Iterator<Item = (JobId, &Entry)> {
-        self.jobs.iter().map(|(id, entry)| (*id, &**entry))
+        let jobs = self.jobs.iter().map(|(id, entry)| (*id, &**entry));
+        let mut jobs: Vec<_> = jobs.collect();
+        jobs.sort_unstable_by_key(|(id, _)| *id);
+        jobs.into_iter()
     }
 
     /// Adds a job. It waits for an agent, though [not in line](Self::line_up) yet, or first for its store.

@@ -1,6 +1,8 @@
 //! The table of sessions: live ones, and the ids of ended ones.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
+
+use ubos_common::machine::IdMap;
 
 use crate::{
     capability::Skill,
@@ -91,7 +93,7 @@ pub(super) struct Sessions {
     /// How many there were.
     made: u64,
     /// Live sessions by id, and ended ones, which have no key.
-    by_id: HashMap<SessionId, Option<SessionKey>>,
+    by_id: IdMap<SessionId, Option<SessionKey>>,
     ended: VecDeque<SessionId>,
 }
 

@@ -6,13 +6,7 @@ use std::{
     task::{Context, Poll},
 };
 
-use tokio::{
-    sync::{
-        OwnedSemaphorePermit,
-        mpsc::{self, error::TrySendError},
-    },
-    task::AbortHandle,
-};
+use tokio::{sync::OwnedSemaphorePermit, task::AbortHandle};
 use tokio_stream::Stream;
 use tonic::{
     Request, Response, Status, Streaming, metadata::AsciiMetadataValue, transport::Channel,
@@ -29,7 +23,7 @@ use crate::{
     },
     transport::{
         carry::{carried, carry},
-        spawn,
+        mail, spawn,
     },
     wire::{ListenRequest, TestResponse, TranslationResponse, agent_hub_client::AgentHubClient},
 };
@@ -47,9 +41,9 @@ pub(super) struct Call {
 
 #[derive(Debug)]
 enum Sender {
-    Listen(mpsc::Sender<Waiting<ListenRequest>>),
-    Test(mpsc::Sender<Waiting<TestResponse>>),
-    Translation(mpsc::Sender<Waiting<TranslationResponse>>),
+    Listen(mail::Sender<Waiting<ListenRequest>>),
+    Test(mail::Sender<Waiting<TestResponse>>),
+    Translation(mail::Sender<Waiting<TranslationResponse>>),
 }
 
 impl Call {
@@ -130,18 +124,18 @@ pub(super) struct Opening<'a> {
 
 /// Whether there was room. A call that broke takes nothing; its reader says so.
 fn pass<T>(
-    to: &mpsc::Sender<Waiting<T>>,
+    to: &mail::Sender<Waiting<T>>,
     message: T,
     permit: Option<OwnedSemaphorePermit>,
 ) -> bool {
-    !matches!(to.try_send((message, permit)), Err(TrySendError::Full(_)))
+    to.send((message, permit))
 }
 
 /// The sender of a call's messages, and its request.
-type Opened<T> = (mpsc::Sender<Waiting<T>>, Result<Request<Body<T>>, Status>);
+type Opened<T> = (mail::Sender<Waiting<T>>, Result<Request<Body<T>>, Status>);
 
 fn request<T>(route: &Route, name: &'static str, opening: &Opening<'_>) -> Opened<T> {
-    let (sender, body) = mpsc::channel(opening.most);
+    let (sender, body) = mail::mail(opening.most);
     let value = AsciiMetadataValue::try_from(opening.key);
     let resume = opening.resume.map(Resume::to_value);
     let request = value
@@ -201,14 +195,14 @@ async fn read<T>(
 
 /// The messages of a call, as the gRPC library wants them.
 #[derive(Debug)]
-struct Body<T>(mpsc::Receiver<Waiting<T>>);
+struct Body<T>(mail::Receiver<Waiting<T>>);
 
 impl<T> Stream for Body<T> {
     type Item = T;
 
-    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<T>> {
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<T>> {
         self.0
-            .poll_recv(cx)
+            .poll(cx)
             .map(|waiting| waiting.map(|(message, _permit)| message))
     }
 }

@@ -16,6 +16,7 @@ use tokio::{
 use tonic::transport::Channel;
 use ubos_common::{
     id::IdSource,
+    machine::IdMap,
     os::Clock,
     time::{Mono, Now},
     trace_context::TraceContext,
@@ -79,14 +80,14 @@ struct Core {
     agent: FleetAgent,
     hub: Option<AgentHubClient<Channel>>,
     registering: Option<AbortHandle>,
-    calls: HashMap<StreamId, Call>,
-    handlers: HashMap<SessionId, Running>,
+    calls: IdMap<StreamId, Call>,
+    handlers: IdMap<SessionId, Running>,
     /// Handlers of sessions that are over, which end by themselves, until their time is over.
     ending: JoinSet<()>,
     /// The permit for the next report.
     permit: Option<OwnedSemaphorePermit>,
     /// Those of reports that wait for a cut call to be opened again.
-    permits: HashMap<SessionId, Vec<OwnedSemaphorePermit>>,
+    permits: IdMap<SessionId, Vec<OwnedSemaphorePermit>>,
     armed: Mono,
     is_stopped: bool,
 }
@@ -111,11 +112,11 @@ impl Shared {
             agent: FleetAgent::new(config, ids)?,
             hub: None,
             registering: None,
-            calls: HashMap::new(),
-            handlers: HashMap::new(),
+            calls: IdMap::default(),
+            handlers: IdMap::default(),
             ending: JoinSet::new(),
             permit: None,
-            permits: HashMap::new(),
+            permits: IdMap::default(),
             armed: Mono::ZERO,
             is_stopped: false,
         };

@@ -3,11 +3,7 @@
 use std::{fmt, net::SocketAddr, pin::Pin, sync::Arc};
 
 use tokio::task::JoinSet;
-use tonic::{
-    Status,
-    codegen::http::{self, Extensions},
-    metadata::MetadataMap,
-};
+use tonic::{Status, codegen::http, metadata::MetadataMap};
 use ubos_common::trace_context::TraceContext;
 
 use super::connection::{Peer, certificates};
@@ -105,9 +101,11 @@ impl fmt::Debug for Caller {
     }
 }
 
-/// The identity of a caller where no hook is set.
-pub(super) fn of_certificate(extensions: &Extensions) -> Option<Identity> {
-    identity_of(&certificates(extensions))
+/// Notes the identity of a caller where no hook is set.
+pub(super) fn note_certificate<B>(request: &mut http::Request<B>) {
+    if let Some(identity) = identity_of(&certificates(request.extensions())) {
+        request.extensions_mut().insert(identity);
+    }
 }
 
 // impl: HUB-6-3

@@ -113,7 +113,11 @@ impl Reading {
 
     /// Whether the call is paused and whether it is gone; the task is woken when that changes.
     fn watch(&mut self, cx: &Context<'_>) -> (bool, bool) {
-        self.reader = Some(cx.waker().clone());
+        match &mut self.reader {
+            // Mostly it is the same, and nothing is copied.
+            Some(reader) => reader.clone_from(cx.waker()),
+            None => self.reader = Some(cx.waker().clone()),
+        }
         (self.is_paused, self.is_gone)
     }
 }

@@ -25,7 +25,10 @@ use crate::wire::agent_hub_server::AgentHubServer;
 /// The gRPC library has one message limit a service. Behind `Register` stands anybody, so it must not have
 /// that of session payloads.
 #[derive(Clone, Debug)]
-pub(super) struct Calls {
+pub(super) struct Calls(Arc<Parts>);
+
+#[derive(Debug)]
+struct Parts {
     small: AgentHubServer<Service>,
     sessions: AgentHubServer<Service>,
     control: Control,
@@ -51,12 +54,12 @@ impl Control {
 
     /// Sees to it that the caller may call, and notes who it is.
     pub(super) async fn authorize(&self, request: &mut http::Request<Body>) -> Result<(), Status> {
-        let identity = match &self.authorize {
-            None => authorize::of_certificate(request.extensions()),
-            Some(hook) => Some(hook.ask(Caller::of(request)).await?),
-        };
-        if let Some(identity) = identity {
-            request.extensions_mut().insert(identity);
+        match &self.authorize {
+            None => authorize::note_certificate(request),
+            Some(hook) => {
+                let identity = hook.ask(Caller::of(request)).await?;
+                request.extensions_mut().insert(identity);
+            }
         }
         Ok(())
     }
@@ -106,48 +109,63 @@ impl Calls {
         let sessions = AgentHubServer::new(service)
             .max_decoding_message_size(max_bytes)
             .max_encoding_message_size(max_bytes);
-        Self {
+        Self(Arc::new(Parts {
             small,
             sessions,
             control,
             session_bytes,
-        }
-    }
-
-    async fn answer(mut self, mut request: http::Request<Body>) -> http::Response<Body> {
-        if let Err(denied) = self.control.authorize(&mut request).await {
-            return denied.into_http();
-        }
-        let answer = if matches!(call_of(&request), Some("Execute" | "Translate")) {
-            let held = |peer: &Peer| peer.held[1].clone();
-            let request = counted(request, &self.session_bytes, held, None);
-            self.sessions.call(request).await
-        } else {
-            let request = self.control.counted(request);
-            self.small.call(request).await.map(too_large_is_exhausted)
-        };
-        answer.unwrap_or_else(|never| match never {})
+        }))
     }
 }
 
-/// The name of the call.
-fn call_of(request: &http::Request<Body>) -> Option<&str> {
-    request.uri().path().rsplit('/').next()
+type Answer = BoxFuture<http::Response<Body>, Infallible>;
+
+impl Parts {
+    async fn answer(&self, mut request: http::Request<Body>) -> http::Response<Body> {
+        if let Err(denied) = self.control.authorize(&mut request).await {
+            return denied.into_http();
+        }
+        let answer = if is_of_session(&request) {
+            self.session(request).await
+        } else {
+            let request = self.control.counted(request);
+            let answer = self.small.clone().call(request).await;
+            answer.map(too_large_is_exhausted)
+        };
+        answer.unwrap_or_else(|never| match never {})
+    }
+
+    /// A call of a session, of a caller who may make it.
+    fn session(&self, request: http::Request<Body>) -> Answer {
+        let held = |peer: &Peer| peer.held[1].clone();
+        let request = counted(request, &self.session_bytes, held, None);
+        self.sessions.clone().call(request)
+    }
+}
+
+fn is_of_session(request: &http::Request<Body>) -> bool {
+    let call = request.uri().path().rsplit('/').next();
+    matches!(call, Some("Execute" | "Translate"))
 }
 
 impl GrpcService<http::Request<Body>> for Calls {
     type Response = http::Response<Body>;
     type Error = Infallible;
-    type Future = BoxFuture<Self::Response, Infallible>;
+    type Future = Answer;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
         Poll::Ready(Ok(()))
     }
 
     // impl: HUB-4-6
-    fn call(&mut self, request: http::Request<Body>) -> Self::Future {
-        let (calls, control) = (self.clone(), self.control.clone());
-        Box::pin(async move { Ok(control.in_time(calls.answer(request)).await) })
+    fn call(&mut self, mut request: http::Request<Body>) -> Self::Future {
+        let calls = self.0.clone();
+        if calls.control.authorize.is_none() && is_of_session(&request) {
+            // Nobody is asked, and the hub takes or refuses it before it reads any of it: there is nothing to wait for.
+            authorize::note_certificate(&mut request);
+            return calls.session(request);
+        }
+        Box::pin(async move { Ok(calls.control.in_time(calls.answer(request)).await) })
     }
 }
 

@@ -208,9 +208,8 @@ impl JobHandle {
 
     /// Waits for the end, and skips all other events.
     pub async fn outcome(mut self) -> Outcome {
-        let unread = self.inbox.wait_for_end();
-        self.shared
-            .act(|hub, now| hub.events_read(now, self.id, unread.events, unread.bytes));
+        self.inbox.wait_for_end();
+        self.shared.mute(self.id);
         while let Some(event) = self.next_event().await {
             if let JobEvent::Ended(outcome) = event {
                 return outcome;

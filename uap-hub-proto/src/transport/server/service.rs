@@ -7,7 +7,6 @@ use std::{
     task::{Context, Poll},
 };
 
-use tokio::sync::mpsc;
 use tokio_stream::Stream;
 use tonic::{Request, Response, Status, Streaming, async_trait, metadata::AsciiMetadataValue};
 
@@ -25,7 +24,7 @@ use crate::{
         hub::{Inbound, Input, RegisterError},
     },
     status,
-    transport::{carry, spawn, trace},
+    transport::{carry, mail, spawn, trace},
     wire::{
         AgentRegistration, AgentRegistrationResponse, ListenRequest, ListenResponse, TestInit,
         TestResponse, TranslationInit, TranslationResponse, agent_hub_server::AgentHub,
@@ -50,7 +49,7 @@ impl Service {
         &self,
         rpc: Rpc,
         request: Request<Streaming<In>>,
-        sender: impl FnOnce(mpsc::Sender<Out>) -> SinkSender,
+        sender: impl FnOnce(mail::Sender<Out>) -> SinkSender,
         inbound: fn(In) -> Inbound,
     ) -> Result<Response<Answers<Out>>, Status>
     where
@@ -60,7 +59,7 @@ impl Service {
             Rpc::Listen => (CLIENT_ID_KEY, self.shared.max_control_messages),
             Rpc::Execute | Rpc::Translate => (SESSION_ID_KEY, MAX_SESSION_MESSAGES),
         };
-        let (messages, answers) = mpsc::channel(most);
+        let (messages, answers) = mail::mail(most);
         let call = CallState::default();
         let sink = Sink {
             messages: sender(messages),
@@ -226,7 +225,7 @@ fn read_out<In>(messages: &mut Streaming<In>, cx: &mut Context<'_>) -> Poll<()> 
 /// The messages of a call, then its status.
 #[derive(Debug)]
 pub(super) struct Answers<T> {
-    messages: mpsc::Receiver<T>,
+    messages: mail::Receiver<T>,
     call: CallState,
     is_ended: bool,
     stream: StreamId,
@@ -240,7 +239,7 @@ impl<T> Stream for Answers<T> {
         if self.is_ended {
             return Poll::Ready(None);
         }
-        let message = std::task::ready!(self.messages.poll_recv(cx));
+        let message = std::task::ready!(self.messages.poll(cx));
         if self.call.unblock() {
             let stream = self.stream;
             // A closed hub refuses inputs.

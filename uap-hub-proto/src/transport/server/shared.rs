@@ -2,7 +2,6 @@
 
 use std::{
     cell::RefCell,
-    collections::HashMap,
     panic::{self, AssertUnwindSafe},
     sync::{
         Arc, Mutex,
@@ -13,6 +12,7 @@ use std::{
 use tokio::sync::{Notify, broadcast, mpsc, watch};
 use ubos_common::{
     id::IdSource,
+    machine::IdMap,
     os::Clock,
     time::{Mono, Now},
     trace_context::TraceContext,
@@ -24,7 +24,7 @@ use crate::{
     id::{JobId, SessionId, StreamId},
     role::hub::{CommandError, Event, Hub, Input, JobEvent, Outbound, Output, Record, View},
     status::{Code, Status},
-    transport::{inbox::Inbox, lock, spawn, trace},
+    transport::{inbox::Inbox, lock, mail, spawn, trace},
     wire::{ListenResponse, TestInit, TranslationInit},
 };
 
@@ -58,8 +58,8 @@ pub(super) struct Shared {
 #[derive(Debug)]
 struct Core {
     hub: Hub,
-    sinks: HashMap<StreamId, Sink>,
-    inboxes: HashMap<JobId, Arc<Inbox>>,
+    sinks: IdMap<StreamId, Sink>,
+    inboxes: IdMap<JobId, Arc<Inbox>>,
     jobs: trace::Jobs,
     /// The deadline of the timer.
     armed: Mono,
@@ -95,9 +95,9 @@ pub(super) struct Sink {
 
 #[derive(Debug)]
 pub(super) enum SinkSender {
-    Listen(mpsc::Sender<ListenResponse>),
-    Test(mpsc::Sender<TestInit>),
-    Translation(mpsc::Sender<TranslationInit>),
+    Listen(mail::Sender<ListenResponse>),
+    Test(mail::Sender<TestInit>),
+    Translation(mail::Sender<TranslationInit>),
 }
 
 impl Shared {
@@ -124,8 +124,8 @@ impl Shared {
             core: Mutex::new(Core {
                 jobs: trace::Jobs::new(config.hub.max_jobs),
                 hub: Hub::new(config.hub, ids)?,
-                sinks: HashMap::new(),
-                inboxes: HashMap::new(),
+                sinks: IdMap::default(),
+                inboxes: IdMap::default(),
                 armed: Mono::ZERO,
             }),
         };
@@ -363,18 +363,17 @@ impl Shared {
 
 /// Passes a message on. The hub sends none where there is no room, and a call whose receiver is gone is reset
 /// by its reader.
-fn pass<T>(to: &mpsc::Sender<T>, message: T) {
-    let _ = to.try_send(message);
+fn pass<T>(to: &mail::Sender<T>, message: T) {
+    let _ = to.send(message);
 }
 
 impl SinkSender {
     fn has_room(&self) -> bool {
-        let room = match self {
-            Self::Listen(to) => to.capacity(),
-            Self::Test(to) => to.capacity(),
-            Self::Translation(to) => to.capacity(),
-        };
-        room > 0
+        match self {
+            Self::Listen(to) => to.has_room(),
+            Self::Test(to) => to.has_room(),
+            Self::Translation(to) => to.has_room(),
+        }
     }
 }
 

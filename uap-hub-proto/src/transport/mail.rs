@@ -1,0 +1,171 @@
+//! The messages that wait to be sent on a call.
+//!
+//! A call has few of them, and there are many calls: a channel that makes room for 32 messages at a time costs each some
+//! kilobytes.
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex},
+    task::{Context, Poll, Waker},
+};
+
+use super::lock;
+
+/// A queue of at most `most` messages.
+pub(super) fn mail<T>(most: usize) -> (Sender<T>, Receiver<T>) {
+    let shared = Arc::new(Mutex::new(Queue {
+        messages: VecDeque::new(),
+        most,
+        is_over: false,
+        receiver: None,
+    }));
+    (Sender(shared.clone()), Receiver(shared))
+}
+
+#[derive(Debug)]
+struct Queue<T> {
+    messages: VecDeque<T>,
+    most: usize,
+    /// The sender is gone, or the receiver.
+    is_over: bool,
+    /// Waits for a message.
+    receiver: Option<Waker>,
+}
+
+/// Puts messages in. The receiver sees the end behind the last one when this is dropped.
+#[derive(Debug)]
+pub(super) struct Sender<T>(Arc<Mutex<Queue<T>>>);
+
+/// Takes them out, in their order.
+#[derive(Debug)]
+pub(super) struct Receiver<T>(Arc<Mutex<Queue<T>>>);
+
+impl<T> Sender<T> {
+    /// Returns whether there was room. What is sent to a receiver that is gone is dropped.
+    pub(super) fn send(&self, message: T) -> bool {
+        let receiver = {
+            let mut queue = lock(&self.0);
+            if queue.is_over {
+                return true;
+            }
+            if queue.messages.len() >= queue.most {
+                return false;
+            }
+            queue.messages.push_back(message);
+            queue.receiver.take()
+        };
+        receiver.into_iter().for_each(Waker::wake);
+        true
+    }
+
+    #[cfg(feature = "server")]
+    pub(super) fn has_room(&self) -> bool {
+        let queue = lock(&self.0);
+        queue.messages.len() < queue.most
+    }
+}
+
+impl<T> Drop for Sender<T> {
+    fn drop(&mut self) {
+        let receiver = {
+            let mut queue = lock(&self.0);
+            queue.is_over = true;
+            queue.receiver.take()
+        };
+        receiver.into_iter().for_each(Waker::wake);
+    }
+}
+
+impl<T> Receiver<T> {
+    /// The next message, or `None` behind the last one.
+    pub(super) fn poll(&self, cx: &Context<'_>) -> Poll<Option<T>> {
+        let mut queue = lock(&self.0);
+        match queue.messages.pop_front() {
+            None if !queue.is_over => {
+                queue.receiver = Some(cx.waker().clone());
+                Poll::Pending
+            }
+            next => Poll::Ready(next),
+        }
+    }
+}
+
+impl<T> Drop for Receiver<T> {
+    fn drop(&mut self) {
+        let left = {
+            let mut queue = lock(&self.0);
+            queue.is_over = true;
+            std::mem::take(&mut queue.messages)
+        };
+        // What drops with them may send.
+        drop(left);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        sync::atomic::{AtomicUsize, Ordering},
+        task::Wake,
+    };
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Wakes(AtomicUsize);
+
+    impl Wake for Wakes {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn messages_come_in_their_order_and_the_end_behind_them() {
+        let (sender, receiver) = mail(2);
+        let wakes = Arc::new(Wakes::default());
+        let waker = wakes.clone().into();
+        let cx = Context::from_waker(&waker);
+        let woken = || wakes.0.load(Ordering::Relaxed);
+        assert!(receiver.poll(&cx).is_pending());
+        assert!(sender.send(1) && sender.send(2));
+        assert_eq!(woken(), 1, "it was awake at the second");
+        assert_eq!(receiver.poll(&cx), Poll::Ready(Some(1)));
+        assert!(sender.send(3));
+        drop(sender);
+        assert_eq!(receiver.poll(&cx), Poll::Ready(Some(2)));
+        assert_eq!(receiver.poll(&cx), Poll::Ready(Some(3)));
+        assert_eq!(receiver.poll(&cx), Poll::Ready(None));
+    }
+
+    #[test]
+    fn a_receiver_that_waits_is_woken_by_the_end() {
+        let (sender, receiver) = mail::<u8>(2);
+        let wakes = Arc::new(Wakes::default());
+        let waker = wakes.clone().into();
+        assert!(receiver.poll(&Context::from_waker(&waker)).is_pending());
+        drop(sender);
+        assert_eq!(wakes.0.load(Ordering::Relaxed), 1);
+    }
+
+    #[test]
+    fn a_full_queue_takes_nothing_until_one_is_taken_out() {
+        let (sender, receiver) = mail(1);
+        assert!(sender.send(1) && !sender.send(2));
+        let cx = Context::from_waker(Waker::noop());
+        assert_eq!(receiver.poll(&cx), Poll::Ready(Some(1)));
+        assert!(sender.send(3));
+        assert_eq!(receiver.poll(&cx), Poll::Ready(Some(3)));
+    }
+
+    #[test]
+    fn nothing_is_kept_for_a_receiver_that_is_gone() {
+        let (sender, receiver) = mail(1);
+        let message = Arc::new(());
+        assert!(sender.send(message.clone()));
+        drop(receiver);
+        assert_eq!(Arc::strong_count(&message), 1);
+        assert!(sender.send(message.clone()) && sender.send(message.clone()));
+        assert_eq!(Arc::strong_count(&message), 1);
+    }
+}
