@@ -55,6 +55,8 @@ fn what_is_said_of_unknown_calls_has_a_rate() {
             timeless["ts"] = json!(null);
             timeless
         },
+        // About no call, and counted once.
+        message("agent.heartbeat", json!({"session_id": [text]})),
         // Each is behind the end that the first one has said.
         message(
             "agent.tool.stream",

@@ -112,6 +112,27 @@ fn a_call_that_waits_too_long_gives_up_its_place_in_the_queue_and_no_other() {
     assert_eq!(said.sent[0]["payload"]["call_id"], patient.to_string());
 }
 
+// spec: OSW-2-6
+#[test]
+fn a_call_that_leaves_the_end_of_the_queue_lets_none_before_it_go() {
+    for way in ["canceled", "late"] {
+        let limits = Limits::default().with_max_inflight_requests(1);
+        let mut conn = open_core(Config::default().with_limits(limits));
+        let running = started(&mut conn, 0);
+        let patient = started(&mut conn, 0);
+        let hasty = request("echo").with_timeout(Duration::from_millis(1));
+        let hasty = conn.call_tool(at(0), hasty).unwrap();
+        match way {
+            "canceled" => conn.cancel(at(0), &hasty, None).unwrap(),
+            _ => conn.handle_timeout(at(5_000)),
+        }
+        let said = drain_core(&mut conn);
+        assert_eq!((said.sent.len(), said.ended().len()), (0, 1), "{way}");
+        let said = tell_core(&mut conn, 5_000, &result(&running, "succeeded"));
+        assert_eq!(said.sent[0]["payload"]["call_id"], patient.to_string());
+    }
+}
+
 // spec: OSW-4.1-7
 #[test]
 fn calls_that_wait_end_at_the_goodbye_and_those_that_run_go_on() {
