@@ -161,8 +161,10 @@ impl<'a, P: Read<'a>> Envelope<'a, P> {
         if !body.starts_with(start) {
             return None;
         }
-        let (envelope, _) = json::decode(body, limits, Profile::Strict).ok()?;
-        Some(envelope)
+        let mut reader = Reader::new(body, limits, Profile::Strict).ok()?;
+        let envelope = Self::read(&mut reader).ok()?;
+        let report = reader.finish().ok()?;
+        report.is_valid().then_some(envelope)
     }
 }
 
@@ -329,6 +331,24 @@ impl<P> From<&Envelope<'_, P>> for Correlation {
     }
 }
 
+/// The ids of a call, lent to be written.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Ids<'a> {
+    pub(crate) request_id: Option<&'a str>,
+    pub(crate) correlation_id: Option<&'a str>,
+    pub(crate) causation_id: Option<&'a str>,
+}
+
+impl<'a> From<&'a Correlation> for Ids<'a> {
+    fn from(ids: &'a Correlation) -> Self {
+        Self {
+            request_id: ids.request_id.as_deref(),
+            correlation_id: ids.correlation_id.as_deref(),
+            causation_id: ids.causation_id.as_deref(),
+        }
+    }
+}
+
 /// What stands around a payload that is to be written.
 #[derive(Clone, Debug)]
 #[must_use]
@@ -338,7 +358,7 @@ pub(crate) struct Head<'a> {
     /// The message that it answers.
     in_reply_to: Option<&'a str>,
     /// The ids of a call, echoed or set.
-    correlation: Option<&'a Correlation>,
+    ids: Ids<'a>,
     /// Who stands behind it.
     actor: Option<&'a Actor>,
     /// What went wrong.
@@ -351,7 +371,11 @@ impl<'a> Head<'a> {
         Self {
             kind,
             in_reply_to: None,
-            correlation: None,
+            ids: Ids {
+                request_id: None,
+                correlation_id: None,
+                causation_id: None,
+            },
             actor: None,
             error: None,
         }
@@ -364,8 +388,8 @@ impl<'a> Head<'a> {
     }
 
     /// Echoes or sets the ids of a call.
-    pub(crate) const fn correlation(mut self, ids: &'a Correlation) -> Self {
-        self.correlation = Some(ids);
+    pub(crate) fn correlation(mut self, ids: impl Into<Ids<'a>>) -> Self {
+        self.ids = ids.into();
         self
     }
 
@@ -416,6 +440,8 @@ pub(crate) struct Encoder {
     ids: IdSequence,
     max_frame_bytes: usize,
     token: Option<TokenFinder>,
+    /// Empty: room for the next frame.
+    spare: Vec<u8>,
 }
 
 impl Encoder {
@@ -426,6 +452,18 @@ impl Encoder {
             ids: IdSequence::new(&mut ids),
             max_frame_bytes,
             token: None,
+            spare: Vec::new(),
+        }
+    }
+
+    /// Takes the memory of a frame that was sent, for the next one.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn reuse(&mut self, mut frame: Vec<u8>) {
+        /// Frames are mostly short: what a long one took is given back.
+        const KEPT: usize = 4 << 10;
+        if frame.capacity() <= KEPT {
+            frame.clear();
+            self.spare = frame;
         }
     }
 
@@ -457,21 +495,20 @@ impl Encoder {
         payload: &P,
     ) -> Result<Vec<u8>, EncodeError> {
         let id = self.ids.next_id();
-        let mut out = Vec::with_capacity(640);
+        let mut out = core::mem::take(&mut self.spare);
+        out.reserve(640);
         encode_frame(&mut out, self.max_frame_bytes, |out| {
             let mut object = json::MemberWriter::begin(out);
             object.known("\"v\":", &VERSION);
             object.known("\"type\":", &head.kind);
             object.known("\"id\":", &id);
             object.known("\"ts\":", &at);
-            object.optional("in_reply_to", head.in_reply_to.as_ref());
-            if let Some(ids) = head.correlation {
-                object.optional("request_id", ids.request_id.as_deref());
-                object.optional("correlation_id", ids.correlation_id.as_deref());
-                object.optional("causation_id", ids.causation_id.as_deref());
-            }
-            object.optional("actor", head.actor);
-            object.optional("error", head.error);
+            object.known_optional("\"in_reply_to\":", head.in_reply_to.as_ref());
+            object.known_optional("\"request_id\":", head.ids.request_id);
+            object.known_optional("\"correlation_id\":", head.ids.correlation_id);
+            object.known_optional("\"causation_id\":", head.ids.causation_id);
+            object.known_optional("\"actor\":", head.actor);
+            object.known_optional("\"error\":", head.error);
             object.known("\"payload\":", payload);
             object.end();
         })?;

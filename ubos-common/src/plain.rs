@@ -4,6 +4,39 @@
 /// character, quote or backslash, else the length. Reads eight bytes at a time.
 #[inline]
 pub(crate) fn plain_len(text: &[u8]) -> usize {
+    // Most strings end early: only behind this many bytes it pays to look at more at once.
+    match text.split_first_chunk::<BLOCK>() {
+        None => plain_words(text),
+        Some((first, rest)) => match plain_words(first) {
+            BLOCK => BLOCK + plain_blocks(rest),
+            short => short,
+        },
+    }
+}
+
+/// Bytes that are looked at together.
+const BLOCK: usize = 32;
+
+/// As [`plain_len`], for what is probably long.
+#[inline(never)]
+fn plain_blocks(text: &[u8]) -> usize {
+    let is_special = |byte: u8| (byte < 0x20) | (byte == b'"') | (byte == b'\\');
+    let mut rest = text;
+    while let Some((block, behind)) = rest.split_first_chunk::<BLOCK>() {
+        // Without an early end, so that compilers look at all bytes at once.
+        if block
+            .iter()
+            .fold(false, |found, byte| found | is_special(*byte))
+        {
+            break;
+        }
+        rest = behind;
+    }
+    text.len() - rest.len() + plain_words(rest)
+}
+
+#[inline]
+fn plain_words(text: &[u8]) -> usize {
     let (words, tail) = text.as_chunks::<8>();
     for (index, word) in words.iter().enumerate() {
         let hits = specials(u64::from_le_bytes(*word));
@@ -64,7 +97,8 @@ mod tests {
     proptest! {
         #[test]
         fn words_find_what_bytes_find(bytes in proptest::collection::vec(
-            prop_oneof![6 => any::<u8>(), 20 => 0x1Fu8..=0x23, 40 => 0x30u8..0xFF, 2 => Just(b'\\')], 0..40)) {
+            prop_oneof![6 => any::<u8>(), 20 => 0x1Fu8..=0x23, 40 => 0x30u8..0xFF, 2 => Just(b'\\')], 0..40), before in prop_oneof![Just(0), 20usize..140]) {
+            let bytes = [vec![b'a'; before], bytes].concat();
             let slow = bytes.iter().position(|b| is_special(*b)).unwrap_or(bytes.len());
             prop_assert_eq!(plain_len(&bytes), slow);
         }

@@ -28,6 +28,14 @@ impl ShortText {
             Kept::There(text) => text,
         }
     }
+
+    /// The bytes of the text, which is not looked at again for them.
+    fn as_bytes(&self) -> &[u8] {
+        match &self.0 {
+            Kept::Here { length, bytes } => bytes.get(..usize::from(*length)).unwrap_or_default(),
+            Kept::There(text) => text.as_bytes(),
+        }
+    }
 }
 
 impl From<&str> for ShortText {
@@ -55,11 +63,24 @@ impl core::ops::Deref for ShortText {
 
 impl PartialEq for ShortText {
     fn eq(&self, other: &Self) -> bool {
-        **self == **other
+        self.as_bytes() == other.as_bytes()
     }
 }
 
 impl Eq for ShortText {}
+
+impl PartialOrd for ShortText {
+    fn partial_cmp(&self, other: &Self) -> Option<core::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// By their bytes, as texts are ordered.
+impl Ord for ShortText {
+    fn cmp(&self, other: &Self) -> core::cmp::Ordering {
+        self.as_bytes().cmp(other.as_bytes())
+    }
+}
 
 impl core::hash::Hash for ShortText {
     fn hash<H: core::hash::Hasher>(&self, state: &mut H) {
@@ -137,6 +158,10 @@ mod tests {
             let kept = ShortText::from(text.as_str());
             assert_eq!(&*kept, text);
             assert_eq!(kept.clone(), kept);
+            for other in ["", "a", "é", &*"é".repeat(100)] {
+                let order = kept.cmp(&ShortText::from(other));
+                assert_eq!(order, text.as_str().cmp(other), "{length} {other}");
+            }
         }
     }
 }

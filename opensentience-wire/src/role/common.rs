@@ -76,13 +76,6 @@ impl<T: Ord + core::hash::Hash + Clone, O> CommonState<T, O> {
     pub(super) fn pause(&mut self) {
         self.held.get_or_insert_default();
     }
-
-    pub(super) fn set_timer(&mut self, timer: T, at: Option<Mono>) {
-        match at {
-            Some(at) => self.timers.set(timer, at),
-            None => self.timers.clear(&timer),
-        }
-    }
 }
 
 /// Input that is to be handled later. A driver that asks whether input is accepted adds nothing to it.
@@ -214,6 +207,12 @@ macro_rules! impl_machine {
             /// The next output, or `None` when there is none.
             pub fn poll_output(&mut self) -> Option<Output> {
                 self.common.out.pop()
+            }
+
+            /// Takes the memory of a frame that was sent, for the next one.
+            #[cfg(feature = "tokio")]
+            pub(crate) fn reuse(&mut self, frame: Vec<u8>) {
+                self.common.encoder.reuse(frame);
             }
 
             /// When [`handle_timeout`](Self::handle_timeout) is due next.

@@ -8,20 +8,20 @@ pub mod router;
 
 use std::borrow::Borrow;
 use std::fmt;
-use std::sync::Arc;
 
+use ubos_common::ShortText;
 use ubos_common::id::Uuid;
 
 use crate::error::{ErrorCode, ErrorObject};
 
 /// Names a call on its connection.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct CallId(Arc<str>);
+pub struct CallId(ShortText);
 
 impl CallId {
     fn new(id: Uuid) -> Self {
         let mut text = [0; 36];
-        Self((*id.hyphenated().encode_lower(&mut text)).into())
+        Self(ShortText::from(&*id.hyphenated().encode_lower(&mut text)))
     }
 
     pub(crate) fn as_str(&self) -> &str {

@@ -76,6 +76,14 @@ impl<'a> MemberWriter<'a> {
         value.write(self.out);
     }
 
+    /// As [`known`](Self::known), unless it is absent.
+    #[doc(hidden)]
+    pub fn known_optional<T: Write + ?Sized>(&mut self, quoted: &'static str, value: Option<&T>) {
+        if let Some(value) = value {
+            self.known(quoted, value);
+        }
+    }
+
     /// Writes the closing brace.
     pub fn end(self) {
         self.out.push(b'}');
@@ -152,7 +160,11 @@ macro_rules! write_integer {
     ($($type:ty)*) => {$(
         impl Write for $type {
             fn write(&self, out: &mut Vec<u8>) {
-                display_into(out, self);
+                match u8::try_from(*self) {
+                    // Most of what protocols count: quicker than the formatter.
+                    Ok(digit @ 0..10) => out.push(b'0' + digit),
+                    _ => display_into(out, self),
+                }
             }
         }
     )*};

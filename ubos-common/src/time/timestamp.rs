@@ -3,7 +3,7 @@
 use core::fmt;
 use core::time::Duration;
 
-use time::{Date, Month, PrimitiveDateTime, Time, UtcDateTime};
+use time::Month;
 
 use super::TimeError;
 
@@ -160,16 +160,15 @@ pub(crate) fn to_text(at: Timestamp, text: &mut [u8; LONGEST]) -> &[u8] {
     if let Some(digits) = text.first_chunk_mut() {
         *digits = date_and_time(at);
     }
-    let mut rest = at.nanos;
-    for digit in text.iter_mut().take(29).skip(20).rev() {
+    let (digits, mut rest) = match at.nanos {
+        nanos if nanos.is_multiple_of(1_000_000) => (3, nanos / 1_000_000),
+        nanos if nanos.is_multiple_of(1_000) => (6, nanos / 1_000),
+        nanos => (9, nanos),
+    };
+    for digit in text.iter_mut().take(20 + digits).skip(20).rev() {
         *digit = ascii(rest);
         rest /= 10;
     }
-    let digits = match at.nanos {
-        nanos if nanos.is_multiple_of(1_000_000) => 3,
-        nanos if nanos.is_multiple_of(1_000) => 6,
-        _ => 9,
-    };
     if let Some(end) = text.get_mut(20 + digits) {
         *end = b'Z';
     }
@@ -227,12 +226,14 @@ pub(super) fn read_date_and_time(text: &[u8; 19]) -> Result<Timestamp, TimeError
     };
     let year = i32::from(pair(y1, y2)?) * 100 + i32::from(pair(y3, y4)?);
     let month = Month::try_from(pair(mo1, mo2)?).map_err(|_| TimeError::Range)?;
-    let date =
-        Date::from_calendar_date(year, month, pair(d1, d2)?).map_err(|_| TimeError::Range)?;
-    let time = Time::from_hms(pair(h1, h2)?, pair(mi1, mi2)?, pair(s1, s2)?)
-        .map_err(|_| TimeError::Range)?;
-    let at = PrimitiveDateTime::new(date, time).assume_utc();
-    Timestamp::from_unix(at.unix_timestamp()).ok_or(TimeError::Range)
+    let day = pair(d1, d2)?;
+    let (hour, minute, second) = (pair(h1, h2)?, pair(mi1, mi2)?, pair(s1, s2)?);
+    let is_day = (1..=month.length(year)).contains(&day);
+    if !is_day || hour > 23 || minute > 59 || second > 59 {
+        return Err(TimeError::Range);
+    }
+    let minutes = days(year, month, day) * 1_440 + i64::from(hour) * 60 + i64::from(minute);
+    Timestamp::from_unix(minutes * 60 + i64::from(second)).ok_or(TimeError::Range)
 }
 
 fn pair(tens: u8, ones: u8) -> Result<u8, TimeError> {
@@ -247,14 +248,33 @@ fn ascii(value: u32) -> u8 {
     b'0' + u8::try_from(value % 10).unwrap_or(0)
 }
 
+/// Days from 1 March 400 years before the year 0 to the epoch. Counted from a March, the day that some years have more is the
+/// last of its year.
+const MARCH: i64 = 865_565;
+
+/// Days of 400 years, after which the calendar repeats itself.
+const CYCLE: u32 = 146_097;
+
+/// Days from the epoch to a day of the years 0000 to 9999.
+fn days(year: i32, month: Month, day: u8) -> i64 {
+    let month = i64::from(u8::from(month));
+    let year = i64::from(year) + 400 - i64::from(month < 3);
+    let months = (month + 9) % 12;
+    let in_year = (153 * months + 2) / 5 + i64::from(day) - 1;
+    365 * year + year / 4 - year / 100 + year / 400 + in_year - MARCH
+}
+
 /// Year, month and day of a count of days since the epoch, in years 0000 to 9999.
 fn civil(days: i64) -> (u32, u32, u32) {
-    let at = UtcDateTime::from_unix_timestamp(days * 86_400).unwrap_or(UtcDateTime::UNIX_EPOCH);
-    (
-        u32::try_from(at.year()).unwrap_or(0),
-        u32::from(u8::from(at.month())),
-        u32::from(at.day()),
-    )
+    let days = u32::try_from(days + MARCH).unwrap_or(0);
+    let (cycles, day) = (days / CYCLE, days % CYCLE);
+    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
+    let in_year = day - (365 * year + year / 4 - year / 100);
+    let months = (5 * in_year + 2) / 153;
+    let day = in_year - (153 * months + 2) / 5 + 1;
+    let month = if months < 10 { months + 3 } else { months - 9 };
+    let year = (cycles * 400 + year + u32::from(month < 3)).saturating_sub(400);
+    (year, month, day)
 }
 
 #[cfg(test)]
@@ -331,6 +351,19 @@ mod tests {
             let at = Timestamp::new(seconds, nanos).unwrap();
             prop_assert_eq!(at.to_string().parse::<Timestamp>(), Ok(at));
             prop_assert_eq!(rfc3339(&at.to_string()), Ok(at));
+        }
+
+        /// Against a calendar that others wrote, every day that is none as well.
+        #[test]
+        fn the_calendar_is_the_common_one(seconds in Timestamp::MIN.unix()..=Timestamp::MAX.unix(), year in 0i32..=9999, month in 1u8..=12, day in 0u8..40) {
+            let at = time::UtcDateTime::from_unix_timestamp(seconds).unwrap();
+            let date = (at.year() as u32, u32::from(u8::from(at.month())), u32::from(at.day()));
+            prop_assert_eq!(civil(seconds.div_euclid(86_400)), date);
+            let month = Month::try_from(month).unwrap();
+            let date = time::Date::from_calendar_date(year, month, day);
+            let text = format!("{year:04}-{:02}-{day:02}T00:00:00Z", u8::from(month));
+            let second = date.map(|date| date.midnight().assume_utc().unix_timestamp());
+            prop_assert_eq!(text.parse::<Timestamp>().map(Timestamp::unix).ok(), second.ok());
         }
     }
 }

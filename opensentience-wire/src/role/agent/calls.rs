@@ -95,6 +95,11 @@ impl OpenCall {
         !self.stopped && !self.follows
     }
 
+    /// A time of its own, or one that came with a cancel.
+    const fn may_have_deadline(&self) -> bool {
+        self.timeout.is_some() || self.canceled
+    }
+
     pub(super) const fn timeout(&self) -> Option<Mono> {
         self.timeout
     }
@@ -150,7 +155,9 @@ impl AgentConnection {
         let runs = self.calls.get(id).is_some_and(|call| !call.follows);
         let call = if runs { self.calls.remove(id) } else { None };
         let call = call.ok_or(CommandError::NoSuchCall)?;
-        self.common.timers.clear(&Timer::Call(id.clone()));
+        if call.may_have_deadline() {
+            self.common.timers.clear(&Timer::Call(id.clone()));
+        }
         self.end_followers(now, id, &call, &result);
         let done = if call.ended {
             Err(CommandError::NoSuchCall)
@@ -366,8 +373,8 @@ impl Write for LentOutcome<'_> {
         let mut object = MemberWriter::begin(out);
         object.known("\"call_id\":", self.call_id);
         object.known("\"status\":", &self.status);
-        object.optional("output", self.output.as_ref());
-        object.optional("error", self.error.as_ref());
+        object.known_optional("\"output\":", self.output.as_ref());
+        object.known_optional("\"error\":", self.error.as_ref());
         object.known("\"started_at\":", &self.started);
         object.known("\"finished_at\":", &self.finished);
         object.known("\"metrics\":", &self.metrics);

@@ -172,8 +172,9 @@ impl AgentConnection {
             key,
             follows,
         );
-        self.common
-            .set_timer(Timer::Call(call_id.clone()), entry.timeout());
+        if let Some(at) = entry.timeout() {
+            self.common.timers.set(Timer::Call(call_id.clone()), at);
+        }
         self.calls.insert(call_id.clone(), entry);
         trace!(call = %call_id, tool = %call.tool_id, bytes = call.input.as_str().len(), follows, "call taken");
         if !follows {

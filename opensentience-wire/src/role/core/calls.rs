@@ -6,10 +6,10 @@ use std::sync::Arc;
 use ubos_common::json::{MemberWriter, Write};
 use ubos_common::time::Now;
 
-use super::request::{CallRequest, Outcome, PendingCall};
+use super::request::{CallIds, CallRequest, Outcome, PendingCall};
 use super::state::{CoreConnection, Event, Output, Timer, millis};
 use crate::audit::{AuditEvent, AuditName};
-use crate::envelope::{Correlation, Head};
+use crate::envelope::{Head, Ids};
 use crate::error::{CommandError, EncodeError, ErrorCode, ErrorObject};
 use crate::limits::{CALL_GRACE, CANCEL_DEADLINE};
 use crate::message::{ActorType, Caller, Health, MessageType, ToolCancel, ToolSpec};
@@ -50,15 +50,16 @@ impl CoreConnection {
         };
         let call = PendingCall {
             tool,
-            ids: Correlation {
-                request_id: Some(request_id.into()),
-                correlation_id: request.correlation_id.take().map(Into::into),
-                causation_id: request.causation_id.take().map(Into::into),
+            ids: CallIds {
+                request_id,
+                correlation_id: request.correlation_id.take(),
+                causation_id: request.causation_id.take(),
             },
             caller: request.caller.clone(),
             asked: now.mono,
             waiting: None,
             canceled: false,
+            is_timed: request.timeout.is_some(),
             last_seq: 0,
             stream_done: false,
         };
@@ -251,8 +252,8 @@ impl CoreConnection {
         cancel.reason = reason.map(str::to_owned);
         cancel.deadline_ms = deadline.map(millis);
         let ids = self.calls.get(id).map(|call| call.ids.clone());
-        let ids = ids.unwrap_or_default();
-        let head = Head::new(MessageType::ToolCancel).correlation(&ids);
+        let ids = ids.as_ref().map(Ids::from).unwrap_or_default();
+        let head = Head::new(MessageType::ToolCancel).correlation(ids);
         self.transmit(now, &head, &cancel);
     }
 
@@ -288,7 +289,9 @@ impl CoreConnection {
             return;
         };
         self.take_waiting(&mut call);
-        self.common.timers.clear(&Timer::Call(id.clone()));
+        if call.is_timed || call.canceled {
+            self.common.timers.clear(&Timer::Call(id.clone()));
+        }
         outcome.duration = now.mono.saturating_since(call.asked);
         debug!(call = %id, status = %outcome.status, took = ?outcome.duration, "call ended");
         if self.records_calls {
@@ -328,11 +331,10 @@ impl Write for LentCall<'_> {
 
 /// Says of an audit record which call it is about.
 fn describe(id: &CallId, call: &PendingCall, event: &mut AuditEvent) {
-    let text = |id: &Option<Arc<str>>| id.as_deref().map(str::to_owned);
     event.call_id = Some(id.to_string());
     event.tool_id = Some(call.tool.tool_id.clone());
-    event.request_id = text(&call.ids.request_id);
-    event.correlation_id = text(&call.ids.correlation_id);
-    event.causation_id = text(&call.ids.causation_id);
+    event.request_id = Some(call.ids.request_id.clone());
+    event.correlation_id.clone_from(&call.ids.correlation_id);
+    event.causation_id.clone_from(&call.ids.causation_id);
     event.caller.clone_from(&call.caller);
 }

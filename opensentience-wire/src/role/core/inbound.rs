@@ -266,7 +266,7 @@ impl CoreConnection {
     fn on_unknown(&mut self, now: Now, envelope: &Envelope<'_>) -> Result<(), ConnectionError> {
         let live = |id: &str| {
             let mut calls = self.calls.values();
-            calls.any(|call| call.ids.request_id.as_deref() == Some(id))
+            calls.any(|call| call.ids.request_id == id)
         };
         let request = envelope.request_id.as_deref();
         let wants_answer = envelope.in_reply_to.is_none()

@@ -210,8 +210,12 @@ impl CoreConnection {
     /// Waits for the next sign of life from now on, where the connection is read.
     fn watch_silence(&mut self, now: Now) {
         let is_read = self.reading && !self.throttle.is_active && self.registration.is_none();
-        let at = is_read.then(|| self.silence_ends(now.mono));
-        self.common.set_timer(Timer::Health, at);
+        if is_read {
+            let at = self.silence_ends(now.mono);
+            self.common.timers.set(Timer::Health, at);
+        } else {
+            self.common.timers.clear(&Timer::Health);
+        }
     }
 
     fn session(&self) -> Option<&str> {

@@ -7,7 +7,7 @@ use ubos_common::json::RawObject;
 use ubos_common::time::{Mono, Rfc3339};
 use ubos_common::trace_context::TraceContext;
 
-use crate::envelope::Correlation;
+use crate::envelope::Ids;
 use crate::error::{ErrorCode, ErrorObject};
 use crate::message::{Actor, CallContext, Caller, Status, ToolOutcome, ToolSpec};
 
@@ -188,14 +188,34 @@ impl Outcome {
 #[derive(Debug)]
 pub(super) struct PendingCall {
     pub(super) tool: Arc<ToolSpec>,
-    pub(super) ids: Correlation,
+    pub(super) ids: CallIds,
     pub(super) caller: Option<Caller>,
     pub(super) asked: Mono,
     /// What is still to be sent; `None` when it was.
     pub(super) waiting: Option<Box<CallRequest>>,
     pub(super) canceled: bool,
+    /// It has a time of its own: see the timers.
+    pub(super) is_timed: bool,
     pub(super) last_seq: u64,
     pub(super) stream_done: bool,
+}
+
+/// The ids that a call goes out with.
+#[derive(Clone, Debug)]
+pub(super) struct CallIds {
+    pub(super) request_id: String,
+    pub(super) correlation_id: Option<String>,
+    pub(super) causation_id: Option<String>,
+}
+
+impl<'a> From<&'a CallIds> for Ids<'a> {
+    fn from(ids: &'a CallIds) -> Self {
+        Self {
+            request_id: Some(&ids.request_id),
+            correlation_id: ids.correlation_id.as_deref(),
+            causation_id: ids.causation_id.as_deref(),
+        }
+    }
 }
 
 impl PendingCall {

@@ -3,7 +3,7 @@
 use core::mem;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use core::task::{Context, Poll, Waker};
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::pin::Pin;
 
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -61,7 +61,7 @@ pub(super) struct Connection {
     conn: CoreConnection,
     clock: Clock,
     wire: Wire<dyn Duplex>,
-    slots: HashMap<CallId, Slot>,
+    slots: BTreeMap<CallId, Slot>,
     /// Nothing is read while output of some call waits for its reader.
     is_blocked: bool,
     /// Bytes that wait to be sent and were provoked by the agent; at most [`HIGH_WATER`] and what one read provokes.
@@ -110,7 +110,7 @@ impl Connection {
             conn,
             clock,
             wire: Wire::new(stream),
-            slots: HashMap::new(),
+            slots: BTreeMap::new(),
             is_blocked: false,
             answers: 0,
             audit,
@@ -285,7 +285,7 @@ impl Connection {
     fn drain(&mut self, counts: &Counts) {
         while let Some(output) = self.conn.poll_output() {
             match output {
-                Output::Transmit(frame) => self.wire.send(frame),
+                Output::Transmit(frame) => self.conn.reuse(self.wire.send(frame)),
                 Output::Event(event) => self.on_event(counts, event),
                 Output::CheckSchemas(check) => {
                     self.checking = Some(Box::pin(schemas::check(check)));

@@ -60,17 +60,18 @@ impl<S: AsyncRead + AsyncWrite + ?Sized> Wire<S> {
         }
     }
 
-    /// Takes a frame; it is sent with the next move.
-    pub(super) fn send(&mut self, frame: Vec<u8>) {
+    /// Takes a frame; it is sent with the next move. Gives memory that is not needed any more.
+    pub(super) fn send(&mut self, frame: Vec<u8>) -> Vec<u8> {
         if self.waiting() == 0 {
             // A frame alone is sent from where it was written.
-            (self.unsent, self.sent) = (frame, 0);
-            return;
+            self.sent = 0;
+            return core::mem::replace(&mut self.unsent, frame);
         }
         if self.sent > HIGH_WATER {
             self.unsent.drain(..core::mem::take(&mut self.sent));
         }
         self.unsent.extend_from_slice(&frame);
+        frame
     }
 
     pub(super) fn has_room(&self) -> bool {

@@ -229,18 +229,33 @@ impl<'a> Reader<'a> {
         &mut self,
         mut member: impl FnMut(&mut Self, &Cow<'a, str>) -> Result<(), Fault>,
     ) -> Result<(), Fault> {
+        /// Most objects have no more: their names need no memory of their own.
+        const FEW: usize = 4;
         let base = self.names.len();
+        let (mut few, mut count) = ([const { None::<Name<'a>> }; FEW], 0);
         let result = self.fields(|reader, name, at| {
             member(reader, &name)?;
-            // Objects inside have taken their names back by now.
-            reader.names.push(Name {
+            let name = Name {
                 tag: scan::name_tag(&name),
                 at,
                 text: name,
-            });
+            };
+            // Objects inside have taken their names back by now.
+            match few.get_mut(count) {
+                Some(place) => *place = Some(name),
+                None => {
+                    let earlier = few.iter_mut().filter_map(Option::take);
+                    reader.names.extend(earlier);
+                    reader.names.push(name);
+                }
+            }
+            count += 1;
             Ok(())
         });
-        let result = result.and_then(|()| self.refuse_doubles(base));
+        let result = result.and_then(|()| match count {
+            0..=FEW => refuse_doubles(few.iter().flatten()),
+            _ => self.refuse_doubles(base),
+        });
         self.names.truncate(base);
         result
     }
@@ -456,16 +471,7 @@ impl<'a> Reader<'a> {
             }
             return Ok(());
         }
-        for (n, name) in names.iter().enumerate() {
-            let earlier = names.iter().take(n);
-            if earlier
-                .into_iter()
-                .any(|other| other.tag == name.tag && other.text == name.text)
-            {
-                return Err(Fault::new(FaultKind::DuplicateMember, name.at));
-            }
-        }
-        Ok(())
+        refuse_doubles(names.iter())
     }
 
     fn unexpected(&self, wanted: &'static str) -> Fault {
@@ -505,6 +511,19 @@ impl fmt::Debug for Reader<'_> {
             .field("findings", &(self.notes.len() + self.unlisted))
             .finish_non_exhaustive()
     }
+}
+
+/// Refuses a name that stands twice among a few.
+fn refuse_doubles<'n, 'a: 'n>(
+    names: impl Iterator<Item = &'n Name<'a>> + Clone,
+) -> Result<(), Fault> {
+    for (n, name) in names.clone().enumerate() {
+        let mut earlier = names.clone().take(n);
+        if earlier.any(|other| other.tag == name.tag && other.text == name.text) {
+            return Err(Fault::new(FaultKind::DuplicateMember, name.at));
+        }
+    }
+    Ok(())
 }
 
 /// Refuses a document over the limit.

@@ -173,7 +173,7 @@ impl<S: AsyncRead + AsyncWrite> AgentDriver<S> {
     fn drain(&mut self) {
         while let Some(output) = self.conn.poll_output() {
             match output {
-                Output::Transmit(frame) => self.wire.send(frame),
+                Output::Transmit(frame) => self.conn.reuse(self.wire.send(frame)),
                 Output::Call(call) => self.start(*call),
                 Output::Cancel(id) => {
                     if let Some(tool) = self.tools.get(&id) {
