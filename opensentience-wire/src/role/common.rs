@@ -2,7 +2,7 @@
 
 use ubos_common::id::IdSource;
 use ubos_common::machine::{Outbox, Timers};
-use ubos_common::time::{Mono, Now};
+use ubos_common::time::Now;
 
 use super::Input;
 use crate::envelope::Encoder;
