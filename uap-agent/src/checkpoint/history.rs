@@ -42,8 +42,8 @@ pub trait CheckpointHistory: CheckpointStore {
 
     /// Copies the past of a session, up to a checkpoint, to a new session. Ids, times and states are the same.
     ///
-    /// The future fails with [`CheckpointError::Exists`](super::CheckpointError::Exists) if the new session exists,
-    /// with [`CheckpointError::Unknown`](super::CheckpointError::Unknown) if the checkpoint does not.
+    /// The future fails with [`CheckpointError::Unknown`](super::CheckpointError::Unknown) if the checkpoint does not exist,
+    /// otherwise with [`CheckpointError::Exists`](super::CheckpointError::Exists) if the new session does.
     fn fork<'a>(
         &'a self,
         session_id: &'a str,

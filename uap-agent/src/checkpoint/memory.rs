@@ -151,14 +151,14 @@ impl CheckpointHistory for MemoryCheckpoints {
         new_session_id: &'a str,
     ) -> StoreFuture<'a, ()> {
         self.with(|sessions| {
-            if sessions.contains_key(new_session_id) {
-                return Err(CheckpointError::Exists);
-            }
             let unknown = CheckpointError::Unknown {
                 checkpoint: checkpoint_id,
             };
             let session = sessions.get(session_id).ok_or_else(|| unknown.clone())?;
             let last = session.find(checkpoint_id).ok_or(unknown)?;
+            if sessions.contains_key(new_session_id) {
+                return Err(CheckpointError::Exists);
+            }
             self.room(sessions)?;
             let mut forked = MemorySession::default();
             for (metadata, state) in session.checkpoints.iter().take(last + 1) {

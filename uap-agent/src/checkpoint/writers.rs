@@ -104,8 +104,6 @@ impl WriterHistory {
         if goes_on && last.agent == metadata.agent_id {
             return;
         }
-        self.behind
-            .retain(|line| line.agent != metadata.agent_id || line.agent == last.agent);
         if self.behind.len() >= BEHIND {
             self.behind.pop_front();
         }
@@ -172,6 +170,21 @@ mod tests {
         run.0.loaded();
         assert!(run.save("a", &mut one));
         assert!(!run.save("a", &mut other));
+    }
+
+    // spec: UAP-12-4
+    #[test]
+    fn a_run_stays_overtaken_once_its_agent_has_the_session_again() {
+        let mut writers = WriterHistory::default();
+        let mut run = Run(&mut writers, IdSource::seeded(1));
+        let mut one = AgentState::initial(&mut IdSource::seeded(2));
+        assert!(run.save("a", &mut one));
+        let mut handed = run.begin(&one);
+        assert!(run.save("b", &mut handed));
+        let mut back = run.begin(&handed);
+        assert!(run.save("a", &mut back));
+        assert!(!run.save("a", &mut one));
+        assert!(run.save("a", &mut back));
     }
 
     // spec: UAP-12-4

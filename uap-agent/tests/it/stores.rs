@@ -45,6 +45,35 @@ fn every_history_does_what_histories_do() {
 
 // spec: UAP-12-4
 #[test]
+fn a_fork_is_of_whoever_saved_its_past() {
+    let folder = tempfile::tempdir().unwrap();
+    forks_have_the_writer_of_their_past(&MemoryCheckpoints::default());
+    forks_have_the_writer_of_their_past(&LogCheckpoints::open(folder.path()).unwrap());
+}
+
+/// Who saved the past of a fork is overtaken by who saves there first.
+pub(crate) fn forks_have_the_writer_of_their_past(store: &dyn CheckpointHistory) {
+    let [mut one, mut other] = [5, 6].map(Steps::new);
+    other.agent = "another";
+    one.step(5);
+    one.save(store, "a past").unwrap();
+    let first = block_on(store.history("a past")).unwrap()[0].checkpoint_id;
+    block_on(store.fork("a past", first, "its fork")).unwrap();
+    other.step(5);
+    other.save(store, "its fork").unwrap();
+    one.step(5);
+    let refused = one.save(store, "its fork");
+    assert!(
+        matches!(refused, Err(CheckpointError::Conflict { .. })),
+        "{refused:?}"
+    );
+    for session in ["a past", "its fork"] {
+        block_on(store.delete(session)).unwrap();
+    }
+}
+
+// spec: UAP-12-4
+#[test]
 fn two_writers_are_told_apart_in_every_store() {
     let memory = MemoryCheckpoints::default();
     block_on(check_writers(&memory, &memory)).unwrap();
@@ -437,6 +466,53 @@ fn a_session_that_another_store_has_begun_anew_is_not_deleted() {
         let kept = block_on(other.load("s")).unwrap();
         assert_eq!(kept.as_ref(), Some(&steps.state));
     }
+}
+
+// spec: UAP-12-3, UAP-12-4
+#[test]
+fn a_session_that_another_store_has_begun_anew_is_what_is_loaded() {
+    let folder = tempfile::tempdir().unwrap();
+    let open = || -> [Box<dyn CheckpointStore>; 2] {
+        [
+            Box::new(FileCheckpoints::open(folder.path().join("files")).unwrap()),
+            Box::new(LogCheckpoints::open(folder.path().join("log")).unwrap()),
+        ]
+    };
+    let mut steps = Steps::new(1);
+    for ((store, other), place) in open().iter().zip(open()).zip(["files/s", "log/s"]) {
+        steps.step(9);
+        steps.save(&**store, "s").unwrap();
+        // Somebody removes it by hand.
+        std::fs::remove_dir_all(folder.path().join(place)).unwrap();
+        assert_eq!(block_on(store.load_metadata("s")), Ok(None), "{place}");
+        assert_eq!(block_on(store.load("s")), Ok(None), "{place}");
+        steps.step(9);
+        let saved = steps.metadata("s");
+        block_on(other.save(saved.clone(), steps.state.clone())).unwrap();
+        assert_eq!(block_on(store.load_metadata("s")), Ok(Some(saved)));
+        let loaded = block_on(store.load("s")).unwrap();
+        assert_eq!(loaded.as_ref(), Some(&steps.state), "{place}");
+    }
+}
+
+// spec: UAP-12-4
+#[test]
+fn a_fork_takes_the_name_of_a_session_that_was_removed_by_hand() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = LogCheckpoints::open(folder.path()).unwrap();
+    let mut steps = Steps::new(1);
+    steps.step(9);
+    steps.save(&store, "from").unwrap();
+    steps.save(&store, "s").unwrap();
+    std::fs::remove_dir_all(folder.path().join("s")).unwrap();
+    let first = block_on(store.history("from")).unwrap()[0].checkpoint_id;
+    block_on(store.fork("from", first, "s")).unwrap();
+    assert_eq!(block_on(store.load("s")), Ok(Some(steps.state.clone())));
+    // The store goes on there.
+    steps.step(9);
+    steps.save(&store, "s").unwrap();
+    let other = LogCheckpoints::open(folder.path()).unwrap();
+    assert_eq!(block_on(other.load("s")), Ok(Some(steps.state)));
 }
 
 // spec: UAP-12-4

@@ -116,6 +116,13 @@ async fn forks(
             forked != Err(CheckpointError::Exists),
             "a fork took the place of a session, or the error is not that it exists",
         )?;
+        // Of both faults, the first is that there is nothing to fork.
+        let nothing = states.metadata("trunk", "agent", &at_fork).checkpoint_id;
+        let forked = store.fork("trunk", nothing, taken).await;
+        wrong_if(
+            !matches!(forked, Err(CheckpointError::Unknown { checkpoint }) if checkpoint == nothing),
+            "a fork of an unknown checkpoint to a session that is there does not tell that it is unknown",
+        )?;
     }
     is_history(store, "branch", &branch).await?;
     is_history(store, "trunk", trunk).await?;

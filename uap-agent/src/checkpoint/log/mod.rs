@@ -8,7 +8,7 @@ mod session;
 
 use core::fmt;
 use core::panic::AssertUnwindSafe;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ubos_common::id::Uuid;
@@ -271,10 +271,15 @@ impl LogStore {
         Ok(())
     }
 
+    /// A session that is open, unless its folder is another by now.
+    fn open(&mut self, name: &str, folder: &Path) -> Option<&mut LogSession> {
+        self.held.get(name).filter(|open| open.is_of(folder))
+    }
+
     /// Opens a session for writing.
     fn hold(&mut self, name: &str) -> Result<(), CheckpointError> {
         let folder = self.of(name)?;
-        if self.held.get(name).is_some_and(|open| open.is_of(&folder)) {
+        if self.open(name, &folder).is_some() {
             return Ok(());
         }
         self.held.close(name);
@@ -296,7 +301,7 @@ impl LogStore {
         session: &str,
     ) -> Result<Option<(CheckpointMetadata, AgentState)>, CheckpointError> {
         let folder = self.of(session)?;
-        if let Some(last) = self.held.get(session).and_then(|open| open.last()) {
+        if let Some(last) = self.open(session, &folder).and_then(|open| open.last()) {
             return Ok(Some(last));
         }
         let last = Past::read(&folder, session, &self.options, Past::last)?;
@@ -347,7 +352,7 @@ impl LogStore {
         let find = |past: &mut Past<'_>| past.find(checkpoint);
         let found = Past::read(&from, name, &self.options, find)?;
         found.flatten().ok_or_else(|| unknown.clone())?;
-        if self.held.get(new).is_some() || generation::current(&to)?.is_some() {
+        if self.open(new, &to).is_some() || generation::current(&to)?.is_some() {
             return Err(CheckpointError::Exists);
         }
         let _hold = SessionLock::take(&to)?;

@@ -37,6 +37,7 @@ use crate::journal::{asking, strategies};
 use crate::log_store::{Steps, a_run_of_another_store_is_overtaken, forks_are_seen};
 use crate::seals::Toy;
 use crate::stores::a_deleted_session_was_never_seen;
+use crate::stores::forks_have_the_writer_of_their_past;
 
 /// A database that can be opened again, as another process does.
 type Open<'a> = &'a dyn Fn() -> Database;
@@ -168,6 +169,8 @@ fn checkpoints_do_what_stores_do(open: Open<'_>) {
     block_on(check_writers(&one, &other)).unwrap();
     a_run_of_another_store_is_overtaken(|| open().checkpoints());
     forks_are_seen(&one, &other, |_| {});
+    forks_have_the_writer_of_their_past(&one);
+    a_fork_knows_nothing_of_a_session_before(&one, &other);
     a_deleted_session_was_never_seen(&one, &other);
     // Another process removes a session and begins it anew, up to the same number.
     let (mut kept, mut anew) = (Steps::new(1), Steps::new(2));
@@ -254,8 +257,8 @@ fn bounds_hold(open: Open<'_>) {
     }
     let config = config().with_history(10).with_max_bytes(4096);
     let store = database.checkpoints_with(&config).unwrap();
-    let (mut steps, mut last, mut longest) = (Steps::new(2), None, 0);
-    for n in 0..45 {
+    let (mut steps, mut last, mut pruned) = (Steps::new(2), None, 0);
+    for n in 1..45 {
         let state = steps.step(10).clone();
         let metadata = steps.metadata("short");
         match block_on(store.save(metadata, state.clone())) {
@@ -264,11 +267,11 @@ fn bounds_hold(open: Open<'_>) {
             Err(error) => panic!("{error}"),
         }
         let kept = block_on(store.history("short")).unwrap().len();
-        assert!(kept < 20);
-        // What was pruned before does not count.
-        longest = longest.max(if n > 25 { kept } else { 0 });
+        // All up to twice as many as are kept, and never fewer than are kept.
+        assert_eq!(kept, if n < 20 { n } else { 10 + (n - 20) % 10 }, "{n}");
+        pruned += usize::from(n >= 20);
     }
-    assert!(longest > 12, "{longest}");
+    assert!(pruned > 0);
     assert_eq!(block_on(store.load("short")).unwrap(), last);
     for name in [String::new(), "zero\0byte".into(), "x".repeat(1025)] {
         assert!(matches!(
@@ -283,6 +286,33 @@ fn bounds_hold(open: Open<'_>) {
     let metadata = steps.metadata(&longest);
     block_on(store.save(metadata, state.clone())).unwrap();
     assert_eq!(block_on(store.load(&longest)).unwrap(), Some(state));
+}
+
+/// A store makes a session by a fork that it knew before another store has deleted it.
+fn a_fork_knows_nothing_of_a_session_before(
+    store: &dyn CheckpointHistory,
+    other: &dyn CheckpointHistory,
+) {
+    let [mut from, mut before] = [7, 8].map(Steps::new);
+    from.step(5);
+    from.save(store, "from").unwrap();
+    let first = block_on(store.history("from")).unwrap()[0].checkpoint_id;
+    // A session of this agent, in which another agent comes after it.
+    let mut overtaken = Steps::new(7);
+    overtaken.step(5);
+    overtaken.save(store, "made anew").unwrap();
+    before.agent = "another";
+    before.step(5);
+    before.save(store, "made anew").unwrap();
+    block_on(other.delete("made anew")).unwrap();
+    block_on(store.fork("from", first, "made anew")).unwrap();
+    // There nobody has come after it.
+    let mut back = Steps::new(7);
+    back.step(6);
+    assert_eq!(back.save(store, "made anew"), Ok(()));
+    for session in ["from", "made anew"] {
+        block_on(store.delete(session)).unwrap();
+    }
 }
 
 /// Many sessions at once, each with two turns of its own.

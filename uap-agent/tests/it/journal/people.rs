@@ -158,6 +158,16 @@ fn nobody_has_a_lease_with_a_term_in_a_copy() {
 
 // spec: UAP-12-5
 #[test]
+fn a_lease_that_is_released_while_nobody_has_decided_is_not_copied() {
+    let (journal, _) = paused(&Hand::default(), &Seen::default());
+    let entries = block_on(journal.read()).unwrap();
+    assert!(entries.last().unwrap().as_str().contains(r#""lease""#));
+    let copied = Recording::from_entries(&entries).unwrap().to_entries();
+    assert_eq!(copied, entries[..entries.len() - 1]);
+}
+
+// spec: UAP-12-5
+#[test]
 fn an_answer_of_a_person_takes_the_place_of_the_tool() {
     let (clock, seen) = (Hand::default(), Seen::default());
     let (journal, question) = paused(&clock, &seen);
