@@ -1,6 +1,7 @@
 //! Resuming recorded runs, and recording them in databases: `cargo bench -p benches --bench uap_resume [--features yardsticks]`.
 //!
-//! Prints the time of resuming a run of 10,000 recorded effects beside that of reading its journal in files (at most 2 times);
+//! Prints the time of resuming a run of 10,000 recorded effects beside that of reading its journal in files, up to the entries
+//! that a recording has (`Recording::load`: at most 2 times) and up to its records (`Journal::read`: no bar);
 //! and, with the feature `yardsticks`, a lease taken and a step recorded in SQLite beside the same rows
 //! written by hand, and in PostgreSQL where `UBOS_BENCH_POSTGRES` holds the address of a server on the loopback.
 
@@ -117,12 +118,12 @@ fn timed(name: &str, folder: &Path, entries: Vec<RawObject>) {
         2 * ROUNDS + 1,
     );
     let what = |of: &str| format!("UAP: a run that has {name} resumed / {of}");
+    report(&what("its records read"), ratio(resumed, read), Bar::None);
     report(
-        &what("its records read"),
-        ratio(resumed, read),
+        &what("its entries read"),
+        ratio(resumed, loaded),
         Bar::AtMost(2.0),
     );
-    report(&what("its entries read"), ratio(resumed, loaded), Bar::None);
 }
 
 /// The first entry of a run, which takes its lease, and those of a step.

@@ -34,7 +34,7 @@ pub type Messages = List<Message>;
 /// ```
 ///
 /// Spec: UPP-1.3 messages
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Message {
     /// A message of the user.
@@ -43,6 +43,22 @@ pub enum Message {
     Assistant(Arc<AssistantMessage>),
     /// The results of tools.
     ToolResult(Arc<ToolResultMessage>),
+}
+
+impl PartialEq for Message {
+    fn eq(&self, other: &Self) -> bool {
+        // Histories share their messages: one that is shared is not read through.
+        match (self, other) {
+            (Self::User(one), Self::User(other)) => Arc::ptr_eq(one, other) || one == other,
+            (Self::Assistant(one), Self::Assistant(other)) => {
+                Arc::ptr_eq(one, other) || one == other
+            }
+            (Self::ToolResult(one), Self::ToolResult(other)) => {
+                Arc::ptr_eq(one, other) || one == other
+            }
+            _ => false,
+        }
+    }
 }
 
 /// The id and the time of a new message.

@@ -59,11 +59,11 @@ impl Agent {
     ) -> Result<AgentStreamResult, JournalError> {
         let recording = Recording::load(journal.as_ref()).await?;
         let (now, owner) = (self.clock.now(), self.ownership(journal.as_ref()));
-        let recorder = recording.resume(now, &self.engine_config(), &owner)?;
-        let mut spent = recording.spending();
+        let (mut spent, agent_id) = (recording.spending(), recording.agent_id().into());
+        let recorder = recording.into_recorder(now, &self.engine_config(), &owner)?;
         spent.goes_on = true;
         self.tell_layers(|layer| layer.resumed(now, &spent));
-        let mut parts = self.parts(recording.agent_id().into(), None);
+        let mut parts = self.parts(agent_id, None);
         parts.limits.run = parts.limits.run.map(|span| span.saturating_sub(spent.time));
         Ok(self.drive_recorded(recorder, parts, spent.run, journal))
     }

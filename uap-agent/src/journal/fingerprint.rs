@@ -22,6 +22,16 @@ use crate::state::{AgentState, PlanSteps};
 #[derive(Clone, Debug)]
 pub(super) struct Fingerprinter {
     known: Known,
+    /// The memory of the last fingerprint, for the next one.
+    parts: Parts,
+}
+
+/// What a fingerprint covers.
+#[derive(Clone, Debug, Default)]
+struct Parts {
+    content: Vec<u8>,
+    /// Ids and times.
+    rest: Vec<u8>,
 }
 
 /// What earlier fingerprints cover.
@@ -63,12 +73,13 @@ impl Fingerprinter {
     pub(super) fn of_version(version: u64) -> Self {
         Self {
             known: Known::of_version(version),
+            parts: Parts::default(),
         }
     }
 
     /// The entry of an output that has a result; `None` for others.
     pub(super) fn request(&mut self, effect: &Output) -> Option<EffectEntry> {
-        let mut sum = FingerprintBuilder::new(&mut self.known);
+        let mut sum = FingerprintBuilder::new(&mut self.known, &mut self.parts);
         let (id, kind) = match effect {
             Output::Infer(id, request) => {
                 inference(request, &mut sum);
@@ -171,32 +182,28 @@ fn hook(call: &HookCall, sum: &mut FingerprintBuilder<'_>) {
 
 /// Collects the parts of a fingerprint, each a JSON text with a line feed behind it.
 struct FingerprintBuilder<'a> {
-    content: Vec<u8>,
-    /// Ids and times.
-    rest: Vec<u8>,
+    parts: &'a mut Parts,
     known: &'a mut Known,
 }
 
 impl<'a> FingerprintBuilder<'a> {
-    const fn new(known: &'a mut Known) -> Self {
-        Self {
-            content: Vec::new(),
-            rest: Vec::new(),
-            known,
-        }
+    fn new(known: &'a mut Known, parts: &'a mut Parts) -> Self {
+        parts.content.clear();
+        parts.rest.clear();
+        Self { parts, known }
     }
 
     /// A name has no length of its own that a value could reach into: values are whole JSON texts.
     fn part<T: Write + ?Sized>(&mut self, name: &str, value: &T) -> &mut Self {
-        self.content.extend_from_slice(name.as_bytes());
-        value.write(&mut self.content);
-        self.content.push(b'\n');
+        self.parts.content.extend_from_slice(name.as_bytes());
+        value.write(&mut self.parts.content);
+        self.parts.content.push(b'\n');
         self
     }
 
     fn rest<T: Write + ?Sized>(&mut self, value: &T) -> &mut Self {
-        value.write(&mut self.rest);
-        self.rest.push(b'\n');
+        value.write(&mut self.parts.rest);
+        self.parts.rest.push(b'\n');
         self
     }
 
@@ -278,10 +285,8 @@ impl<'a> FingerprintBuilder<'a> {
     }
 
     /// The digests of the content, and of the content with all else behind it.
-    fn finish(mut self) -> Fingerprint {
-        let content = Digest::of_bytes(&self.content);
-        self.content.append(&mut self.rest);
-        let whole = Digest::of_bytes(&self.content);
+    fn finish(self) -> Fingerprint {
+        let [content, whole] = Digest::of_both(&self.parts.content, &self.parts.rest);
         Fingerprint { whole, content }
     }
 }
@@ -290,7 +295,8 @@ impl<'a> FingerprintBuilder<'a> {
 pub(super) fn end(result: &Result<GenerateResult, Box<AgentError>>) -> Fingerprint {
     // It stands for itself: of the state, the content has what version 2 has, and the whole has everything.
     let mut known = Known::of_version(2);
-    let mut sum = FingerprintBuilder::new(&mut known);
+    let mut parts = Parts::default();
+    let mut sum = FingerprintBuilder::new(&mut known, &mut parts);
     let (state, turn) = match result {
         Ok(result) => (&result.state, Some(&result.turn)),
         Err(error) => {
@@ -534,9 +540,9 @@ mod tests {
         // What is written for a hook behind the first does not grow with the plan.
         let mut known = Known::of_version(3);
         let bytes = |known: &mut Known, state| {
-            let mut sum = FingerprintBuilder::new(known);
-            sum.state(state);
-            sum.content.len()
+            let mut parts = Parts::default();
+            FingerprintBuilder::new(known, &mut parts).state(state);
+            parts.content.len()
         };
         assert!(bytes(&mut known, first) > 10_000);
         assert!(bytes(&mut known, seventh) < 300);

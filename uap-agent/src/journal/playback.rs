@@ -60,12 +60,12 @@ impl Playback {
     }
 
     /// Takes the entry at a place in the journal.
-    pub(super) fn take(&mut self, n: u64, entry: &Entry) -> Result<(), JournalError> {
+    pub(super) fn take(&mut self, n: u64, entry: Entry) -> Result<(), JournalError> {
         match entry {
             Entry::Begin(_) | Entry::Lease(_) | Entry::Question(..) | Entry::Decision(..) => Ok(()),
-            Entry::Effect(request) => self.request(request),
+            Entry::Effect(request) => self.request(&request),
             Entry::Answer(answer) => self.answer(n, answer),
-            Entry::End(end) => self.end(end),
+            Entry::End(end) => self.end(&end),
         }
     }
 
@@ -79,14 +79,14 @@ impl Playback {
         }
     }
 
-    fn answer(&mut self, entry: u64, answer: &AnswerEntry) -> Result<(), JournalError> {
+    fn answer(&mut self, entry: u64, answer: AnswerEntry) -> Result<(), JournalError> {
         // A recorder writes all requests before it takes the next result.
         if let Some((request, _)) = self.fresh.front() {
             let kind = request.kind;
             return Err(differs(request, Some(kind)));
         }
         let Some(id) = answer.id else {
-            self.give(answer.at, answer.result.answer(0));
+            self.give(answer.at, answer.result.into_answer(0));
             return Ok(());
         };
         if self.pending.remove(&id).is_none() {
@@ -107,7 +107,7 @@ impl Playback {
             let part = Input::Model(id, Some(Ok(ModelEvent::Event(part))));
             self.give(answer.at, part);
         }
-        self.give(answer.at, answer.result.answer(id));
+        self.give(answer.at, answer.result.into_answer(id));
         Ok(())
     }
 

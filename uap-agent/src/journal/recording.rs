@@ -234,7 +234,7 @@ impl Recording {
     pub fn answer(&self, effect: EffectId) -> Option<Input> {
         self.entries.iter().find_map(|entry| match entry {
             Entry::Answer(answer) if answer.id == Some(effect) => {
-                Some(answer.result.answer(effect))
+                Some(answer.result.clone().into_answer(effect))
             }
             _ => None,
         })
@@ -347,7 +347,7 @@ impl Recording {
         let mut playback = Playback::new(config, &self.begin, true)?;
         let mut states = vec![self.begin.state.clone()];
         for (n, entry) in (1..).zip(&self.entries) {
-            playback.take(n, entry)?;
+            playback.take(n, entry.clone())?;
             let state = playback.state();
             if states.last().map(AgentState::id) != Some(state.id()) {
                 states.push(state.clone());
@@ -373,15 +373,25 @@ impl Recording {
         config: &EngineConfig,
         owner: &Ownership,
     ) -> Result<Recorder, JournalError> {
+        self.clone().into_recorder(now, config, owner)
+    }
+
+    /// As [`Recording::resume`]. The engine gets the recorded results themselves, not copies.
+    pub(crate) fn into_recorder(
+        self,
+        now: Now,
+        config: &EngineConfig,
+        owner: &Ownership,
+    ) -> Result<Recorder, JournalError> {
         let lease = self.lease();
         if !self.has_ended() && !owner.may_take(now.wall, &lease) {
             return Err(JournalError::Leased { lease });
         }
         let mut playback = Playback::new(config, &self.begin, false)?;
-        for (n, entry) in (1..).zip(&self.entries) {
+        let questions = Questions::of(&self.entries);
+        for (n, entry) in (1..).zip(self.entries) {
             playback.take(n, entry)?;
         }
-        let questions = Questions::of(&self.entries);
         let takeover = Takeover {
             now,
             playback,

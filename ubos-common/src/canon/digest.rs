@@ -31,6 +31,15 @@ impl Digest {
         Self(blake3::hash(bytes).into())
     }
 
+    /// Plain BLAKE3 of `beginning`, and of `beginning` with `rest` behind it: the beginning is gone through once.
+    #[must_use]
+    pub fn of_both(beginning: &[u8], rest: &[u8]) -> [Self; 2] {
+        let mut hasher = blake3::Hasher::new();
+        let first = hasher.update(beginning).finalize();
+        let all = hasher.update(rest).finalize();
+        [first, all].map(|hash| Self(hash.into()))
+    }
+
     /// BLAKE3 of `bytes` within `domain`: equal bytes of other domains have other digests.
     #[must_use]
     pub fn of(domain: &Domain, bytes: &[u8]) -> Self {

@@ -423,6 +423,16 @@ fn digest_is_plain_blake3_or_that_of_a_domain() {
 }
 
 #[test]
+fn both_digests_are_those_of_each_text() {
+    let text = "x".repeat(20_000);
+    for split in [0, 1, 63, 64, 65, 1023, 1024, 1025, 4096, 10_000, 20_000] {
+        let (beginning, rest) = text.as_bytes().split_at(split);
+        let wanted = [beginning, text.as_bytes()].map(Digest::of_bytes);
+        assert_eq!(Digest::of_both(beginning, rest), wanted, "{split}");
+    }
+}
+
+#[test]
 fn digest_text_is_lower_case_hex_and_nothing_else() {
     let digest = Digest::of_bytes(b"x");
     let hex = digest.to_string();

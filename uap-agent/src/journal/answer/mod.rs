@@ -41,8 +41,8 @@ impl EffectResult {
     }
 
     /// The input that hands the result to the engine.
-    pub(super) fn answer(&self, id: EffectId) -> Input {
-        match self.clone() {
+    pub(super) fn into_answer(self, id: EffectId) -> Input {
+        match self {
             Self::Response(response) => Input::Model(id, Some(Ok(ModelEvent::Done(response)))),
             Self::Failed(error, _) => Input::Model(id, Some(Err(error))),
             Self::NoResponse(_) => Input::Model(id, None),

@@ -70,11 +70,12 @@ impl Recorder {
             outputs.extend(recorder.ask_people(now, effect, &mut entries));
         }
         if let Some(result) = playback.result {
-            let end = EndEntry {
-                success: result.is_ok(),
-                fingerprint: fingerprint::end(&result),
-            };
-            entries.extend((!playback.has_ended).then_some(Entry::End(end)));
+            if !playback.has_ended {
+                entries.push(Entry::End(EndEntry {
+                    success: result.is_ok(),
+                    fingerprint: fingerprint::end(&result),
+                }));
+            }
             outputs.push(engine::Output::Finished(result));
         }
         recorder.write_requests(now, entries, outputs);
