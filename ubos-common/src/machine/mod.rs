@@ -6,7 +6,6 @@
 //! | [`forward_machine`](crate::forward_machine) | implements it by a type's own methods |
 //! | [`Outbox`] | the bounded queue of its outputs |
 //! | [`Timers`] | its deadlines by key |
-//! | [`IdMap`] | a hash map of ids |
 //! | [`Backoff`] | delays between attempts |
 //! | `driver::drive` (feature `driver`) | runs a machine whose effects are futures |
 //! | `testing::Lab` (feature `testing`) | runs machines on virtual time, over links that fail |
@@ -52,12 +51,10 @@
 
 mod backoff;
 mod forward;
-mod hash;
 mod outbox;
 mod timers;
 
 pub use backoff::Backoff;
-pub use hash::{IdHash, IdHasher, IdMap};
 pub use outbox::Outbox;
 pub use timers::Timers;
 

@@ -1,8 +1,11 @@
 //! Deadlines.
 
-use std::{cmp::Reverse, collections::BinaryHeap, hash::Hash};
+use std::{
+    cmp::Reverse,
+    collections::{BinaryHeap, HashMap},
+    hash::Hash,
+};
 
-use super::hash::IdMap;
 use crate::time::Mono;
 
 /// Entries of the heap beyond two for each deadline, at which those that are out of date are removed.
@@ -27,7 +30,7 @@ const SLACK: usize = 64;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Timers<K> {
-    by_key: IdMap<K, Mono>,
+    by_key: HashMap<K, Mono>,
     /// What was set, the earliest first. Most deadlines are moved or cleared long before they are due: what is out of date
     /// stays here until it comes first, or until there is more of it than of the rest. The first is never out of date.
     by_time: BinaryHeap<Reverse<(Mono, K)>>,
@@ -38,7 +41,7 @@ impl<K: Ord + Hash + Clone> Timers<K> {
     #[must_use]
     pub fn new() -> Self {
         Self {
-            by_key: IdMap::default(),
+            by_key: HashMap::default(),
             by_time: BinaryHeap::new(),
         }
     }

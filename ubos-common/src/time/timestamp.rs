@@ -357,7 +357,7 @@ mod tests {
         #[test]
         fn the_calendar_is_the_common_one(seconds in Timestamp::MIN.unix()..=Timestamp::MAX.unix(), year in 0i32..=9999, month in 1u8..=12, day in 0u8..40) {
             let at = time::UtcDateTime::from_unix_timestamp(seconds).unwrap();
-            let date = (at.year() as u32, u32::from(u8::from(at.month())), u32::from(at.day()));
+            let date = (at.year().cast_unsigned(), u32::from(u8::from(at.month())), u32::from(at.day()));
             prop_assert_eq!(civil(seconds.div_euclid(86_400)), date);
             let month = Month::try_from(month).unwrap();
             let date = time::Date::from_calendar_date(year, month, day);

@@ -7,11 +7,14 @@ mod resume;
 mod session;
 mod state;
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, HashMap},
+    time::Duration,
+};
 
 use ubos_common::{
     id::IdSource,
-    machine::{Backoff, IdMap, Outbox, Timers},
+    machine::{Backoff, Outbox, Timers},
     time::{Mono, Now},
 };
 
@@ -57,7 +60,7 @@ impl FleetAgent {
             opened: 0,
             is_leaving: false,
             resumable: None,
-            sessions: IdMap::default(),
+            sessions: HashMap::new(),
             streams: BTreeMap::new(),
             timers: Timers::new(),
             outputs: Outbox::new(MAX_OUTPUTS),

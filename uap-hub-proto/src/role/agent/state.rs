@@ -1,10 +1,10 @@
 //! The state of the fleet agent.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use ubos_common::{
     id::IdSource,
-    machine::{Backoff, IdMap, Outbox, Timers},
+    machine::{Backoff, Outbox, Timers},
     time::Mono,
     trace_context::TraceContext,
 };
@@ -56,7 +56,7 @@ pub struct FleetAgent {
     pub(super) is_leaving: bool,
     /// The client id to listen with again, if resuming is on.
     pub(super) resumable: Option<String>,
-    pub(super) sessions: IdMap<SessionId, Session>,
+    pub(super) sessions: HashMap<SessionId, Session>,
     pub(super) streams: BTreeMap<StreamId, SessionId>,
     pub(super) timers: Timers<Timer>,
     pub(super) outputs: Outbox<Output>,

@@ -6,11 +6,9 @@
 
 use std::{
     cmp::Reverse,
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::Arc,
 };
-
-use ubos_common::machine::IdMap;
 
 use super::{
     job::{Job, Outcome},
@@ -106,7 +104,7 @@ impl Entry {
 /// All jobs. The lines hold exactly the waiting ones.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
-    jobs: IdMap<JobId, Box<Entry>>,
+    jobs: HashMap<JobId, Box<Entry>>,
     lines: BTreeMap<Skill, BTreeMap<Shape, Waiting>>,
     pinned: BTreeMap<ClientId, Waiting>,
     turns: BTreeMap<i8, Turns>,

@@ -1,8 +1,6 @@
 //! The table of sessions: live ones, and the ids of ended ones.
 
-use std::collections::VecDeque;
-
-use ubos_common::machine::IdMap;
+use std::collections::{HashMap, VecDeque};
 
 use crate::{
     capability::Skill,
@@ -93,7 +91,7 @@ pub(super) struct Sessions {
     /// How many there were.
     made: u64,
     /// Live sessions by id, and ended ones, which have no key.
-    by_id: IdMap<SessionId, Option<SessionKey>>,
+    by_id: HashMap<SessionId, Option<SessionKey>>,
     ended: VecDeque<SessionId>,
 }
 

@@ -16,7 +16,6 @@ use tokio::{
 use tonic::transport::Channel;
 use ubos_common::{
     id::IdSource,
-    machine::IdMap,
     os::Clock,
     time::{Mono, Now},
     trace_context::TraceContext,
@@ -80,14 +79,14 @@ struct Core {
     agent: FleetAgent,
     hub: Option<AgentHubClient<Channel>>,
     registering: Option<AbortHandle>,
-    calls: IdMap<StreamId, Call>,
-    handlers: IdMap<SessionId, Running>,
+    calls: HashMap<StreamId, Call>,
+    handlers: HashMap<SessionId, Running>,
     /// Handlers of sessions that are over, which end by themselves, until their time is over.
     ending: JoinSet<()>,
     /// The permit for the next report.
     permit: Option<OwnedSemaphorePermit>,
     /// Those of reports that wait for a cut call to be opened again.
-    permits: IdMap<SessionId, Vec<OwnedSemaphorePermit>>,
+    permits: HashMap<SessionId, Vec<OwnedSemaphorePermit>>,
     armed: Mono,
     is_stopped: bool,
 }
@@ -112,11 +111,11 @@ impl Shared {
             agent: FleetAgent::new(config, ids)?,
             hub: None,
             registering: None,
-            calls: IdMap::default(),
-            handlers: IdMap::default(),
+            calls: HashMap::default(),
+            handlers: HashMap::default(),
             ending: JoinSet::new(),
             permit: None,
-            permits: IdMap::default(),
+            permits: HashMap::default(),
             armed: Mono::ZERO,
             is_stopped: false,
         };
