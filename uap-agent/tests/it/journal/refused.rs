@@ -331,6 +331,20 @@ fn a_decision_with_two_verdicts_or_none_is_refused() {
 
 // spec: UAP-12-5
 #[test]
+fn runs_that_began_otherwise_differ_there() {
+    let [looped, other, ..] = strategies();
+    let [one, another] = [looped, other].map(|strategy| {
+        let (_, journal, _) = recorded(asking(&strategy));
+        block_on(Recording::load(journal.as_ref())).unwrap()
+    });
+    let diff = one.diff(&another);
+    let what = "strategy".to_owned();
+    assert_eq!(diff.first, Some(Difference::Beginning { what }));
+    assert_eq!(diff.same, 0);
+}
+
+// spec: UAP-12-5
+#[test]
 fn runs_that_asked_or_ended_otherwise_differ_there() {
     let [looped, ..] = strategies();
     let (_, journal, _) = recorded(everything(&looped));
