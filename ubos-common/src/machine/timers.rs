@@ -41,7 +41,7 @@ impl<K: Ord + Hash + Clone> Timers<K> {
     #[must_use]
     pub fn new() -> Self {
         Self {
-            by_key: HashMap::default(),
+            by_key: HashMap::new(),
             by_time: BinaryHeap::new(),
         }
     }

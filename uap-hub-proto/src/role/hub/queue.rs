@@ -6,7 +6,7 @@
 
 use std::{
     cmp::Reverse,
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet},
     sync::Arc,
 };
 
@@ -104,7 +104,7 @@ impl Entry {
 /// All jobs. The lines hold exactly the waiting ones.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
-    jobs: HashMap<JobId, Box<Entry>>,
+    jobs: BTreeMap<JobId, Box<Entry>>,
     lines: BTreeMap<Skill, BTreeMap<Shape, Waiting>>,
     pinned: BTreeMap<ClientId, Waiting>,
     turns: BTreeMap<i8, Turns>,
@@ -149,10 +149,7 @@ impl Queue {
 
     /// All jobs, in the order of their ids.
     pub(super) fn iter(&self) -> impl Iterator<Item = (JobId, &Entry)> {
-        let jobs = self.jobs.iter().map(|(id, entry)| (*id, &**entry));
-        let mut jobs: Vec<_> = jobs.collect();
-        jobs.sort_unstable_by_key(|(id, _)| *id);
-        jobs.into_iter()
+        self.jobs.iter().map(|(id, entry)| (*id, &**entry))
     }
 
     /// Adds a job. It waits for an agent, though [not in line](Self::line_up) yet, or first for its store.

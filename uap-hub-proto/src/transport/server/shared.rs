@@ -124,8 +124,8 @@ impl Shared {
             core: Mutex::new(Core {
                 jobs: trace::Jobs::new(config.hub.max_jobs),
                 hub: Hub::new(config.hub, ids)?,
-                sinks: HashMap::default(),
-                inboxes: HashMap::default(),
+                sinks: HashMap::new(),
+                inboxes: HashMap::new(),
                 armed: Mono::ZERO,
             }),
         };
