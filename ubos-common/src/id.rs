@@ -22,8 +22,30 @@ use core::fmt;
 macro_rules! id_type {
     ($(#[$meta:meta])* $vis:vis struct $name:ident;) => {
         $(#[$meta])*
-        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[derive(Clone, Copy, PartialEq, Eq)]
         $vis struct $name($crate::id::Uuid);
+
+        // As the bytes compare, and as one number: maps compare and hash ids more than they do anything else.
+        #[automatically_derived]
+        impl ::core::cmp::Ord for $name {
+            fn cmp(&self, other: &Self) -> ::core::cmp::Ordering {
+                self.0.as_u128().cmp(&other.0.as_u128())
+            }
+        }
+
+        #[automatically_derived]
+        impl ::core::cmp::PartialOrd for $name {
+            fn partial_cmp(&self, other: &Self) -> ::core::option::Option<::core::cmp::Ordering> {
+                ::core::option::Option::Some(::core::cmp::Ord::cmp(self, other))
+            }
+        }
+
+        #[automatically_derived]
+        impl ::core::hash::Hash for $name {
+            fn hash<__H: ::core::hash::Hasher>(&self, state: &mut __H) {
+                state.write_u128(self.0.as_u128());
+            }
+        }
 
         #[allow(dead_code, unreachable_pub, reason = "a private type may use less than a public one offers")]
         impl $name {

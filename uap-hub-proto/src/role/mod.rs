@@ -4,6 +4,7 @@ pub mod agent;
 pub mod hub;
 mod machine;
 pub(crate) mod report;
+mod slots;
 
 use crate::wire::{
     ListenRequest, ListenResponse, TestInit, TestResponse, TranslationInit, TranslationResponse,

@@ -77,6 +77,13 @@ impl<T> Drop for Sender<T> {
 }
 
 impl<T> Receiver<T> {
+    /// Whether one message is there, and others may come.
+    #[cfg(feature = "client")]
+    pub(super) fn is_alone(&self) -> bool {
+        let queue = lock(&self.0);
+        queue.messages.len() == 1 && !queue.is_over
+    }
+
     /// The next message, or `None` behind the last one.
     pub(super) fn poll(&self, cx: &Context<'_>) -> Poll<Option<T>> {
         let mut queue = lock(&self.0);

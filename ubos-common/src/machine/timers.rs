@@ -30,10 +30,25 @@ const SLACK: usize = 64;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Timers<K> {
-    by_key: HashMap<K, Mono>,
+    /// The slot of each key that has a deadline.
+    by_key: HashMap<K, Slot>,
+    /// What is set, by slot.
+    slots: Vec<Set>,
+    free: Vec<Slot>,
     /// What was set, the earliest first. Most deadlines are moved or cleared long before they are due: what is out of date
     /// stays here until it comes first, or until there is more of it than of the rest. The first is never out of date.
-    by_time: BinaryHeap<Reverse<(Mono, K)>>,
+    by_time: BinaryHeap<Reverse<(Mono, K, Slot, u64)>>,
+    /// How often a deadline was set.
+    made: u64,
+}
+
+type Slot = usize;
+
+/// A deadline, and which of those ever set it is: 0 where the slot is free.
+#[derive(Clone, Copy, Debug)]
+struct Set {
+    at: Mono,
+    number: u64,
 }
 
 impl<K: Ord + Hash + Clone> Timers<K> {
@@ -42,15 +57,33 @@ impl<K: Ord + Hash + Clone> Timers<K> {
     pub fn new() -> Self {
         Self {
             by_key: HashMap::new(),
+            slots: Vec::new(),
+            free: Vec::new(),
             by_time: BinaryHeap::new(),
+            made: 0,
         }
     }
 
     /// Sets the deadline of a key, in place of an earlier one.
     pub fn set(&mut self, key: K, at: Mono) {
-        let old = self.by_key.insert(key.clone(), at);
+        let slots = &mut self.slots;
+        let free = &mut self.free;
+        let slot = *self.by_key.entry(key.clone()).or_insert_with(|| {
+            let unset = Set { at, number: 0 };
+            free.pop().unwrap_or_else(|| {
+                slots.push(unset);
+                slots.len() - 1
+            })
+        });
+        let Some(set) = self.slots.get_mut(slot) else {
+            return;
+        };
+        let old = (set.number != 0).then_some(set.at);
         if old != Some(at) {
-            self.by_time.push(Reverse((at, key)));
+            self.made += 1;
+            let number = self.made;
+            *set = Set { at, number };
+            self.by_time.push(Reverse((at, key, slot, number)));
             self.tidy(old);
         }
     }
@@ -64,28 +97,34 @@ impl<K: Ord + Hash + Clone> Timers<K> {
 
     /// Removes the deadline of a key.
     pub fn clear(&mut self, key: &K) {
-        let old = self.by_key.remove(key);
-        if old.is_some() {
+        if self.by_key.is_empty() {
+            return;
+        }
+        if let Some(slot) = self.by_key.remove(key) {
+            let old = self.vacate(slot);
             self.tidy(old);
         }
     }
 
     /// Removes all deadlines.
     pub fn clear_all(&mut self) {
-        self.by_time.clear();
-        self.by_key.clear();
+        let made = self.made;
+        *self = Self {
+            made,
+            ..Self::new()
+        };
     }
 
     /// The deadline of a key.
     #[must_use]
     pub fn get(&self, key: &K) -> Option<Mono> {
-        self.by_key.get(key).copied()
+        self.at(key)
     }
 
     /// The earliest deadline.
     #[must_use]
     pub fn next(&self) -> Option<Mono> {
-        self.by_time.peek().map(|Reverse((at, _))| *at)
+        self.by_time.peek().map(|Reverse((at, ..))| *at)
     }
 
     /// Takes the key whose deadline is the earliest, if that is not after `now`.
@@ -93,15 +132,17 @@ impl<K: Ord + Hash + Clone> Timers<K> {
         if self.next()? > now {
             return None;
         }
-        let Reverse((_, key)) = self.by_time.pop()?;
+        let Reverse((_, key, slot, _)) = self.by_time.pop()?;
         self.by_key.remove(&key);
+        self.vacate(slot);
         self.tidy(self.next());
         Some(key)
     }
 
     /// All deadlines, the earliest first. They are sorted for it: this is for tests and views.
     pub fn iter(&self) -> impl Iterator<Item = (Mono, &K)> {
-        let mut all: Vec<_> = self.by_key.iter().map(|(key, at)| (*at, key)).collect();
+        let all = self.by_key.keys();
+        let mut all: Vec<_> = all.filter_map(|key| Some((self.get(key)?, key))).collect();
         all.sort_unstable();
         all.into_iter()
     }
@@ -112,19 +153,30 @@ impl<K: Ord + Hash + Clone> Timers<K> {
         self.by_key.is_empty()
     }
 
+    /// Gives a slot back, and says when it was due.
+    fn vacate(&mut self, slot: Slot) -> Option<Mono> {
+        let set = self.slots.get_mut(slot)?;
+        set.number = 0;
+        self.free.push(slot);
+        Some(set.at)
+    }
+
     /// Removes what is out of date, where it comes first or is too much. What comes first can only be out of date if it is due
     /// when a deadline was that has changed, or if all before it was removed.
     fn tidy(&mut self, changed: Option<Mono>) {
-        let by_key = &self.by_key;
-        let is_current = |at: Mono, key: &K| by_key.get(key) == Some(&at);
-        if self.by_time.len() > 2 * by_key.len() + SLACK {
-            (self.by_time).retain(|Reverse((at, key))| is_current(*at, key));
+        let slots = &self.slots;
+        let is_current = |slot: Slot, number: u64| {
+            let set = slots.get(slot);
+            set.is_some_and(|set| set.number == number)
+        };
+        if self.by_time.len() > 2 * self.by_key.len() + SLACK {
+            (self.by_time).retain(|Reverse((_, _, slot, number))| is_current(*slot, *number));
         }
-        if changed != self.by_time.peek().map(|Reverse((at, _))| *at) {
+        if changed != self.next() {
             return;
         }
-        while let Some(Reverse((at, key))) = self.by_time.peek()
-            && !is_current(*at, key)
+        while let Some(Reverse((_, _, slot, number))) = self.by_time.peek()
+            && !is_current(*slot, *number)
         {
             self.by_time.pop();
         }
@@ -140,11 +192,19 @@ impl<K: Ord + Hash + Clone> Default for Timers<K> {
 /// Equal when the same keys have the same deadlines.
 impl<K: Eq + Hash> PartialEq for Timers<K> {
     fn eq(&self, other: &Self) -> bool {
-        self.by_key == other.by_key
+        let has = |key: &K| self.at(key) == other.at(key);
+        self.by_key.len() == other.by_key.len() && self.by_key.keys().all(has)
     }
 }
 
 impl<K: Eq + Hash> Eq for Timers<K> {}
+
+impl<K: Eq + Hash> Timers<K> {
+    fn at(&self, key: &K) -> Option<Mono> {
+        let slot = self.by_key.get(key)?;
+        self.slots.get(*slot).map(|set| set.at)
+    }
+}
 
 #[cfg(test)]
 mod tests {
@@ -189,6 +249,20 @@ mod tests {
         timers.set('a', at(1));
         assert_eq!(timers.pop_due(at(9)), Some('a'));
         assert_eq!((timers.pop_due(at(9)), timers.next()), (None, None));
+    }
+
+    #[test]
+    fn they_are_equal_where_their_deadlines_are() {
+        let (mut some, mut others) = (Timers::new(), Timers::new());
+        some.set('a', at(1));
+        others.set('b', at(2));
+        assert_ne!(some, others);
+        others.set('a', at(3));
+        assert_ne!(some, others);
+        others.clear(&'b');
+        assert_ne!(some, others);
+        others.set('a', at(1));
+        assert_eq!(some, others);
     }
 
     #[test]

@@ -25,7 +25,7 @@ use self::{
     state::{Phase, Timer},
 };
 pub use super::{AgentMessage as Outbound, HubMessage as Inbound};
-use super::{Rpc, machine::impl_machine};
+use super::{Rpc, machine::impl_machine, slots::Slots};
 use crate::{
     ConfigError,
     capability::skills,
@@ -60,7 +60,8 @@ impl FleetAgent {
             opened: 0,
             is_leaving: false,
             resumable: None,
-            sessions: HashMap::new(),
+            sessions: Slots::new(),
+            by_id: HashMap::new(),
             streams: BTreeMap::new(),
             timers: Timers::new(),
             outputs: Outbox::new(MAX_OUTPUTS),
@@ -89,7 +90,10 @@ impl FleetAgent {
         message: impl Into<String>,
     ) -> Result<(), CommandError> {
         match state {
-            State::Running => self.say(now, session, Say::Status(state, message.into())),
+            State::Running => {
+                let key = self.running(session)?;
+                self.say(now, key, Say::Status(state, message.into()))
+            }
             State::Acknowledged => Err(CommandError::Backward),
             State::Completed | State::Failed | State::Invalid => Err(CommandError::Terminal),
         }
@@ -108,7 +112,8 @@ impl FleetAgent {
         session: &SessionId,
         telemetry: Telemetry,
     ) -> Result<(), CommandError> {
-        self.say(now, session, Say::Telemetry(telemetry))
+        let key = self.running(session)?;
+        self.say(now, key, Say::Telemetry(telemetry))
     }
 
     /// Sends the result of a running session and half-closes its stream.
@@ -127,9 +132,10 @@ impl FleetAgent {
         if !result.state().is_some_and(State::is_terminal) {
             return Err(CommandError::NotTerminal);
         }
-        self.say(now, session, Say::Result(result))?;
+        let key = self.running(session)?;
+        self.say(now, key, Say::Result(result))?;
         debug!(%session, "result sent");
-        self.finishing(now, session);
+        self.finishing(now, key);
         Ok(())
     }
 
@@ -200,11 +206,11 @@ impl FleetAgent {
                     }
                     Phase::Idle | Phase::Listening { .. } | Phase::Closed => {}
                 },
-                Timer::Session(session) => self.session_timeout(now, &session),
+                Timer::Session(session) => self.session_timeout(now, session),
                 Timer::Drain => {
-                    let mut sessions: Vec<_> = self.sessions.keys().cloned().collect();
-                    sessions.sort_unstable();
-                    sessions.iter().for_each(|session| self.give_up(session));
+                    for session in self.sessions.keys_of(|_| true) {
+                        self.give_up(session);
+                    }
                 }
             }
         }

@@ -10,9 +10,9 @@ use super::{
     state::{Session, SessionStage, Timer},
 };
 use crate::{
-    capability::Kind,
+    capability::{Kind, Skill},
     id::{SessionId, StreamId},
-    role::Resume,
+    role::{Resume, slots::SessionKey},
     status::{Status, brief},
 };
 
@@ -20,18 +20,24 @@ impl FleetAgent {
     /// Whether the call of a session was cut, so that its reports wait in the agent.
     #[cfg(feature = "client")]
     pub(crate) fn is_cut(&self, id: &SessionId) -> bool {
-        self.sessions.get(id).is_some_and(Session::is_cut)
+        self.session(id.as_str()).is_some_and(Session::is_cut)
     }
 
     /// The number of reports of a session that the hub may not have.
     #[cfg(feature = "client")]
     pub(crate) fn unacknowledged(&self, id: &str) -> usize {
-        let session = self.sessions.get(id);
+        let session = self.session(id);
         session.map_or(0, |session| session.kept.reports().len())
     }
 
-    pub(super) fn accepted(&self, skill: crate::capability::Skill) -> Session {
+    #[cfg(feature = "client")]
+    fn session(&self, id: &str) -> Option<&Session> {
+        self.sessions.get(*self.by_id.get(id)?)
+    }
+
+    pub(super) fn accepted(&self, id: SessionId, skill: Skill) -> Session {
         Session {
+            id,
             skill,
             stage: SessionStage::Accepted,
             stream: None,
@@ -46,14 +52,14 @@ impl FleetAgent {
     /// The call of a session broke: it is opened again, or the session is lost.
     // impl: HUB-5-4
     pub(super) fn cut(&mut self, now: Now, stream: StreamId, status: Status) {
-        let Some(id) = self.streams.get(&stream).cloned() else {
+        let Some(key) = self.streams.get(&stream).copied() else {
             return;
         };
-        let Some(session) = self.sessions.get_mut(&id) else {
+        let Some(session) = self.sessions.get_mut(key) else {
             return;
         };
         if !session.kept.can_resume() {
-            return self.over(&id, Some(status));
+            return self.over(key, Some(status));
         }
         self.streams.remove(&stream);
         session.stream = None;
@@ -61,7 +67,7 @@ impl FleetAgent {
             None => {
                 session.cut_at = Some(now.mono);
                 self.outputs.push(Output::Event(Event::SessionCut {
-                    session: id.clone(),
+                    session: session.id.clone(),
                     reason: brief(&status.message),
                 }));
                 Duration::ZERO
@@ -70,33 +76,33 @@ impl FleetAgent {
             Some(_) => session.backoff.next_delay(),
         };
         self.timers
-            .set(Timer::Session(id), now.mono.saturating_add(after));
+            .set(Timer::Session(key), now.mono.saturating_add(after));
     }
 
     /// The hub can be reached again: all cut calls are opened at once.
     pub(super) fn resume_all(&mut self, now: Now) {
-        for (id, session) in &mut self.sessions {
-            if session.is_cut() {
+        for key in self.sessions.keys_of(Session::is_cut) {
+            if let Some(session) = self.sessions.get_mut(key) {
                 session.backoff.reset();
-                self.timers.set(Timer::Session(id.clone()), now.mono);
+                self.timers.set(Timer::Session(key), now.mono);
             }
         }
     }
 
     /// Opens the call of a cut session again, and sends what the hub may not have.
-    pub(super) fn resume(&mut self, now: Now, id: &SessionId) {
+    pub(super) fn resume(&mut self, now: Now, key: SessionKey) {
         let stream = self.next_stream();
-        let Some(session) = self.sessions.get_mut(id) else {
+        let Some(session) = self.sessions.get_mut(key) else {
             return;
         };
         let cut_for = session
             .cut_at
             .map_or(Duration::ZERO, |since| now.mono.saturating_since(since));
         if cut_for >= self.config.resume_limit {
-            return self.over(id, None);
+            return self.over(key, None);
         }
         session.stream = Some(stream);
-        self.streams.insert(stream, id.clone());
+        self.streams.insert(stream, key);
         session.opened += 1;
         let resume = match session.stage {
             SessionStage::Accepted | SessionStage::Opened => Resume::Job(session.opened),
@@ -105,7 +111,7 @@ impl FleetAgent {
         self.outputs.push(Output::Open {
             stream,
             rpc: rpc_of(session.skill.kind()),
-            key: id.as_str().to_owned(),
+            key: session.id.as_str().to_owned(),
             resume: Some(resume),
             trace: session.trace.clone(),
         });
@@ -113,18 +119,18 @@ impl FleetAgent {
             self.outputs.push(Output::Send { stream, message });
         }
         match session.stage {
-            SessionStage::Finishing => self.finishing(now, id),
+            SessionStage::Finishing => self.finishing(now, key),
             SessionStage::Accepted | SessionStage::Opened => {
                 let at = now.mono.saturating_add(self.config.init_timeout);
-                self.timers.set(Timer::Session(id.clone()), at);
+                self.timers.set(Timer::Session(key), at);
             }
             SessionStage::Running => {}
         }
     }
 
     /// The hub said on an open call which reports it has; nothing, where it does not resume sessions.
-    pub(super) fn acknowledged(&mut self, id: &SessionId, number: Option<u64>) {
-        let Some(session) = self.sessions.get_mut(id) else {
+    pub(super) fn acknowledged(&mut self, key: SessionKey, number: Option<u64>) {
+        let Some(session) = self.sessions.get_mut(key) else {
             return;
         };
         match number {
@@ -133,7 +139,7 @@ impl FleetAgent {
         }
         if session.cut_at.take().is_some() {
             session.backoff.reset();
-            let session = id.clone();
+            let session = session.id.clone();
             let resumed = Event::SessionResumed { session };
             self.outputs.push(Output::Event(resumed));
         }

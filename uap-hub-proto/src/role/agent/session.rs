@@ -14,7 +14,7 @@ use crate::{
     convert::to_timestamp,
     id::{SessionId, StreamId},
     message::JobResult,
-    role::Resume,
+    role::{Resume, slots::SessionKey},
     state::State,
     status::Status,
     wire::{
@@ -37,7 +37,7 @@ impl FleetAgent {
     // impl: HUB-3-7
     fn proposed(&mut self, now: Now, stream: StreamId, proposal: SessionProposal) {
         let id = SessionId::from(proposal.session_id.as_str());
-        if self.sessions.contains_key(&id) {
+        if self.by_id.contains_key(&id) {
             return;
         }
         let skill = proposal.details.map(|details| match details {
@@ -62,12 +62,11 @@ impl FleetAgent {
         self.answer(stream, listen_request::Event::SessionAcceptance(answer));
         match skill {
             Some(skill) if accepted => {
-                self.timers.set(
-                    Timer::Session(id.clone()),
-                    now.mono.saturating_add(self.config.ready_timeout),
-                );
-                let session = self.accepted(skill);
-                self.sessions.insert(id, session);
+                let session = self.accepted(id.clone(), skill);
+                let key = self.sessions.add(session);
+                self.by_id.insert(id, key);
+                let at = now.mono.saturating_add(self.config.ready_timeout);
+                self.timers.set(Timer::Session(key), at);
             }
             _ => self.outputs.push(Output::Event(Event::Refused {
                 session: id,
@@ -79,49 +78,49 @@ impl FleetAgent {
     /// Whether as many sessions run as may. Those that wait for the hub's end take no place.
     fn is_busy(&self) -> bool {
         let most = self.config.max_sessions;
-        let takes_place = |session: &&Session| session.stage != SessionStage::Finishing;
+        let takes_place = |(_, session): &(_, &Session)| session.stage != SessionStage::Finishing;
         // They are counted only where there can be enough.
-        self.sessions.len() >= most && self.sessions.values().filter(takes_place).count() >= most
+        self.sessions.len() >= most && self.sessions.iter().filter(takes_place).count() >= most
     }
 
     /// Opens the call and acknowledges at once: a hub may wait for that before it sends the job.
     // impl: HUB-3-5 HUB-4-1 HUB-2-8
     fn ready(&mut self, now: Now, id: &str) {
-        let accepted = self.sessions.get_key_value(id);
-        let Some((id, _)) = accepted.filter(|(_, session)| session.stage == SessionStage::Accepted)
+        let Some(key) = self.by_id.get(id).copied() else {
+            return;
+        };
+        let stream = StreamId(self.opened + 1);
+        let resume = self.config.resume.then_some(Resume::Job(1));
+        let session = self.sessions.get_mut(key);
+        let Some(session) = session.filter(|session| session.stage == SessionStage::Accepted)
         else {
             return;
         };
-        let id = &id.clone();
-        let stream = self.next_stream();
-        let resume = self.config.resume.then_some(Resume::Job(1));
-        let Some(session) = self.sessions.get_mut(id) else {
-            return;
-        };
+        self.opened = stream.0;
         (session.stage, session.stream) = (SessionStage::Opened, Some(stream));
         session.opened = 1;
         let rpc = rpc_of(session.skill.kind());
-        self.streams.insert(stream, id.clone());
+        self.streams.insert(stream, key);
         self.timers.set(
-            Timer::Session(id.clone()),
+            Timer::Session(key),
             now.mono.saturating_add(self.config.init_timeout),
         );
         self.outputs.push(Output::Open {
             stream,
             rpc,
-            key: id.as_str().to_owned(),
+            key: id.to_owned(),
             resume,
             // The hub tells it in its answer.
             trace: None,
         });
         // Small, and nothing waits before it.
-        let _ = self.report(now, id, Say::Status(State::Acknowledged, String::new()));
+        let _ = self.report(now, key, Say::Status(State::Acknowledged, String::new()));
     }
 
     /// The hub told the place of a job in a trace. What comes after the job comes too late for its handler.
     pub(super) fn traced(&mut self, stream: StreamId, trace: TraceContext) {
         let session = self.streams.get(&stream);
-        if let Some(session) = session.and_then(|id| self.sessions.get_mut(id))
+        if let Some(session) = session.and_then(|key| self.sessions.get_mut(*key))
             && session.stage == SessionStage::Opened
         {
             session.trace = Some(trace);
@@ -136,25 +135,26 @@ impl FleetAgent {
         payloads: Vec<Payload>,
         acknowledged: Option<u64>,
     ) {
-        let Some(id) = self.streams.get(&stream).cloned() else {
+        let Some(key) = self.streams.get(&stream).copied() else {
             return;
         };
-        let Some(session) = self.sessions.get_mut(&id) else {
+        let Some(session) = self.sessions.get_mut(key) else {
             return;
         };
         if session.stage != SessionStage::Opened {
             // choice: HUB-4-1 a second job on the stream is ignored
             if acknowledged.is_some() {
-                self.acknowledged(&id, acknowledged);
+                self.acknowledged(key, acknowledged);
             }
             return;
         }
         session.stage = SessionStage::Running;
+        let id = session.id.clone();
         let (skill, trace) = (session.skill.clone(), session.trace.clone());
-        self.timers.clear(&Timer::Session(id.clone()));
-        self.acknowledged(&id, acknowledged);
+        self.timers.clear(&Timer::Session(key));
+        self.acknowledged(key, acknowledged);
         // Small, and the call is open.
-        let _ = self.report(now, &id, Say::Status(State::Running, String::new()));
+        let _ = self.report(now, key, Say::Status(State::Running, String::new()));
         self.outputs.push(Output::Run {
             session: id,
             skill,
@@ -163,12 +163,19 @@ impl FleetAgent {
         });
     }
 
-    /// Sends a report of a handler, or keeps it for the next call.
-    pub(super) fn say(&mut self, now: Now, id: &SessionId, say: Say) -> Result<(), CommandError> {
-        let session = self.sessions.get(id).ok_or(CommandError::NotRunning)?;
-        if session.stage != SessionStage::Running {
-            return Err(CommandError::NotRunning);
+    /// The session of a handler that runs.
+    pub(super) fn running(&self, id: &SessionId) -> Result<SessionKey, CommandError> {
+        let key = self.by_id.get(id).copied();
+        let session = key.and_then(|key| Some((key, self.sessions.get(key)?)));
+        match session {
+            Some((key, session)) if session.stage == SessionStage::Running => Ok(key),
+            _ => Err(CommandError::NotRunning),
         }
+    }
+
+    /// Sends a report of a handler, or keeps it for the next call.
+    pub(super) fn say(&mut self, now: Now, key: SessionKey, say: Say) -> Result<(), CommandError> {
+        let session = self.sessions.get(key).ok_or(CommandError::NotRunning)?;
         let wanted = session.skill.kind();
         if let Say::Result(result) = &say
             && result.kind() != wanted
@@ -178,11 +185,11 @@ impl FleetAgent {
                 wanted,
             });
         }
-        self.report(now, id, say)
+        self.report(now, key, say)
     }
 
-    fn report(&mut self, now: Now, id: &SessionId, say: Say) -> Result<(), CommandError> {
-        let session = self.sessions.get_mut(id).ok_or(CommandError::NotRunning)?;
+    fn report(&mut self, now: Now, key: SessionKey, say: Say) -> Result<(), CommandError> {
+        let session = self.sessions.get_mut(key).ok_or(CommandError::NotRunning)?;
         let message = message(now, session.skill.kind(), session.kept.next(), say);
         let (seen, most) = (message.encoded_len(), self.config.max_message_bytes);
         if seen > most {
@@ -194,7 +201,7 @@ impl FleetAgent {
             None if session.kept.can_resume() => {}
             // The report is kept nowhere, so the session is lost.
             None => {
-                self.over(id, None);
+                self.over(key, None);
                 self.leave_if_drained(now);
             }
         }
@@ -202,8 +209,8 @@ impl FleetAgent {
     }
 
     // impl: HUB-4-8
-    pub(super) fn finishing(&mut self, now: Now, id: &SessionId) {
-        let Some(session) = self.sessions.get_mut(id) else {
+    pub(super) fn finishing(&mut self, now: Now, key: SessionKey) {
+        let Some(session) = self.sessions.get_mut(key) else {
             return;
         };
         session.stage = SessionStage::Finishing;
@@ -216,63 +223,62 @@ impl FleetAgent {
             false => self.config.linger,
         };
         self.timers
-            .set(Timer::Session(id.clone()), now.mono.saturating_add(wait));
+            .set(Timer::Session(key), now.mono.saturating_add(wait));
         self.outputs.push(Output::HalfClose { stream });
     }
 
-    pub(super) fn session_timeout(&mut self, now: Now, id: &SessionId) {
-        let Some(session) = self.sessions.get(id) else {
+    pub(super) fn session_timeout(&mut self, now: Now, key: SessionKey) {
+        let Some(session) = self.sessions.get(key) else {
             return;
         };
         match session.stage {
-            _ if session.is_cut() => self.resume(now, id),
+            _ if session.is_cut() => self.resume(now, key),
             SessionStage::Opened => {
                 let kind = session.skill.kind();
                 let result =
                     JobResult::bare(kind, State::Failed, "the hub did not send the job in time");
                 // Small, and the call is open.
-                let _ = self.report(now, id, Say::Result(result));
-                self.finishing(now, id);
+                let _ = self.report(now, key, Say::Result(result));
+                self.finishing(now, key);
             }
             SessionStage::Accepted | SessionStage::Running | SessionStage::Finishing => {
-                self.give_up(id)
+                self.give_up(key)
             }
         }
     }
 
     /// Ends a session from this side, without a report.
-    pub(super) fn give_up(&mut self, id: &SessionId) {
-        let stream = self.sessions.get(id).and_then(|session| session.stream);
+    pub(super) fn give_up(&mut self, key: SessionKey) {
+        let stream = self.sessions.get(key).and_then(|session| session.stream);
         if let Some(stream) = stream {
             self.outputs.push(Output::Drop { stream });
         }
-        self.over(id, None);
+        self.over(key, None);
     }
 
     /// The call of a session ended: a handler that still runs is stopped.
     // impl: HUB-4-7
     pub(super) fn session_ended(&mut self, stream: StreamId, status: Status) {
-        if let Some(id) = self.streams.get(&stream).cloned() {
-            self.over(&id, Some(status));
+        if let Some(key) = self.streams.get(&stream) {
+            self.over(*key, Some(status));
         }
     }
 
     /// The control stream is gone: what was only accepted will never be ready.
     pub(super) fn drop_accepted(&mut self) {
-        let accepted = self
-            .sessions
-            .iter()
-            .filter(|(_, session)| session.stage == SessionStage::Accepted);
-        let mut accepted: Vec<_> = accepted.map(|(id, _)| id.clone()).collect();
-        accepted.sort_unstable();
-        accepted.iter().for_each(|id| self.over(id, None));
+        let is_accepted = |session: &Session| session.stage == SessionStage::Accepted;
+        for key in self.sessions.keys_of(is_accepted) {
+            self.over(key, None);
+        }
     }
 
-    pub(super) fn over(&mut self, id: &SessionId, status: Option<Status>) {
-        let Some(session) = self.sessions.remove(id) else {
+    pub(super) fn over(&mut self, key: SessionKey, status: Option<Status>) {
+        let Some(session) = self.sessions.remove(key) else {
             return;
         };
-        self.timers.clear(&Timer::Session(id.clone()));
+        let id = session.id;
+        self.by_id.remove(&id);
+        self.timers.clear(&Timer::Session(key));
         if let Some(stream) = session.stream {
             self.streams.remove(&stream);
         }
@@ -282,7 +288,7 @@ impl FleetAgent {
             });
         }
         self.outputs.push(Output::Event(Event::SessionOver {
-            session: id.clone(),
+            session: id,
             status,
         }));
         debug_assert!(self.phase != Phase::Closed, "sessions end before the agent");

@@ -13,6 +13,7 @@ use super::{config::Config, event::Output, kept::Kept};
 use crate::{
     capability::{Skill, Skills},
     id::{SessionId, StreamId},
+    role::slots::{SessionKey, Slots},
 };
 
 /// The agent's side of the protocol, without IO.
@@ -56,8 +57,9 @@ pub struct FleetAgent {
     pub(super) is_leaving: bool,
     /// The client id to listen with again, if resuming is on.
     pub(super) resumable: Option<String>,
-    pub(super) sessions: HashMap<SessionId, Session>,
-    pub(super) streams: BTreeMap<StreamId, SessionId>,
+    pub(super) sessions: Slots<Session>,
+    pub(super) by_id: HashMap<SessionId, SessionKey>,
+    pub(super) streams: BTreeMap<StreamId, SessionKey>,
     pub(super) timers: Timers<Timer>,
     pub(super) outputs: Outbox<Output>,
 }
@@ -79,18 +81,19 @@ pub(super) enum Phase {
     Closed,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Timer {
     /// `Register` takes too long, the pause is over, or the hub does not close `Listen`.
     Control,
     /// What that means depends on the session's stage.
-    Session(SessionId),
+    Session(SessionKey),
     /// Running sessions have had their time.
     Drain,
 }
 
 #[derive(Debug)]
 pub(super) struct Session {
+    pub(super) id: SessionId,
     pub(super) skill: Skill,
     pub(super) stage: SessionStage,
     /// The call; `None` before it is opened, and while it is cut.

@@ -130,7 +130,10 @@ impl Hub {
 
     pub(super) fn clear_job_timers(&mut self, job: JobId) {
         self.timers.clear(&Timer::Wait(job));
-        self.timers.clear(&Timer::Limit(job));
-        self.timers.clear(&Timer::Retry(job));
+        let entry = self.queue.get(job);
+        if entry.is_some_and(|entry| entry.job.time_limit.is_some()) {
+            self.timers.clear(&Timer::Limit(job));
+        }
+        self.retry(job, None);
     }
 }

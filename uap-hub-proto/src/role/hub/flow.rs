@@ -54,17 +54,16 @@ impl Hub {
         self.event(Event::Job { job, event });
     }
 
-    /// Whether as many events of a job are unread as may be.
-    fn is_behind(&self, job: JobId) -> bool {
-        self.queue.get(job).is_some_and(|entry| {
-            entry.unread.events >= self.config.max_unread_events
-                || entry.unread.bytes >= self.config.max_unread_bytes
-        })
+    /// Whether as many events are unread as may be.
+    fn is_behind(&self, unread: Unread) -> bool {
+        unread.events >= self.config.max_unread_events
+            || unread.bytes >= self.config.max_unread_bytes
     }
 
     /// As [`job_event`](Self::job_event), for events that an agent can cause though it is not read.
     pub(super) fn minor_event(&mut self, now: Now, job: JobId, event: JobEvent) {
-        if !self.is_behind(job) {
+        let entry = self.queue.get(job);
+        if !entry.is_some_and(|entry| self.is_behind(entry.unread)) {
             self.job_event(now, job, event);
         }
     }
@@ -75,22 +74,22 @@ impl Hub {
         let Some(entry) = self.queue.get(job) else {
             return;
         };
-        let Some((id, stream)) = entry.session().and_then(|id| {
-            let stage = &self.sessions.get(id)?.stage;
-            let Stage::Open {
-                stream: Some(stream),
-                ..
-            } = stage
-            else {
-                return None;
-            };
-            Some((id, *stream))
-        }) else {
+        let unread = entry.unread;
+        let session = entry
+            .session()
+            .and_then(|id| Some((id, self.sessions.get(id)?)));
+        let Some((id, session)) = session else {
+            return;
+        };
+        let Stage::Open {
+            stream: Some(stream),
+            ..
+        } = session.stage
+        else {
             return;
         };
         let (events, bytes) = (self.config.max_unread_events, self.config.max_unread_bytes);
-        let unread = entry.unread;
-        let is_over = self.is_behind(job);
+        let is_over = self.is_behind(unread);
         let is_low = unread.events <= events / 2 && unread.bytes <= bytes / 2;
         if is_over && self.streams.set_paused(stream, true) {
             self.outputs.push(Output::Pause { stream });

@@ -178,7 +178,7 @@ impl Hub {
             phase: Phase::Open,
             fleet: Fleet::new(placement, config.max_sessions_per_agent),
             queue: Queue::default(),
-            sessions: Sessions::default(),
+            sessions: Sessions::new(),
             streams: Streams::default(),
             timers: Timers::new(),
             outputs: Outbox::new(MAX_OUTPUTS),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ubos_common::time::Now;
+use ubos_common::time::{Mono, Now};
 
 use super::{
     Hub, JobEvent, Outbound, Outcome, Phase, Timer, Verdict,
@@ -44,13 +44,25 @@ impl Hub {
         let all_refused = may_all && has_refused().count() >= asked;
         match chosen {
             Some(agent) => self.propose(now, job, &agent),
-            None if all_refused && self.timers.get(&Timer::Retry(job)).is_none() => {
+            None if all_refused && !entry.is_retrying => {
                 let pause = pause(self.config.refusal_pause, entry.rounds);
-                self.timers
-                    .set(Timer::Retry(job), now.mono.saturating_add(pause));
+                self.retry(job, Some(now.mono.saturating_add(pause)));
             }
             None => {}
         }
+    }
+
+    /// Sets when a job that all refused is offered again, or takes it back.
+    pub(super) fn retry(&mut self, job: JobId, at: Option<Mono>) {
+        let Some(entry) = self.queue.get_mut(job) else {
+            return;
+        };
+        match at {
+            Some(at) => self.timers.set(Timer::Retry(job), at),
+            None if entry.is_retrying => self.timers.clear(&Timer::Retry(job)),
+            None => {}
+        }
+        entry.is_retrying = at.is_some();
     }
 
     /// The agent to ask now, and the number of agents that could be asked at some time.
@@ -93,7 +105,7 @@ impl Hub {
             Kind::Test => Details::Test(TestProposalDetails { r#type }),
             Kind::Translation => Details::Translation(TranslationProposalDetails { r#type }),
         });
-        self.timers.clear(&Timer::Retry(job));
+        self.retry(job, None);
         let key = self.sessions.add(Session {
             id: id.clone(),
             job,
@@ -283,6 +295,7 @@ impl Hub {
     pub(super) fn offer_again(&mut self, now: Now, job: JobId) {
         if let Some(entry) = self.queue.get_mut(job) {
             entry.refused.clear();
+            entry.is_retrying = false;
             entry.rounds = entry.rounds.saturating_add(1);
             self.place(now, job);
         }

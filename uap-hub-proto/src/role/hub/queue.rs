@@ -63,6 +63,8 @@ pub(super) struct Entry {
     pub(super) reason: Option<String>,
     /// How often all agents have refused.
     pub(super) rounds: u32,
+    /// Whether it is to be offered again to those that refused, later.
+    pub(super) is_retrying: bool,
     /// How often an agent has accepted it.
     pub(super) attempts: u32,
     pub(super) stage: Stage,
@@ -173,6 +175,7 @@ impl Queue {
             refused: BTreeSet::new(),
             reason: None,
             rounds: 0,
+            is_retrying: false,
             attempts: 0,
             stage: match is_stored {
                 true => Stage::Waiting,

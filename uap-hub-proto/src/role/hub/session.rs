@@ -2,28 +2,14 @@
 
 use std::collections::{HashMap, VecDeque};
 
+pub(super) use crate::role::slots::SessionKey;
 use crate::{
     capability::Skill,
     id::{ClientId, JobId, SessionId, StreamId},
+    role::slots::Slots,
     state::State,
     status::Status,
 };
-
-/// Names a session in the hub's tables; on the wire it has its id. Keys are in the order in which the sessions were made, and
-/// none is used again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct SessionKey {
-    number: u64,
-    slot: u32,
-}
-
-#[cfg(test)]
-impl SessionKey {
-    /// A key of no session.
-    pub(super) const fn numbered(number: u64) -> Self {
-        Self { number, slot: 0 }
-    }
-}
 
 /// One offer of a job to an agent, and its session.
 #[derive(Debug)]
@@ -83,25 +69,29 @@ impl Stage {
 }
 
 /// All sessions.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Sessions {
-    /// The live ones, each with its number.
-    slots: Vec<Option<(u64, Session)>>,
-    free: Vec<u32>,
-    /// How many there were.
-    made: u64,
+    live: Slots<Session>,
     /// Live sessions by id, and ended ones, which have no key.
     by_id: HashMap<SessionId, Option<SessionKey>>,
     ended: VecDeque<SessionId>,
 }
 
 impl Sessions {
+    pub(super) fn new() -> Self {
+        Self {
+            live: Slots::new(),
+            by_id: HashMap::new(),
+            ended: VecDeque::new(),
+        }
+    }
+
     pub(super) const fn is_empty(&self) -> bool {
-        self.len() == 0
+        self.live.is_empty()
     }
 
     pub(super) const fn len(&self) -> usize {
-        self.slots.len() - self.free.len()
+        self.live.len()
     }
 
     /// The live session with an id.
@@ -120,46 +110,28 @@ impl Sessions {
     }
 
     pub(super) fn get(&self, key: SessionKey) -> Option<&Session> {
-        match self.slots.get(key.slot as usize) {
-            Some(Some((number, session))) if *number == key.number => Some(session),
-            _ => None,
-        }
+        self.live.get(key)
     }
 
     pub(super) fn get_mut(&mut self, key: SessionKey) -> Option<&mut Session> {
-        match self.slots.get_mut(key.slot as usize) {
-            Some(Some((number, session))) if *number == key.number => Some(session),
-            _ => None,
-        }
+        self.live.get_mut(key)
     }
 
     pub(super) fn add(&mut self, session: Session) -> SessionKey {
-        self.made += 1;
-        let number = self.made;
-        let slot = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(None);
-            // choice: 2^32 sessions at once fit into no memory
-            u32::try_from(self.slots.len() - 1).unwrap_or(u32::MAX)
-        });
-        let key = SessionKey { number, slot };
-        self.by_id.insert(session.id.clone(), Some(key));
-        if let Some(place) = self.slots.get_mut(slot as usize) {
-            *place = Some((number, session));
-        }
+        let id = session.id.clone();
+        let key = self.live.add(session);
+        self.by_id.insert(id, Some(key));
         key
     }
 
     /// Takes a session out of the table and remembers its id among the last `most`.
     pub(super) fn forget(&mut self, key: SessionKey, most: usize) {
-        if self.get(key).is_none() {
-            return;
-        }
-        let place = self.slots.get_mut(key.slot as usize);
-        let Some((_, session)) = place.and_then(Option::take) else {
+        let Some(session) = self.live.remove(key) else {
             return;
         };
-        self.free.push(key.slot);
-        self.by_id.insert(session.id.clone(), None);
+        if let Some(live) = self.by_id.get_mut(&session.id) {
+            *live = None;
+        }
         self.ended.push_back(session.id);
         while self.ended.len() > most {
             if let Some(oldest) = self.ended.pop_front() {
@@ -170,13 +142,6 @@ impl Sessions {
 
     /// The sessions in a stage, the first made first.
     pub(super) fn in_stage(&self, is: impl Fn(&Stage) -> bool) -> Vec<SessionKey> {
-        let live = self.slots.iter().zip(0..).filter_map(|(place, slot)| {
-            let (number, session) = place.as_ref()?;
-            let number = *number;
-            is(&session.stage).then_some(SessionKey { number, slot })
-        });
-        let mut keys: Vec<_> = live.collect();
-        keys.sort_unstable();
-        keys
+        self.live.keys_of(|session| is(&session.stage))
     }
 }

@@ -141,7 +141,7 @@ fn request<T>(route: &Route, name: &'static str, opening: &Opening<'_>) -> Opene
     let request = value
         .map_err(|_| Status::invalid_argument("the hub's id is no metadata value"))
         .map(|value| {
-            let mut request = route.request(Body(body));
+            let mut request = route.request(Body::new(body));
             request.metadata_mut().insert(name, value);
             if let Some(resume) = resume {
                 // choice: its value is ASCII
@@ -193,16 +193,65 @@ async fn read<T>(
     });
 }
 
-/// The messages of a call, as the gRPC library wants them.
+/// The messages of a call, as the gRPC library wants them: what is there at the same time goes in one frame.
 #[derive(Debug)]
-struct Body<T>(mail::Receiver<Waiting<T>>);
+struct Body<T> {
+    messages: mail::Receiver<Waiting<T>>,
+    /// Whether a message that is alone has waited for others. The first of a call has nothing to wait for.
+    has_waited: bool,
+}
+
+impl<T> Body<T> {
+    const fn new(messages: mail::Receiver<Waiting<T>>) -> Self {
+        Self {
+            messages,
+            has_waited: true,
+        }
+    }
+}
 
 impl<T> Stream for Body<T> {
     type Item = T;
 
-    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<T>> {
-        self.0
-            .poll(cx)
-            .map(|waiting| waiting.map(|(message, _permit)| message))
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<T>> {
+        // One turn of the executor: the result of a handler that is done at once comes behind the status that it runs.
+        if self.messages.is_alone() && !std::mem::replace(&mut self.has_waited, true) {
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        let next = self.messages.poll(cx);
+        self.has_waited &= next.is_ready();
+        next.map(|waiting| waiting.map(|(message, _permit)| message))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_that_is_alone_waits_one_turn_for_others() {
+        let (sender, messages) = mail::mail(4);
+        let mut body = Body::new(messages);
+        let cx = &mut Context::from_waker(std::task::Waker::noop());
+        let mut next = || Pin::new(&mut body).poll_next(cx);
+        let say = |n| assert!(sender.send((n, None)));
+        say(1);
+        assert_eq!(next(), Poll::Ready(Some(1)), "the first waits for nothing");
+        assert!(next().is_pending());
+        say(2);
+        assert!(next().is_pending());
+        say(3);
+        assert_eq!(next(), Poll::Ready(Some(2)));
+        assert_eq!(next(), Poll::Ready(Some(3)));
+        assert!(next().is_pending());
+        say(4);
+        assert!(next().is_pending());
+        assert_eq!(next(), Poll::Ready(Some(4)), "once");
+        assert!(next().is_pending());
+        say(5);
+        drop(sender);
+        assert_eq!(next(), Poll::Ready(Some(5)), "none can come");
+        assert_eq!(next(), Poll::Ready(None));
     }
 }

@@ -32,7 +32,7 @@ use crate::{
     id::{ClientId, SessionId, StreamId},
     message::JobResult,
     role::{
-        Rpc,
+        Resume, Rpc,
         agent::{CommandError, Config, Event, FleetAgent, Input, Outbound, Output},
     },
     state::State,
@@ -85,8 +85,6 @@ struct Core {
     ending: JoinSet<()>,
     /// The permit for the next report.
     permit: Option<OwnedSemaphorePermit>,
-    /// Those of reports that wait for a cut call to be opened again.
-    permits: HashMap<SessionId, Vec<OwnedSemaphorePermit>>,
     armed: Mono,
     is_stopped: bool,
 }
@@ -96,6 +94,8 @@ struct Core {
 struct Running {
     task: AbortHandle,
     cancel: Cancel,
+    /// The permits of reports that wait for a cut call to be opened again.
+    permits: Vec<OwnedSemaphorePermit>,
 }
 
 impl Shared {
@@ -115,7 +115,6 @@ impl Shared {
             handlers: HashMap::new(),
             ending: JoinSet::new(),
             permit: None,
-            permits: HashMap::new(),
             armed: Mono::ZERO,
             is_stopped: false,
         };
@@ -211,7 +210,7 @@ impl Shared {
                         key: &key,
                         resume,
                         trace: trace.as_ref(),
-                        most: self.most(core, rpc, &key),
+                        most: self.most(core, rpc, &key, resume),
                     };
                     self.open(core, opening);
                 }
@@ -249,7 +248,6 @@ impl Shared {
                 self.listening.send_replace(Some(client_id.clone()));
             }
             Event::Retrying { .. } => drop(self.listening.send_replace(None)),
-            Event::SessionOver { session, .. } => drop(core.permits.remove(session)),
             Event::Closed => {
                 core.calls.clear();
                 self.listening.send_replace(None);
@@ -299,21 +297,22 @@ impl Shared {
     }
 
     /// How many messages may wait on a call.
-    fn most(&self, core: &Core, rpc: Rpc, key: &str) -> usize {
-        match rpc {
-            Rpc::Listen => MAX_ANSWERS,
-            // The reports that wait are sent first.
-            Rpc::Execute | Rpc::Translate => {
-                self.max_waiting + OWN_MESSAGES + core.agent.unacknowledged(key)
-            }
+    fn most(&self, core: &Core, rpc: Rpc, key: &str, resume: Option<Resume>) -> usize {
+        if rpc == Rpc::Listen {
+            return MAX_ANSWERS;
         }
+        // The reports that wait are sent first.
+        let waiting = resume.map_or(0, |_| core.agent.unacknowledged(key));
+        self.max_waiting + OWN_MESSAGES + waiting
     }
 
     fn open(self: &Arc<Self>, core: &mut Core, opening: Opening<'_>) {
         let Some(hub) = core.hub.clone() else { return };
         let stream = opening.stream;
-        if opening.rpc != Rpc::Listen {
-            core.permits.remove(opening.key);
+        if opening.resume.is_some()
+            && let Some(handler) = core.handlers.get_mut(opening.key)
+        {
+            handler.permits.clear();
         }
         trace::opened("agent", opening.rpc, stream);
         let shared = self.clone();
@@ -367,7 +366,12 @@ impl Shared {
             shared.finish(&id, kind, result);
         });
         let task = task.abort_handle();
-        core.handlers.insert(session, Running { task, cancel });
+        let running = Running {
+            task,
+            cancel,
+            permits: Vec::new(),
+        };
+        core.handlers.insert(session, running);
     }
 
     /// Sends a handler's result, or why it cannot be sent.
@@ -387,7 +391,7 @@ impl Shared {
 impl Core {
     /// Stops the handler of a session that is over, at once unless it listens for that.
     fn stop(&mut self, session: &SessionId) {
-        let Some(Running { task, cancel }) = self.handlers.remove(session) else {
+        let Some(Running { task, cancel, .. }) = self.handlers.remove(session) else {
             return;
         };
         while self.ending.try_join_next().is_some() {}
@@ -424,12 +428,10 @@ impl ReportSink for Shared {
         self.carry_out(&mut core);
         if let Some(permit) = core.permit.take()
             && core.agent.is_cut(session)
+            && let Some(handler) = core.handlers.get_mut(session)
         {
             // The report waits in the agent.
-            core.permits
-                .entry(session.clone())
-                .or_default()
-                .push(permit);
+            handler.permits.push(permit);
         }
         Ok(())
     }
@@ -566,6 +568,7 @@ mod tests {
                 let running = Running {
                     task: task.clone(),
                     cancel,
+                    permits: Vec::new(),
                 };
                 lock(&shared.core).handlers.insert(of(n), running);
                 task
