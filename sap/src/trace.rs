@@ -60,8 +60,8 @@ mod on {
         debug!(target: "sap::queue", name, waiting, bound, "a queue has grown");
     }
 
-    pub(crate) async fn within<F: Future>(span: Span, future: F) -> F::Output {
-        future.instrument(span).await
+    pub(crate) fn within<F: Future>(span: Span, future: F) -> impl Future<Output = F::Output> {
+        future.instrument(span)
     }
 }
 
@@ -88,8 +88,9 @@ mod off {
 
     pub(crate) const fn queue(_: &'static str, _: usize, _: usize) {}
 
-    pub(crate) async fn within<F: Future>(_: Span, future: F) -> F::Output {
-        future.await
+    // No function that waits: it would hold the future twice.
+    pub(crate) fn within<F: Future>(_: Span, future: F) -> F {
+        future
     }
 }
 

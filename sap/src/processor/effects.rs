@@ -73,12 +73,11 @@ impl From<Reply> for Done {
 impl<'p> Effects<'p> {
     pub(super) fn new(
         processor: &'p Processor,
-        task: Task,
+        task: Arc<Task>,
         encoded: Cow<'p, [u8]>,
         peer: &'p Peer,
     ) -> Self {
         let route = processor.route(&task);
-        let task = Arc::new(task);
         Self {
             books: Books::new(processor, &task, encoded.len(), route.is_some()),
             route,
@@ -93,7 +92,7 @@ impl<'p> Effects<'p> {
     /// The world of a task that is taken up only to end it.
     pub(super) fn abandoning(
         processor: &'p Processor,
-        task: Task,
+        task: Arc<Task>,
         encoded: Cow<'p, [u8]>,
         peer: &'p Peer,
     ) -> Self {

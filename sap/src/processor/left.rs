@@ -196,7 +196,7 @@ mod tests {
         let (told, heard) = channel();
         let processor = hanging(Arc::new(Telling(MemoryTranscript::default(), told)));
         let (task, peer) = (task(), Peer::default());
-        let effects = Effects::new(&processor, task, TASK.as_bytes().into(), &peer);
+        let effects = Effects::new(&processor, Arc::new(task), TASK.as_bytes().into(), &peer);
         let driver = Driver::new(&Still, &effects);
         let machine = driver.held();
         let mut sink = |_: super::super::Delivery<'_>| {};
@@ -227,7 +227,7 @@ mod tests {
     /// A run under way, and what its transcript is told.
     fn begun(peer: &Peer, told: Sender<String>, then: impl FnOnce(Arc<SharedMachine>, &Books)) {
         let processor = hanging(Arc::new(Telling(MemoryTranscript::default(), told)));
-        let effects = Effects::new(&processor, task(), TASK.as_bytes().into(), peer);
+        let effects = Effects::new(&processor, Arc::new(task()), TASK.as_bytes().into(), peer);
         let driver = Driver::new(&Still, &effects);
         let machine = driver.held();
         let mut sink = |_: super::super::Delivery<'_>| {};

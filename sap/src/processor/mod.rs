@@ -319,7 +319,7 @@ impl Processor {
         &self,
         clock: &S,
         asker: Asker<'_>,
-        task: Task,
+        task: Arc<Task>,
         given: Given<'_>,
         sink: Sink<'_>,
     ) -> Result<Answer, ProcessError> {
@@ -334,7 +334,7 @@ impl Processor {
         &self,
         clock: &S,
         asker: Asker<'_>,
-        task: Task,
+        task: Arc<Task>,
         given: Given<'_>,
         sink: Sink<'_>,
     ) -> Result<Answer, ProcessError> {
@@ -350,7 +350,7 @@ impl Processor {
     }
 
     /// Reads a task, or says why it is turned away.
-    pub(crate) async fn read(&self, bytes: &[u8]) -> Result<Task, Box<Nack>> {
+    pub(crate) async fn read(&self, bytes: &[u8]) -> Result<Arc<Task>, Box<Nack>> {
         read_apart(bytes, self.config.options).await
     }
 
@@ -427,7 +427,7 @@ impl<'a> Given<'a> {
 }
 
 /// Reads a task, or says why it is turned away: at once where it is short, on another thread where it is not.
-pub(crate) async fn read_apart(bytes: &[u8], options: Options) -> Result<Task, Box<Nack>> {
+pub(crate) async fn read_apart(bytes: &[u8], options: Options) -> Result<Arc<Task>, Box<Nack>> {
     if bytes.len() <= HEAVY {
         return read(bytes, &options);
     }
@@ -435,8 +435,8 @@ pub(crate) async fn read_apart(bytes: &[u8], options: Options) -> Result<Task, B
     work::wanted(bytes.len(), move || read(&bytes, &options)).await
 }
 
-fn read(bytes: &[u8], options: &Options) -> Result<Task, Box<Nack>> {
-    let decoded = decode_task_alone(bytes, options);
+fn read(bytes: &[u8], options: &Options) -> Result<Arc<Task>, Box<Nack>> {
+    let decoded = decode_task_alone(bytes, options).map(Arc::new);
     decoded.map_err(|error| {
         let report = findings::<Task>(&Err(error));
         Box::new(invalid(&report, bytes, options))

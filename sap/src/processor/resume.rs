@@ -1,5 +1,7 @@
 //! What a transcript shows of the tasks of an earlier process.
 
+use std::sync::Arc;
+
 use std::collections::BTreeMap;
 
 use ubos_common::canon::Digest;
@@ -114,7 +116,7 @@ impl Processor {
             match interrupted {
                 Interrupted::RunAgain => resumed.interrupted.push(task),
                 Interrupted::Fail => {
-                    let ended = self.end_unrun(clock, task, &bytes).await;
+                    let ended = self.end_unrun(clock, Arc::new(task), &bytes).await;
                     ended.map_err(|ProcessError::Transcript(lost)| lost)?;
                     resumed.failed.push(key.task_id());
                 }
@@ -212,7 +214,7 @@ impl Processor {
     pub(super) async fn end_unrun<S: Sleep + Sync + ?Sized>(
         &self,
         clock: &S,
-        task: Task,
+        task: Arc<Task>,
         bytes: &[u8],
     ) -> Result<Answer, ProcessError> {
         let peer = Peer::default();

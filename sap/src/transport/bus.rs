@@ -274,7 +274,7 @@ impl Bus {
         let mut sent = Sent::new(&task, clock.now(), patient)?;
         // What was dispatched is valid, and need not be read again.
         // On the heap, for it is large and is moved on the way to where it waits.
-        let pass = Box::pin(self.pass(task, Given::Encoded(bytes), &mut caller));
+        let pass = Box::pin(self.pass(Arc::new(task), Given::Encoded(bytes), &mut caller));
         match sent.hear(clock, pass).await? {
             Heard::Said(passed) => passed?,
             Heard::SendAgain => {
@@ -297,7 +297,7 @@ impl Bus {
 
     async fn pass(
         &self,
-        task: Task,
+        task: Arc<Task>,
         given: Given<'_>,
         caller: &mut dyn Caller,
     ) -> Result<(), ProcessError> {

@@ -163,7 +163,7 @@ impl Service {
     }
 
     /// Reads a task, or says why it is turned away. Others have their turn after one that takes its time.
-    pub(super) async fn read(&self, bytes: &[u8]) -> Result<Task, Box<Nack>> {
+    pub(super) async fn read(&self, bytes: &[u8]) -> Result<Arc<Task>, Box<Nack>> {
         let read = self.processor.read(bytes).await;
         if bytes.len() > LARGE {
             yield_once().await;
@@ -174,7 +174,7 @@ impl Service {
     /// Answers a task that was read from these bytes, or was none.
     pub(super) async fn serve_read(
         &self,
-        read: Result<Task, Box<Nack>>,
+        read: Result<Arc<Task>, Box<Nack>>,
         bytes: &[u8],
         caller: &mut dyn Caller,
     ) -> Result<(), ProcessError> {
@@ -213,7 +213,7 @@ impl Service {
     // impl: SAP-1-1, SAP-5-9
     pub(super) async fn serve_task(
         &self,
-        task: Task,
+        task: Arc<Task>,
         given: Given<'_>,
         caller: &mut dyn Caller,
     ) -> Result<(), ProcessError> {
@@ -227,7 +227,7 @@ impl Service {
             waiting.fetch_add(1, Ordering::Relaxed);
             let _ = sender.unbounded_send(message);
         };
-        let process = async {
+        let mut process = pin!(async {
             let mut sink = |delivery: Delivery<'_>| {
                 let message = match delivery {
                     Delivery::Ack(ack) => Message::Ack(ack),
@@ -247,8 +247,7 @@ impl Service {
             let outcome = answer.map(|answer| say(answer.into()));
             sender.close_channel();
             outcome
-        };
-        let mut process = pin!(process);
+        });
         let gated = poll_fn(|cx| {
             if waiting.load(Ordering::Relaxed) >= Self::MAX_WAITING {
                 return Poll::Pending;

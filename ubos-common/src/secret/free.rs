@@ -1,11 +1,9 @@
 //! Whether a JSON text needs to be scanned at all: most need not.
 
-use crate::plain::plain_len;
-
-use super::shape::{is_secret_name, may_have_shape, secret_shapes};
+use super::shape::{SHORTEST, is_secret_name_of, look, may_name_secret, secret_shapes};
 
 /// Whether a sound JSON text certainly holds nothing that a scan would find: no text in it, names of members included, is
-/// [shaped like a secret](secret_shapes), and no member is [named like one](is_secret_name).
+/// [shaped like a secret](secret_shapes), and no member is [named like one](super::is_secret_name).
 ///
 /// It is read once and not taken apart, for a fraction of what a scan costs. A text with an escape is not looked at:
 /// `false` says only that a scan is needed.
@@ -21,36 +19,30 @@ use super::shape::{is_secret_name, may_have_shape, secret_shapes};
 #[must_use]
 pub fn is_secret_free(json: &str) -> bool {
     let mut rest = json;
-    loop {
-        let (special, behind) = up_to_special(rest);
-        rest = behind;
-        match special {
-            Some((_, b'"')) => {}
-            // White space.
-            Some(_) => continue,
-            None => return true,
-        }
-        let (Some((string, b'"')), behind) = up_to_special(rest) else {
+    // Outside strings JSON has few bytes.
+    while let Some(quote) = rest.bytes().position(|byte| byte == b'"') {
+        let Some(string) = rest.get(quote + 1..) else {
+            return false;
+        };
+        let Some(looked) = look(string.as_bytes(), may_name_secret) else {
+            return false;
+        };
+        let (text, behind) = (string.get(..looked.length), string.get(looked.length + 1..));
+        let (Some(text), Some(behind)) = (text, behind) else {
             return false;
         };
         rest = behind;
         let is_name = || behind.trim_ascii_start().starts_with(':');
-        if (may_have_shape(string) && secret_shapes(string).next().is_some())
-            || (is_name() && is_secret_name(string))
+        let may_have_shape = looked.may_have_shape && text.len() >= SHORTEST;
+        if (may_have_shape && secret_shapes(text).next().is_some())
+            || (may_name_secret(looked.letters)
+                && is_name()
+                && is_secret_name_of(text, looked.letters))
         {
             return false;
         }
     }
-}
-
-/// What stands before the first byte that is special in JSON, and that byte; and what stands behind it.
-fn up_to_special(text: &str) -> (Option<(&str, u8)>, &str) {
-    let plain = plain_len(text.as_bytes());
-    let special = text.as_bytes().get(plain);
-    match (text.get(..plain), special, text.get(plain + 1..)) {
-        (Some(before), Some(special), Some(behind)) => (Some((before, *special)), behind),
-        _ => (None, ""),
-    }
+    true
 }
 
 #[cfg(test)]

@@ -4,7 +4,9 @@ use core::ops::Range;
 
 use proptest::prelude::*;
 use ubos_common::json::to_string;
-use ubos_common::secret::{PLACEHOLDER, Redactor, is_secret_free, redact_text, secret_shapes};
+use ubos_common::secret::{
+    PLACEHOLDER, Redactor, is_secret_free, is_secret_name, redact_text, secret_shapes,
+};
 
 /// A line of the corpus: the text, and what must be found in it.
 fn read(line: &str) -> (String, Vec<Range<usize>>) {
@@ -74,6 +76,69 @@ fn no_text_of_the_corpus_with_a_secret_passes_for_free() {
         }
     }
     assert!(free > 0);
+}
+
+/// Texts of what shapes are made of, in any order.
+fn pieces() -> impl Strategy<Value = String> {
+    const PIECES: [&str; 40] = [
+        "-",
+        "--",
+        "-----BEGIN ",
+        "PRIVATE KEY-----",
+        ":",
+        "://",
+        "=",
+        "=>",
+        "@",
+        "/",
+        " ",
+        ".",
+        "_",
+        "\u{200b}",
+        "é",
+        "password",
+        "api",
+        "Key",
+        "token",
+        "pass",
+        "db_",
+        "name",
+        "value",
+        "'",
+        "Bearer",
+        "basic",
+        "eyJ",
+        "ghp_",
+        "sk-",
+        "AKIA",
+        "xox",
+        "SG.",
+        "Xb",
+        "2025",
+        "q",
+        "abcdefgh12345678",
+        "ABCDEFGHIJ0123456789",
+        "wJalrXUtnFEMIK7MDENG",
+        "x9!",
+        "{",
+    ];
+    let piece = proptest::sample::select(&PIECES[..]);
+    proptest::collection::vec(piece, 0..12).prop_map(|pieces| pieces.concat())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(4096))]
+
+    #[test]
+    fn nothing_with_a_shape_passes_for_free(text in pieces()) {
+        let json = to_string(&text);
+        let is_found = secret_shapes(&text).next().is_some();
+        let value = format!("[{json}]");
+        prop_assert!(!(is_found && is_secret_free(&value)));
+        let name = format!("{{{json} :1}}");
+        let is_name = is_secret_name(&text);
+        prop_assert!(!((is_found || is_name) && is_secret_free(&name)));
+    }
 }
 
 #[test]

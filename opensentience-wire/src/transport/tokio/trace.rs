@@ -115,8 +115,8 @@ mod on {
         span.in_scope(work)
     }
 
-    pub(crate) async fn within<F: Future>(span: Span, future: F) -> F::Output {
-        future.instrument(span).await
+    pub(crate) fn within<F: Future>(span: Span, future: F) -> impl Future<Output = F::Output> {
+        future.instrument(span)
     }
 }
 
@@ -160,8 +160,9 @@ mod off {
         work()
     }
 
-    pub(crate) async fn within<F: Future>(_: Span, future: F) -> F::Output {
-        future.await
+    // No function that waits: it would hold the future twice.
+    pub(crate) fn within<F: Future>(_: Span, future: F) -> F {
+        future
     }
 }
 

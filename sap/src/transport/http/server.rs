@@ -226,7 +226,7 @@ impl Server {
     #[expect(clippy::disallowed_methods, reason = "a transport runs on its runtime")]
     fn start(
         &self,
-        read: Result<Task, Box<Nack>>,
+        read: Result<Arc<Task>, Box<Nack>>,
         bytes: Bytes,
         correlation: Option<&CorrelationId>,
         peer: Peer,

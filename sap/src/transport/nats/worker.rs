@@ -2,6 +2,7 @@
 
 use core::future::Future;
 use core::pin::pin;
+use std::sync::Arc;
 
 use async_nats::HeaderMap;
 use async_nats::jetstream::message::{AckKind, Message as Delivery};
@@ -218,7 +219,7 @@ struct Job<'a> {
     service: &'a Service,
     cancels: &'a Cancels,
     delivery: &'a Delivery,
-    read: Result<Task, Box<Nack>>,
+    read: Result<Arc<Task>, Box<Nack>>,
     task_id: TaskId,
     /// Empty where it cannot be read.
     issuer: String,

@@ -1,7 +1,24 @@
 //! Where a shape may begin: most bytes of most texts are passed over at a look.
 
-use super::key::begins_key;
+use super::key::{PREFIXES, STARTS};
+use super::name::letters;
 use super::scan::{Barren, starts_word};
+
+/// What a byte is to a text that is looked through: its letter, a bit for each, and what follows.
+pub(in crate::secret) type Look = u32;
+
+/// The bits of the letters.
+pub(in crate::secret) const LETTERS: Look = (1 << 26) - 1;
+/// It belongs to a word.
+const WORD: Look = 1 << 26;
+/// A shape may begin with it where a word does.
+const BEGINS: Look = 1 << 27;
+/// A shape may begin with it, wherever it stands: a name stands before a colon or a sign of equality, and hyphens come in pairs.
+const COLON: Look = 1 << 28;
+const EQUALS: Look = 1 << 29;
+const HYPHEN: Look = 1 << 30;
+/// It ends a JSON string, or cannot stand in one as it is, or is no ASCII.
+const OTHER: Look = 1 << 31;
 
 /// The next place from `from` on where a shape may begin; the end where there is none.
 pub(super) fn next_beginning(barren: &Barren, bytes: &[u8], from: usize) -> usize {
@@ -9,33 +26,76 @@ pub(super) fn next_beginning(barren: &Barren, bytes: &[u8], from: usize) -> usiz
     if barren.aws_id.is_some() {
         return from;
     }
-    let mut starts_word = starts_word(bytes, from);
+    let mut fresh = if starts_word(bytes, from) { BEGINS } else { 0 };
     let rest = bytes.get(from..).unwrap_or_default();
     for (n, byte) in rest.iter().enumerate() {
-        match CLASSES.get(usize::from(*byte)) {
-            Some(Class::Sign) => return from + n,
-            Some(Class::Letter { begins }) => {
-                if *begins && starts_word {
-                    return from + n;
-                }
-                starts_word = false;
-            }
-            Some(Class::Other) | None => starts_word = true,
+        let look = look_of(*byte);
+        if look & (COLON | EQUALS | HYPHEN | fresh) != 0 && begins(look, *byte, rest.get(n + 1)) {
+            return from + n;
         }
+        fresh = fresh_behind(look);
     }
     bytes.len()
 }
 
-/// What a byte is to a text that is looked through.
+/// What a JSON string looks like, up to the quote that ends it.
 #[derive(Clone, Copy)]
-enum Class {
-    /// A shape may begin with it, wherever it stands.
-    Sign,
-    /// It belongs to a word; a shape may begin with it at the start of one.
-    Letter {
-        begins: bool,
-    },
-    Other,
+pub(in crate::secret) struct Looked {
+    /// Its bytes.
+    pub(in crate::secret) length: usize,
+    /// Its letters, a bit for each.
+    pub(in crate::secret) letters: Look,
+    /// Whether a shape may be in it.
+    pub(in crate::secret) may_have_shape: bool,
+}
+
+/// Looks at a string of which `bytes` is the rest of the text, with `may_name` telling whether letters may be those of a
+/// secret's name. `None` where a character is escaped, or the string has no end.
+pub(in crate::secret) fn look(bytes: &[u8], may_name: impl Fn(Look) -> bool) -> Option<Looked> {
+    let (mut seen, mut fresh) = (0, BEGINS);
+    let (mut may_have_shape, mut has_address) = (false, false);
+    for (n, byte) in bytes.iter().enumerate() {
+        let look = look_of(*byte);
+        if look & (COLON | EQUALS | HYPHEN | OTHER | fresh) != 0 {
+            let behind = bytes.get(n + 1);
+            match *byte {
+                b'"' => {
+                    return Some(Looked {
+                        length: n,
+                        letters: seen & LETTERS,
+                        may_have_shape: may_have_shape || has_address,
+                    });
+                }
+                b'\\' | 0..0x20 => return None,
+                // What is invisible may stand in the middle of a shape.
+                0x80.. => may_have_shape = true,
+                b':' if behind == Some(&b'/') => has_address = true,
+                b':' | b'=' => may_have_shape |= may_name(seen & LETTERS),
+                _ => may_have_shape |= begins(look, *byte, behind),
+            }
+        }
+        seen |= look;
+        fresh = fresh_behind(look);
+    }
+    None
+}
+
+/// `BEGINS` where a word begins behind a byte.
+const fn fresh_behind(look: Look) -> Look {
+    if look & WORD == 0 { BEGINS } else { 0 }
+}
+
+/// Whether a shape may begin with a byte that may begin one, by the byte behind it.
+fn begins(look: Look, byte: u8, behind: Option<&u8>) -> bool {
+    if look & (COLON | EQUALS) != 0 {
+        return true;
+    }
+    let pairs = BEHIND.get(usize::from(byte)).copied().unwrap_or_default();
+    behind.is_some_and(|behind| pairs & in_pairs(*behind) != 0)
+}
+
+fn look_of(byte: u8) -> Look {
+    LOOKS.get(usize::from(byte)).copied().unwrap_or_default()
 }
 
 #[expect(
@@ -43,20 +103,63 @@ enum Class {
     clippy::cast_possible_truncation,
     reason = "made when it is compiled, of 256 bytes"
 )]
-static CLASSES: [Class; 256] = {
-    let mut classes = [Class::Other; 256];
+static LOOKS: [Look; 256] = {
+    let mut looks = [0; 256];
     let mut n = 0;
-    while n < classes.len() {
+    while n < looks.len() {
         let byte = n as u8;
-        classes[n] = match byte {
-            b'-' | b':' | b'=' => Class::Sign,
-            b'_' => Class::Letter { begins: false },
-            _ if byte.is_ascii_alphanumeric() => Class::Letter {
-                begins: matches!(byte, b'B' | b'b' | b'e') || begins_key(byte),
-            },
-            _ => Class::Other,
+        looks[n] = match byte {
+            b':' => COLON,
+            b'=' => EQUALS,
+            b'-' => HYPHEN,
+            b'"' | b'\\' | 0..0x20 | 0x80.. => OTHER,
+            _ if byte.is_ascii_alphanumeric() || byte == b'_' => {
+                WORD | letters(&[byte]) | if BEHIND[n] == 0 { 0 } else { BEGINS }
+            }
+            _ => 0,
         };
         n += 1;
     }
-    classes
+    looks
+};
+
+/// The place of a byte among those that stand behind one: several share it.
+const fn in_pairs(byte: u8) -> u64 {
+    1 << (byte & 63)
+}
+
+/// Which bytes stand behind each, where a shape begins with it.
+#[expect(
+    clippy::indexing_slicing,
+    reason = "made when it is compiled, of 256 bytes"
+)]
+static BEHIND: [u64; 256] = {
+    let mut behind = [0; 256];
+    let mut n = 0;
+    while n < behind.len() {
+        let (mut at, end) = STARTS[n];
+        while at < end {
+            behind[n] |= in_pairs(PREFIXES[at as usize].0.as_bytes()[1]);
+            at += 1;
+        }
+        n += 1;
+    }
+    // `bearer` and `basic`, `eyJ`, and what begins with hyphens.
+    let words = [
+        (b'b', *b"eEaA"),
+        (b'B', *b"eEaA"),
+        (b'e', *b"yyyy"),
+        (b'-', *b"----"),
+    ];
+    let mut word = 0;
+    while word < words.len() {
+        let (first, seconds) = words[word];
+        let mut second = 0;
+        while second < seconds.len() {
+            behind[first as usize] |= in_pairs(seconds[second]);
+            second += 1;
+        }
+        word += 1;
+    }
+    behind
 };

@@ -48,7 +48,7 @@ pub(super) fn jwt(bytes: &[u8], at: usize, barren: &mut usize) -> Option<Range<u
 
 /// What a key consists of behind its prefix.
 #[derive(Clone, Copy)]
-enum Body {
+pub(super) enum Body {
     /// Letters and digits.
     Plain,
     /// Those, hyphen and underscore.
@@ -119,10 +119,10 @@ fn aws_secret(bytes: &[u8], at: usize, barren: &Barren) -> Option<Range<usize>> 
     (ends && is_random && value.iter().copied().all(is_base64)).then_some(at..at + LENGTH)
 }
 
-type Prefix = (&'static str, usize, Body);
+pub(super) type Prefix = (&'static str, usize, Body);
 
 /// Prefix, the fewest characters that follow, and which. Sorted by first byte.
-const PREFIXES: [Prefix; 53] = [
+pub(super) const PREFIXES: [Prefix; 53] = [
     ("AGE-SECRET-KEY-1", 50, Body::Plain),
     ("AIza", 35, Body::Token),
     ("AKIA", 16, Body::Plain),
@@ -178,20 +178,13 @@ const PREFIXES: [Prefix; 53] = [
     ("ya29.", 20, Body::Token),
 ];
 
-/// Whether a key may begin with a byte.
-#[expect(clippy::indexing_slicing, reason = "every byte has its place")]
-pub(super) const fn begins_key(byte: u8) -> bool {
-    let (from, to) = STARTS[byte as usize];
-    from < to
-}
-
 /// The part of [`PREFIXES`] that begins with each byte.
 #[expect(
     clippy::indexing_slicing,
     clippy::cast_possible_truncation,
     reason = "made when it is compiled, which a place beyond the end would stop; there are fewer than 256 prefixes"
 )]
-static STARTS: [(u8, u8); 256] = {
+pub(super) static STARTS: [(u8, u8); 256] = {
     let mut starts = [(0, 0); 256];
     let mut n = 0;
     while n < PREFIXES.len() {

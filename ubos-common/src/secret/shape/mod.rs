@@ -18,7 +18,9 @@ pub use self::name::is_secret_name;
 use self::scan::{Barren, starts_word};
 pub(super) use self::{
     assignment::{is_name_name, is_value_name},
+    begin::look,
     key::{BLOCK_BYTES, block_end},
+    name::{is_secret_name_of, may_name_secret},
 };
 
 /// A piece of text that looks like a secret.
@@ -81,13 +83,8 @@ pub fn secret_shapes(text: &str) -> impl Iterator<Item = SecretShape> + '_ {
     })
 }
 
-/// Whether a shape may begin in a text; what is invisible only adds places.
-pub(super) fn may_have_shape(text: &str) -> bool {
-    text.len() >= SHORTEST && next_beginning(&Barren::default(), text.as_bytes(), 0) < text.len()
-}
-
 /// No shape has fewer bytes: a literal of eight behind a sign and a name.
-const SHORTEST: usize = 10;
+pub(super) const SHORTEST: usize = 10;
 
 fn shape_at(bytes: &[u8], at: usize, barren: &mut Barren) -> Option<(SecretKind, Range<usize>)> {
     let first = *bytes.get(at)?;
@@ -115,5 +112,38 @@ fn shape_at(bytes: &[u8], at: usize, barren: &mut Barren) -> Option<(SecretKind,
             Some((SecretKind::ApiKey, range))
         }
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every place is tried, so that what is passed over shows.
+    #[test]
+    fn a_shape_begins_only_where_it_is_looked_for() {
+        let corpus = include_str!("../../../corpus/secrets.txt");
+        let mut found = 0;
+        for line in corpus.lines() {
+            // Without the marks of what is to be found.
+            let line = line.replace(['⟦', '⟧', '¦'], "").replace('␤', "\n");
+            let bytes = line.as_bytes();
+            let (mut at, mut barren) = (0, Barren::default());
+            let mut ranges = Vec::new();
+            while at < bytes.len() {
+                let shape = shape_at(bytes, at, &mut barren);
+                at += 1;
+                if let Some((kind, range)) = shape {
+                    at = at.max(range.end);
+                    ranges.push((kind, range));
+                }
+            }
+            let shapes = secret_shapes(&line).map(|shape| (shape.kind, shape.range));
+            if line.is_ascii() {
+                found += ranges.len();
+                assert_eq!(shapes.collect::<Vec<_>>(), ranges, "{line}");
+            }
+        }
+        assert!(found > 50, "{found}");
     }
 }

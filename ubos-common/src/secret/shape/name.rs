@@ -11,6 +11,11 @@
 /// ```
 #[must_use]
 pub fn is_secret_name(name: &str) -> bool {
+    is_secret_name_of(name, letters(name.as_bytes()))
+}
+
+/// As [`is_secret_name`], of a name of these letters, a bit for each.
+pub(in crate::secret) fn is_secret_name_of(name: &str, letters: u32) -> bool {
     const ALONE: [&str; 21] = [
         "accesskey",
         "apikey",
@@ -50,7 +55,7 @@ pub fn is_secret_name(name: &str) -> bool {
         "budget", "count", "field", "id", "kind", "length", "limit", "name", "path", "size",
         "type", "url",
     ];
-    if !holds_secret_word(name) {
+    if !holds_secret_word(name, letters) {
         return false;
     }
     let words = words(name);
@@ -70,27 +75,31 @@ pub fn is_secret_name(name: &str) -> bool {
     is_pass || words.iter().any(alone) || words.windows(2).any(pair)
 }
 
-/// Whether a name holds one of the words that [`is_secret_name`] looks for, or a part of one: most names do not, and need not
-/// be taken apart.
-fn holds_secret_word(name: &str) -> bool {
-    /// Each with its letters: most names lack one of them.
-    const WORDS: [(u32, &[u8]); 10] = [
-        // accesskey, apikey, privatekey, secretkey, and all pairs
-        with_letters(b"key"),
-        with_letters(b"token"),
-        with_letters(b"cookie"),
-        // passphrase, passwd, password
-        with_letters(b"pass"),
-        with_letters(b"pwd"),
-        with_letters(b"authorization"),
-        with_letters(b"bearer"),
-        with_letters(b"credential"),
-        with_letters(b"jwt"),
-        with_letters(b"secret"),
-    ];
+/// The words that [`is_secret_name`] looks for, or a part of each, with their letters: most names lack one of them.
+const WORDS: [(u32, &[u8]); 10] = [
+    // accesskey, apikey, privatekey, secretkey, and all pairs
+    with_letters(b"key"),
+    with_letters(b"token"),
+    with_letters(b"cookie"),
+    // passphrase, passwd, password
+    with_letters(b"pass"),
+    with_letters(b"pwd"),
+    with_letters(b"authorization"),
+    with_letters(b"bearer"),
+    with_letters(b"credential"),
+    with_letters(b"jwt"),
+    with_letters(b"secret"),
+];
+
+/// Whether a name of these letters, a bit for each, may be that of a secret.
+pub(in crate::secret) fn may_name_secret(seen: u32) -> bool {
+    let holds = |letters| seen & letters == letters;
+    WORDS.iter().any(|(letters, _)| holds(*letters))
+}
+
+/// Whether a name holds one of the words, or a part of one: most names do not, and need not be taken apart.
+fn holds_secret_word(name: &str, seen: u32) -> bool {
     let name = name.as_bytes();
-    let bit = |byte: &u8| BITS.get(usize::from(*byte)).copied().unwrap_or_default();
-    let seen = name.iter().fold(0, |seen, byte| seen | bit(byte));
     WORDS.iter().any(|(letters, word)| {
         let mut places = name.windows(word.len());
         seen & letters == *letters && places.any(|place| place.eq_ignore_ascii_case(word))
@@ -102,32 +111,22 @@ const fn with_letters(word: &[u8]) -> (u32, &[u8]) {
 }
 
 /// The letters of a word, a bit for each.
-const fn letters(word: &[u8]) -> u32 {
+pub(super) const fn letters(word: &[u8]) -> u32 {
     let (mut set, mut rest) = (0, word);
     while let [first, behind @ ..] = rest {
-        if first.is_ascii_alphabetic() {
-            set |= 1 << (first.to_ascii_lowercase() - b'a');
-        }
+        set |= letter(*first);
         rest = behind;
     }
     set
 }
 
-/// The bit of each byte that is a letter.
-#[expect(
-    clippy::indexing_slicing,
-    clippy::cast_possible_truncation,
-    reason = "made when it is compiled, of 256 bytes"
-)]
-static BITS: [u32; 256] = {
-    let mut bits = [0; 256];
-    let mut n = 0;
-    while n < bits.len() {
-        bits[n] = letters(&[n as u8]);
-        n += 1;
+const fn letter(byte: u8) -> u32 {
+    if byte.is_ascii_alphabetic() {
+        1 << (byte.to_ascii_lowercase() - b'a')
+    } else {
+        0
     }
-    bits
-};
+}
 
 /// The words of a name, in lower case and without a number at their end: `X-Api_keyHTTPToken2` has x, api,
 /// key, http, token.
@@ -196,7 +195,9 @@ mod tests {
         ] {
             assert!(is_secret_name(name), "{name}");
         }
-        assert!(!holds_secret_word("topic") && !holds_secret_word("protocolVersion"));
+        let all = (1 << 26) - 1;
+        assert!(!holds_secret_word("topic", all) && !holds_secret_word("protocolVersion", all));
+        assert!(!may_name_secret(letters(b"topic")) && may_name_secret(letters(b"apiKey")));
     }
 
     #[test]
