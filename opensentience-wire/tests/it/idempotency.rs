@@ -1,7 +1,7 @@
 //! Calls with one key have one effect, at the agent.
 
 use opensentience_wire::Limits;
-use opensentience_wire::role::CallId;
+use opensentience_wire::role::{CallId, CloseReason};
 use opensentience_wire::{CommandError, ErrorCode, ErrorObject};
 use serde_json::{Value, json};
 
@@ -132,6 +132,23 @@ fn a_tool_is_stopped_when_nobody_waits_for_it_any_more() {
         results(&tell_agent(&mut conn, 3, &keyed("d", 1))),
         ["d r-d succeeded -"]
     );
+}
+
+// spec: OSW-4.1-7
+#[test]
+fn a_connection_that_drains_ends_with_the_cancel_of_the_last_call_that_waits_for_a_tool() {
+    let mut conn = open_agent(Limits::default());
+    tell_agent(&mut conn, 0, &keyed("a", 1));
+    tell_agent(&mut conn, 0, &keyed("b", 1));
+    conn.shutdown(at(0));
+    // The tool runs on for the other.
+    assert_eq!(tell_agent(&mut conn, 1, &cancel("a")).closed, None);
+    let said = tell_agent(&mut conn, 2, &cancel("b"));
+    assert_eq!(
+        (results(&said), said.cancels),
+        (vec!["b r-b canceled tool.canceled".to_owned()], 1)
+    );
+    assert_eq!(said.closed, Some(CloseReason::Shutdown));
 }
 
 // spec: OSW-4.4-3

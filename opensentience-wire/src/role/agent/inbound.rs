@@ -247,6 +247,7 @@ impl AgentConnection {
             self.common.timers.set_earlier(Timer::Call(id.clone()), at);
         }
         self.stop(now, &id);
+        self.close_if_drained();
     }
 
     // impl: OSW-4.2-3

@@ -19,11 +19,8 @@ use crate::role::common::Phase;
 use crate::trace::debug;
 
 impl CoreConnection {
-    /// Counts a frame that does not belong to a call; beyond the rate the connection is not read for a while.
+    /// Counts what does not belong to a call; beyond the rate the connection is not read for a while.
     pub(super) fn charge(&mut self, now: Now, bytes: usize) {
-        if !self.common.has_session() || bytes == 0 {
-            return;
-        }
         let Some(until) = self.throttle.charge(now.mono, bytes) else {
             return;
         };

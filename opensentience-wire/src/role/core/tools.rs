@@ -38,7 +38,10 @@ impl CoreConnection {
             .filter_map(|candidate| candidate.tool.as_ref().ok().cloned());
         let check = SchemaCheck::of(new.collect());
         let bytes: usize = check.tools.iter().map(|tool| tool.schema_bytes()).sum();
-        self.charge(now, bytes * COMPILING);
+        // Whatever is charged counts for 1 KiB at least.
+        if bytes > 0 {
+            self.charge(now, bytes * COMPILING);
+        }
         if check.tools.is_empty() || !self.config.schemas_apart {
             return self.register(now, registration, check.run());
         }

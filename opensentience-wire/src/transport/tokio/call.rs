@@ -287,3 +287,26 @@ impl<I: fmt::Debug> fmt::Debug for RunningCall<I> {
         write!(f, "RunningCall({:?})", self.id)
     }
 }
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    struct NoDriver;
+
+    impl Link<CallId> for NoDriver {
+        fn cancel(&self, _: &CallId) {}
+
+        fn on_change(&self, _: Change) {}
+    }
+
+    #[tokio::test]
+    async fn who_waits_for_the_end_of_a_call_is_woken_by_it() {
+        let (call, driver) = RunningCall::new(CallId::from("c"), Arc::new(NoDriver));
+        let end = async {
+            let (_, reader) = driver.end(Outcome::canceled("enough"));
+            reader.expect("somebody waits").wake();
+        };
+        tokio::join!(biased; call.ended(), end);
+    }
+}

@@ -351,3 +351,54 @@ impl Connection {
         self.tools = None;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::audit::AuditName;
+    use crate::frame::encode_frame;
+    use crate::role::core::Config;
+    use crate::token::SessionToken;
+    use serde_json::json;
+    use ubos_common::id::IdSource;
+    use ubos_common::json::RawObject;
+
+    fn tell(conn: &mut CoreConnection, clock: &Clock, kind: &str, payload: serde_json::Value) {
+        let text = json!({"v": 1, "type": kind, "id": "m", "ts": "2026-01-16T12:00:00Z", "payload": payload});
+        let (text, mut frame) = (text.to_string(), Vec::new());
+        encode_frame(&mut frame, usize::MAX, |out| out.extend(text.bytes())).unwrap();
+        conn.handle_input(clock.now(), Input::Bytes(&frame))
+            .unwrap();
+    }
+
+    #[tokio::test]
+    async fn records_of_calls_are_made_for_somebody_alone() {
+        let (clock, token) = (Clock::start(), SessionToken::from_random([9; 32]));
+        let hello = json!({"session_token": token.expose(), "agent_id": "a", "agent_version": "1.0.0",
+            "protocol": {"supported_versions": [1], "capabilities": ["tools"]}});
+        let tool = json!({"tool_id": "a/t", "name": "t", "description": "d", "input_schema": {"type": "object"}});
+        let grant = Grant::new(clock.now().mono, token, "a");
+        let ids = IdSource::seeded(1);
+        let mut conn =
+            CoreConnection::new(clock.now(), Config::default(), ids, Some(grant)).unwrap();
+        tell(&mut conn, &clock, "agent.hello", hello);
+        tell(
+            &mut conn,
+            &clock,
+            "agent.tools.register",
+            json!({"tools": [tool]}),
+        );
+        let (tools, _) = watch::channel(SharedTools::from(Vec::new()));
+        let stream = Box::pin(tokio::io::empty());
+        let mut made = Connection::new(stream, clock, conn, Default::default(), tools);
+        let request = CallRequest::new("a/t", RawObject::empty());
+        made.conn.call_tool(clock.now(), request).unwrap();
+        let is_record = |output| match output {
+            Output::Event(Event::Audit(record)) => record.name == AuditName::CallRouted,
+            _ => false,
+        };
+        let mut outputs = core::iter::from_fn(|| made.conn.poll_output());
+        // With the feature `tracing` spans may listen at any time.
+        assert_eq!(outputs.any(is_record), cfg!(feature = "tracing"));
+    }
+}

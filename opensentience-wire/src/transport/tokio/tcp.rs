@@ -47,15 +47,20 @@ impl Loopback {
         self.0.local_addr()
     }
 
-    /// The next connection.
+    /// The next connection from a loopback address; others are closed. May be dropped at any time.
     ///
     /// # Errors
     ///
     /// The system refuses it.
     pub async fn accept(&self) -> io::Result<TcpStream> {
-        let (stream, peer) = self.0.accept().await?;
-        only_loopback(peer)?;
-        at_once(stream)
+        loop {
+            let (stream, peer) = self.0.accept().await?;
+            // A program of this machine may bind another address of it; one from beyond gets here where the system routes it.
+            // Neither may end who listens.
+            if only_loopback(peer).is_ok() {
+                return at_once(stream);
+            }
+        }
     }
 
     /// Connects an agent to its core.
@@ -83,4 +88,23 @@ fn only_loopback(address: SocketAddr) -> io::Result<()> {
 fn at_once(stream: TcpStream) -> io::Result<TcpStream> {
     stream.set_nodelay(true)?;
     Ok(stream)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::AsyncReadExt as _;
+
+    // spec: OSW-1-1
+    #[tokio::test]
+    async fn who_comes_from_another_address_is_closed_and_the_next_is_heard() {
+        // An IPv6 socket sees 127.0.0.1 as ::ffff:127.0.0.1, which is no loopback address: it stands for any other.
+        let loopback = Loopback(TcpListener::bind("[::]:0").await.unwrap());
+        let port = loopback.address().unwrap().port();
+        let mut other = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
+        let own = TcpStream::connect(("::1", port)).await.unwrap();
+        let heard = loopback.accept().await.unwrap();
+        assert_eq!(heard.peer_addr().unwrap(), own.local_addr().unwrap());
+        assert_eq!(other.read(&mut [0]).await.unwrap_or(0), 0);
+    }
 }

@@ -422,6 +422,22 @@ fn after_a_goodbye_running_calls_end_or_are_stopped() {
     assert_eq!(said.closed, Some(CloseReason::Goodbye));
 }
 
+// spec: OSW-4.1-7
+#[test]
+fn a_connection_that_drains_ends_with_its_last_call_whose_tool_is_late() {
+    let mut conn = open_agent(Limits::default());
+    let mut slow = call("c");
+    slow["payload"]["timeout_ms"] = json!(300);
+    tell_agent(&mut conn, 0, &slow);
+    conn.shutdown(at(0));
+    conn.handle_timeout(at(299));
+    assert_eq!(drain_agent(&mut conn).closed, None);
+    conn.handle_timeout(at(300));
+    let said = drain_agent(&mut conn);
+    assert_eq!((failed(&said), said.cancels), (json!("tool.timeout"), 1));
+    assert_eq!(said.closed, Some(CloseReason::Shutdown));
+}
+
 #[test]
 fn tools_are_stopped_when_the_core_vanishes() {
     let mut conn = open_agent(Limits::default());

@@ -75,6 +75,18 @@ fn what_is_said_of_unknown_calls_has_a_rate() {
 
 // spec: OSW-4.3-12
 #[test]
+fn a_registration_counts_once_where_no_schema_is_compiled_for_it() {
+    let nothing = json!({"tools": []});
+    let known = json!({"tools": [tool("echo")]});
+    for payload in [nothing, known] {
+        let count = read(&message("agent.tools.register", payload));
+        // Each counts 1 KiB, and 8 MiB may come at once: what came before took a few of them.
+        assert!((8_000..8_193).contains(&count.unwrap()), "{count:?}");
+    }
+}
+
+// spec: OSW-4.3-12
+#[test]
 fn a_result_of_an_unknown_call_counts_however_it_is_written() {
     let mut conn = open_core(Config::default());
     let head = r#"{"v":1,"type":"agent.tool.result","id":"m-1","ts":"2026-01-16T12:00:00Z","#;

@@ -587,6 +587,19 @@ async fn a_launched_process_is_gone_after_the_shutdown() {
 }
 
 #[tokio::test]
+async fn a_process_is_asked_to_end_before_it_is_killed() {
+    let script = "trap 'exit 7' TERM; echo ready; sleep 600 & wait";
+    let launcher = Launcher::new(AGENT, "/bin/sh").args(["-c", script]);
+    let output = launcher.output();
+    let process = launcher.spawn().unwrap();
+    while output.text() != "ready\n" {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let status = process.stop(Duration::from_secs(60)).await.unwrap();
+    assert_eq!(status.code(), Some(7));
+}
+
+#[tokio::test]
 async fn a_launched_process_is_gone_after_its_handle_is_dropped() {
     let (handle, audit) = launch().await;
     let pid = pid(&handle).await;

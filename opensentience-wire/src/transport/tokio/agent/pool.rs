@@ -38,6 +38,8 @@ struct PoolState {
     threads: usize,
     idle: usize,
     max: usize,
+    /// Starts a thread; gives whether there is one.
+    start: fn(Job) -> bool,
 }
 
 impl Default for PoolState {
@@ -48,6 +50,7 @@ impl Default for PoolState {
             threads: 0,
             idle: 0,
             max: THREADS,
+            start,
         }
     }
 }
@@ -116,16 +119,11 @@ impl SharedPool {
             return true;
         }
         let shared = Arc::clone(self);
-        let thread = std::thread::Builder::new().name("tool".into());
-        if thread.spawn(move || shared.work()).is_ok() {
+        if (state.start)(Box::new(move || shared.work())) {
             state.threads += 1;
-            return true;
         }
-        let others = state.threads > 0;
-        if !others {
-            state.jobs.clear();
-        }
-        others
+        // Where no thread is to be had, those that run take it.
+        state.threads > 0
     }
 
     fn work(&self) {
@@ -150,6 +148,11 @@ impl SharedPool {
         }
         job
     }
+}
+
+fn start(work: Job) -> bool {
+    let thread = std::thread::Builder::new().name("tool".into());
+    thread.spawn(work).is_ok()
 }
 
 #[cfg(test)]
@@ -227,5 +230,29 @@ mod tests {
         assert_eq!(pool.0.lock().jobs.len(), 0);
         drop(end);
         assert!(held.join_next().await.unwrap().unwrap().unwrap());
+    }
+
+    #[tokio::test]
+    async fn without_a_thread_a_job_is_refused_and_takes_no_other_with_it() {
+        let pool = Pool::default();
+        pool.0.lock().start = |_| false;
+        // The job of somebody who has not asked for a thread yet.
+        pool.0.push(Box::new(|| ()));
+        let refused = pool.run(|| Ok(())).await.unwrap_err().into_inner();
+        assert_eq!(refused.code, ErrorCode::ToolBusy);
+        assert_eq!(pool.0.lock().jobs.len(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_job_for_which_no_thread_is_to_be_had_waits_for_those_that_run() {
+        let pool = Pool::default();
+        let (end, ended) = std::sync::mpsc::channel::<()>();
+        pool.0.push(Box::new(move || {
+            let _ = ended.recv();
+        }));
+        assert!(pool.0.staff());
+        pool.0.lock().start = |_| false;
+        let (waits, ()) = tokio::join!(pool.run(|| Ok(7)), async { drop(end) });
+        assert_eq!(waits.ok(), Some(7));
     }
 }

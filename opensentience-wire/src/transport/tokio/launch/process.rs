@@ -71,9 +71,8 @@ impl Process {
         let Ok(peer) = rustix::net::sockopt::socket_peercred(stream) else {
             return false;
         };
-        let same_user = peer.uid == rustix::process::getuid();
-        let group = rustix::process::getpgid(Some(peer.pid)).ok();
-        same_user && group.is_some() && group == self.group
+        let is_of = |group| rustix::process::getpgid(Some(peer.pid)) == Ok(group);
+        peer.uid == rustix::process::getuid() && self.group.is_some_and(is_of)
     }
 
     /// Asks the group to end, kills what is left of it after `patience`, and reaps the process.
