@@ -217,8 +217,7 @@ impl RunWorld {
 
     fn tool(&self, id: EffectId, call: ToolCall, scope: CallScope) -> Step<Completed> {
         let parts = Arc::clone(&self.parts);
-        if parts.refuses(&call) {
-            let why = "the call needs a person's approval, and this run is not recorded";
+        if let Some(why) = parts.refuses(&call) {
             let execution = failed_call(&call, why, 0);
             return self.start(id, ready(Completed::Tool(id, execution, Vec::new())));
         }
@@ -229,7 +228,8 @@ impl RunWorld {
         let mut context = ToolContext::new(Arc::clone(&call.tool_call_id), told);
         context.trace.clone_from(&scope.trace);
         let agent = Arc::clone(&parts.agent_id);
-        let scope = RunScope::new(agent, &call, scope, Emitter(self.shared()));
+        let (emitter, rules) = (Emitter(self.shared()), parts.rules.clone());
+        let scope = RunScope::new(agent, &call, scope, emitter, rules, parts.outer.as_ref());
         context.extensions.insert(scope.clone());
         self.start(id, async move {
             let clock = || parts.clock.now().mono;
