@@ -507,3 +507,62 @@ fn a_response_that_is_always_ready_ends_with_the_time_of_its_request() {
     let error = block_on(agent.generate("go", &agent.initial_state())).unwrap_err();
     assert_eq!(error.error.code, ErrorCode::Timeout);
 }
+
+/// A clock that stands still, and whose sleepers are woken too early.
+struct Early;
+impl Sleep for Early {
+    fn now(&self) -> Now {
+        Now::new(Mono::ZERO, Timestamp::EPOCH)
+    }
+    fn sleep_until(&self, _: Mono) -> BoxFuture<'static, ()> {
+        Box::pin(future::ready(()))
+    }
+}
+
+/// Ready when it has been polled some times.
+async fn after_some_polls() {
+    let mut left = 9;
+    future::poll_fn(|cx| {
+        left -= 1;
+        cx.waker().wake_by_ref();
+        match left {
+            0 => Poll::Ready(()),
+            _ => Poll::Pending,
+        }
+    })
+    .await;
+}
+
+// spec: UAP-11-1
+#[test]
+fn a_timer_that_is_ready_early_ends_nothing() {
+    let run = |limit: &str| {
+        let model = Arc::new(ScriptedModel::new([
+            calling("x", "c", "{}").after(after_some_polls),
+            Reply::text("done").after(after_some_polls),
+        ]));
+        let tool = FnTool::new("echo", "", object("{}").unwrap(), |_, _| async {
+            after_some_polls().await;
+            Ok(upp::json_text("patient"))
+        });
+        let budget = Arc::new(Budget::default().with_max_time(HOUR));
+        let options = AgentOptions::new(model)
+            .with_tool(tool)
+            .with_runtime(Runtime::new(Arc::new(Early), IdSource::seeded(7)));
+        let options = match limit {
+            "run" => options.with_max_time(HOUR),
+            "model" => options.with_max_model_time(HOUR),
+            "tool" => options.with_max_tool_time(HOUR),
+            _ => options.with_middleware([budget as Arc<dyn Middleware>]),
+        };
+        block_on(agent(options).unwrap().query("go"))
+    };
+    for limit in ["run", "model", "tool", "budget"] {
+        let turn = run(limit).unwrap();
+        assert_eq!(turn.response.text(), "done", "{limit}");
+        assert!(
+            turn.tool_executions.iter().all(|it| !it.is_error),
+            "{limit}"
+        );
+    }
+}
