@@ -282,8 +282,10 @@ impl RunWorld {
             return self.start(id, ready(Completed::Slept(id)));
         }
         let clock = &self.parts.clock;
-        let deadline = clock.now().mono.saturating_add(span);
-        let sleeping = clock.sleep_until(deadline);
+        let wanted = clock.now().mono.saturating_add(span);
+        // Then no request is sent any more, and the run ends. The panic of a layer is an error of that request.
+        let ends = catch_unwind(AssertUnwindSafe(|| self.parts.ends_at())).unwrap_or_default();
+        let sleeping = clock.sleep_until(ends.map_or(wanted, |at| at.min(wanted)));
         Step::start(id, async move {
             sleeping.await;
             Completed::Slept(id)

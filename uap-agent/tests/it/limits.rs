@@ -1,6 +1,7 @@
 //! Time ends a run, a request and a tool; what cannot pass is not tried again; nothing that hangs or panics holds a run.
 
 use std::future::pending;
+use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
@@ -19,8 +20,8 @@ use ubos_common::driver::Sleep;
 use ubos_common::id::IdSource;
 use ubos_common::time::{Mono, Now, Timestamp};
 use upp::{
-    ErrorCode, Failure, FnTool, Metadata, Reply, RetryStrategy, ScriptedModel, Tool, ToolContext,
-    ToolError, object,
+    ErrorCode, Failure, FnTool, LinearBackoff, Metadata, Reply, RetryStrategy, ScriptedModel,
+    TokenBucket, Tool, ToolContext, ToolError, object,
 };
 
 use crate::support::{Noting, calling, script};
@@ -565,4 +566,47 @@ fn a_timer_that_is_ready_early_ends_nothing() {
             "{limit}"
         );
     }
+}
+
+// spec: UAP-16-1
+#[test]
+fn a_wait_between_attempts_ends_with_the_budget_of_time() {
+    const SECOND: Duration = Duration::from_secs(1);
+    let clock = Jumping::default();
+    let run_with = |slow: Arc<dyn RetryStrategy>, replies: Vec<Reply>, time: Duration| {
+        let model = script(replies);
+        let budget = Budget::default().with_max_time(time);
+        let clock = clock.clone();
+        let before = clock.now().mono;
+        let layers = [Arc::new(budget) as Arc<dyn Middleware>, retry(slow)];
+        let options = crate::support::options(&model)
+            .with_middleware(layers)
+            .with_runtime(Runtime::new(Arc::new(clock.clone()), IdSource::seeded(7)));
+        let result = block_on(agent(options).unwrap().query("go"));
+        let took = clock.now().mono.saturating_since(before);
+        (result, took, model.requests().len())
+    };
+    let run = |replies: Vec<Reply>, time: Duration| {
+        let slow = LinearBackoff::default().with_delay(HOUR);
+        run_with(Arc::new(slow), replies, time)
+    };
+    let limited = || Reply::error(ErrorCode::RateLimited, "slow");
+    let (result, took, requests) = run(vec![limited(), Reply::text("late")], SECOND);
+    assert_eq!(result.unwrap_err().error.code, ErrorCode::QuotaExceeded);
+    assert_eq!((took, requests), (SECOND, 1));
+    // A run that has said something ends with that.
+    let replies = vec![calling("one", "c", "{}"), limited(), Reply::text("late")];
+    let (result, took, requests) = run(replies, SECOND);
+    assert_eq!(result.unwrap().response.text(), "one");
+    assert_eq!((took, requests), (SECOND, 2));
+    // A wait that ends in time is waited for.
+    let (result, took, _) = run(vec![limited(), Reply::text("in time")], 2 * HOUR);
+    assert_eq!(result.unwrap().response.text(), "in time");
+    assert_eq!(took, HOUR);
+    // A wait before the first attempt is one, too.
+    let bucket = TokenBucket::new(NonZeroU32::MIN, HOUR);
+    bucket.before_request(clock.now().mono);
+    let (result, took, requests) = run_with(Arc::new(bucket), vec![Reply::text("late")], SECOND);
+    assert_eq!(result.unwrap_err().error.code, ErrorCode::QuotaExceeded);
+    assert_eq!((took, requests), (SECOND, 0));
 }
