@@ -9,6 +9,11 @@ use upp::ToolCall;
 /// The question stands in the journal of a recorded run. The run goes on with what else it has to do, and pauses when it
 /// can do nothing but wait. A run that is not recorded cannot pause: such a call gets an error result.
 ///
+/// The policy is asked as well for the calls inside of a `SubagentTool` (feature `driver`), by the names
+/// of that agent's tools. They cannot wait: one that needs an approval gets an error result, also where a person has approved
+/// the call of the `SubagentTool`. A policy that wants no more than that approval returns `None` for them. An agent that runs
+/// inside of any other tool has its own policy alone.
+///
 /// The hooks of tools run after the approval. One that changes the arguments changes what was approved.
 ///
 /// ```

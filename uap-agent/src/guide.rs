@@ -173,7 +173,8 @@
 //! # Agents as tools
 //!
 //! A [`SubagentTool`](crate::SubagentTool) is an agent with the name and the schema of a tool. Its events are part of the
-//! parent's stream, its trace is part of the parent's state, and the end of the parent ends it.
+//! parent's stream, its trace is part of the parent's state, and the end of the parent ends it. The parent's approvals hold
+//! inside of it; its table says what becomes of the calls of its tools.
 //!
 //! # Distributed traces
 //!

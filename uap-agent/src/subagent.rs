@@ -23,6 +23,20 @@ type BuildPrompt = dyn Fn(&RawObject) -> Result<String, ToolError> + Send + Sync
 /// parent's state. Its place in a distributed trace is below that of the call ([`ToolContext::trace`]): the span is the last
 /// half of the `subagentId` that events and trace have. The end of the parent ends it. The parent's stop condition, limits and budget do not apply to it.
 ///
+/// The run is not recorded, also where the parent's is. A parent that is resumed calls an agent without a recorded result again,
+/// and the agent's run begins anew. As far as its tools are called with the same arguments again, they have the same
+/// `RunScope::idempotency_key` (feature `canon`). All of its calls are marked as repeated
+/// ([`CallScope::is_repeated`](crate::engine::CallScope::is_repeated)).
+///
+/// The parent's policies for tool calls hold inside of the run as well, however deep, beside those of the agent itself. A run
+/// inside of a call cannot wait for a person: a call that would wait gets an error result.
+///
+/// | policy of the parent | for a call inside of the run |
+/// |---|---|
+/// | [`ApprovalPolicy`](crate::ApprovalPolicy) | one that needs an approval is refused, also where the call of the agent was approved |
+/// | `Ownership::with_unknown_of` the tool | `Fail` and `Wait` refuse it where the call of the agent is repeated |
+/// | `Ownership::with_unknown` | decides about the call of the agent alone. The agent's own `with_unknown` decides about its calls |
+///
 /// ```
 /// use std::collections::BTreeMap;
 /// use std::sync::Arc;
@@ -180,7 +194,7 @@ impl SubagentTool {
         .await;
         let trace = context.trace.as_ref().map(|place| below(place, id));
         let input = AgentInput::from(&*prompt).or_trace(trace.as_ref());
-        let mut run = self.agent.run_separately(input);
+        let mut run = self.agent.run_separately(input, call.scope);
         while let Some(event) = run.next().await {
             if self.tells_events {
                 call.tell(SubagentEvent::Event(Box::new(event))).await;

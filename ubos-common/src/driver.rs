@@ -262,7 +262,7 @@ where
 {
     let mut timer = match machine.poll_timeout() {
         Some(deadline) if deadline <= sleep.now().mono => return Ok(Wake::Timeout),
-        deadline => deadline.map(|at| sleep.sleep_until(at)),
+        deadline => deadline.map(|at| (at, sleep.sleep_until(at))),
     };
     let accepts = machine.accepts_input();
     if timer.is_none() && !(accepts && (!effects.is_empty() || world.expects_external())) {
@@ -270,11 +270,15 @@ where
         return Err(DriveError::Stalled);
     }
     poll_fn(|cx| {
-        if timer
-            .as_mut()
-            .is_some_and(|timer| timer.as_mut().poll(cx).is_ready())
+        if let Some((at, timer)) = &mut timer
+            && timer.as_mut().poll(cx).is_ready()
         {
-            return Poll::Ready(Ok(Wake::Timeout));
+            if sleep.now().mono >= *at {
+                return Poll::Ready(Ok(Wake::Timeout));
+            }
+            // The machine would find nothing due. The timer is asked anew, and meanwhile all else goes on.
+            *timer = sleep.sleep_until(*at);
+            cx.waker().wake_by_ref();
         }
         if !accepts {
             return Poll::Pending;

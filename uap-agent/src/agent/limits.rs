@@ -1,11 +1,14 @@
 //! How long a run, a request to the model and a tool may take.
 
 use core::future::Future;
-use core::pin::pin;
+use core::pin::{Pin, pin};
+use core::task::{Context, Poll};
 use core::time::Duration;
+use std::sync::Arc;
 
 use futures::future::{self, Either};
 use futures_core::future::BoxFuture;
+use ubos_common::driver::Sleep;
 use ubos_common::time::Mono;
 use upp::{CancelToken, ErrorCode, ModelStream, UppError};
 
@@ -33,9 +36,47 @@ pub(super) enum Cut {
     Slow,
 }
 
+/// Ready once the clock has reached a time. Where the timer is ready before, it is asked anew: what is ended here must not end
+/// early.
+pub(super) struct Deadline {
+    at: Mono,
+    clock: Arc<dyn Sleep + Send + Sync>,
+    timer: BoxFuture<'static, ()>,
+}
+
+impl Deadline {
+    pub(super) fn new(clock: &Arc<dyn Sleep + Send + Sync>, at: Mono) -> Self {
+        Self {
+            at,
+            clock: Arc::clone(clock),
+            timer: clock.sleep_until(at),
+        }
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.clock.now().mono >= self.at
+    }
+}
+
+impl Future for Deadline {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        if self.timer.as_mut().poll(cx).is_pending() {
+            return Poll::Pending;
+        }
+        if self.is_over() {
+            return Poll::Ready(());
+        }
+        self.timer = self.clock.sleep_until(self.at);
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+}
+
 /// What the work comes to; `None` where the end is there first.
 pub(super) async fn until<T>(
-    end: Option<BoxFuture<'static, ()>>,
+    end: Option<impl Future<Output = ()> + Unpin>,
     work: impl Future<Output = T>,
 ) -> Option<T> {
     let Some(end) = end else {

@@ -1,11 +1,14 @@
 //! Agents: options, calls, and the stream that drives a run.
 
 mod events;
+#[cfg(feature = "canon")]
+mod key;
 mod limits;
 mod options;
 mod parts;
 #[cfg(feature = "canon")]
 mod record;
+mod rules;
 mod runtime;
 mod scope;
 mod session;
@@ -42,6 +45,7 @@ use limits::TimeLimits;
 use options::OnSaveFailed;
 pub use options::{AgentInput, AgentOptions};
 use parts::AgentParts;
+use rules::CallRules;
 pub use runtime::Runtime;
 pub use scope::RunScope;
 pub use session::AgentSession;
@@ -116,6 +120,11 @@ pub fn agent(options: AgentOptions) -> Result<Agent, UppError> {
         limits: options.limits,
         streams: options.streams,
         repair: options.repair,
+        rules: CallRules::new(
+            options.approvals.clone(),
+            #[cfg(feature = "canon")]
+            options.ownership.clone(),
+        ),
         approvals: options.approvals,
         #[cfg(feature = "canon")]
         ownership: options.ownership,
@@ -172,6 +181,7 @@ pub struct Agent {
     streams: bool,
     repair: Option<Arc<dyn RepairPolicy>>,
     approvals: Option<Arc<dyn ApprovalPolicy>>,
+    rules: CallRules,
     #[cfg(feature = "canon")]
     ownership: crate::journal::Ownership,
 }
@@ -235,13 +245,25 @@ impl Agent {
     /// As [`Agent::generate`].
     // impl: UAP-4-5
     pub async fn query(&self, input: impl Into<AgentInput>) -> Result<Turn, Box<AgentError>> {
-        Ok(self.run_separately(input.into()).result().await?.turn)
+        Ok(self.run_separately(input.into(), None).result().await?.turn)
     }
 
-    /// A run from an empty state, in a session of its own: its checkpoints must not replace those of the conversation.
-    pub(crate) fn run_separately(&self, input: AgentInput) -> AgentStreamResult {
+    /// A run from an empty state, in a session of its own: its checkpoints must not replace those of the conversation, nor those
+    /// of the run before where the call within which it is made is repeated.
+    pub(crate) fn run_separately(
+        &self,
+        input: AgentInput,
+        outer: Option<&RunScope>,
+    ) -> AgentStreamResult {
         let session = self.checkpoints.is_some().then(|| self.fresh_id());
-        self.run(input, &self.initial_state(), session)
+        #[cfg(feature = "canon")]
+        if let Some(outer) = outer {
+            let mut ids = outer.fork_ids();
+            let state = AgentState::initial(&mut ids);
+            return self.start(ids, input, &state, session, None, Some(outer));
+        }
+        let state = self.initial_state();
+        self.start(self.fork_ids(), input, &state, session, None, outer)
     }
 
     pub(crate) fn fresh_id(&self) -> Arc<str> {
@@ -292,12 +314,28 @@ impl Agent {
         session_id: Option<Arc<str>>,
         store: Option<Arc<dyn CheckpointStore>>,
     ) -> AgentStreamResult {
-        let mut ids = self.fork_ids();
-        let now = self.clock.now();
         // impl: UAP-4-6
+        self.start(self.fork_ids(), input, state, session_id, store, None)
+    }
+
+    /// A run with its ids, within the call of another run where there is one.
+    fn start(
+        &self,
+        mut ids: IdSource,
+        input: AgentInput,
+        state: &AgentState,
+        session_id: Option<Arc<str>>,
+        store: Option<Arc<dyn CheckpointStore>>,
+        outer: Option<&RunScope>,
+    ) -> AgentStreamResult {
+        let now = self.clock.now();
         let (input, state) = input.start(now, &mut ids, state);
         let mut start = RunStart::new(Arc::clone(&self.id), state, input);
-        let mut parts = self.parts(Arc::clone(&self.id), self.approvals.clone());
+        let mut parts = self.parts(Arc::clone(&self.id), false);
+        if let Some(outer) = outer {
+            parts.rules = parts.rules.within(&outer.rules);
+            parts.outer = Some(outer.clone());
+        }
         #[cfg(feature = "tracing")]
         parts.session_id.clone_from(&session_id);
         start.session_id = session_id;
@@ -321,8 +359,8 @@ impl Agent {
         config
     }
 
-    /// What performs the effects of a run. The policy refuses calls: a run that is not recorded cannot wait.
-    fn parts(&self, agent_id: Arc<str>, refuses: Option<Arc<dyn ApprovalPolicy>>) -> AgentParts {
+    /// What performs the effects of a run.
+    fn parts(&self, agent_id: Arc<str>, is_recorded: bool) -> AgentParts {
         let options = self.llm.options();
         AgentParts {
             agent_id,
@@ -339,7 +377,9 @@ impl Agent {
             clock: Arc::clone(&self.clock),
             on_save_failed: self.on_save_failed.clone(),
             limits: self.limits,
-            refuses,
+            rules: self.rules.clone(),
+            is_recorded,
+            outer: None,
             streams: self.streams,
         }
     }

@@ -214,7 +214,8 @@ impl AgentOptions {
         self
     }
 
-    /// Sets which tool calls need the approval of a person. Such a call pauses a recorded run, and is refused in others.
+    /// Sets which tool calls need the approval of a person. Such a call pauses a recorded run, and is refused in others, and so
+    /// in agents that are called as tools.
     #[must_use]
     pub fn with_approvals(mut self, policy: Arc<dyn ApprovalPolicy>) -> Self {
         self.approvals = Some(policy);

@@ -10,7 +10,8 @@ use upp::{ModelReference, RetryStrategy, ToolCall, ToolSet, UppError};
 
 use super::OnSaveFailed;
 use super::limits::TimeLimits;
-use crate::approval::ApprovalPolicy;
+use super::rules::CallRules;
+use super::scope::RunScope;
 use crate::checkpoint::CheckpointStore;
 use crate::hooks::{AgentStrategy, HookAnswer, HookCall};
 use crate::middleware::Middleware;
@@ -35,8 +36,11 @@ pub(super) struct AgentParts {
     pub(super) limits: TimeLimits,
     /// Whether responses are streamed.
     pub(super) streams: bool,
-    /// Calls that need an approval get an error result.
-    pub(super) refuses: Option<Arc<dyn ApprovalPolicy>>,
+    pub(super) rules: CallRules,
+    /// Whether the recorder applies the rules. A run that is not recorded cannot wait.
+    pub(super) is_recorded: bool,
+    /// The call within which the run is made.
+    pub(super) outer: Option<RunScope>,
 }
 
 impl AgentParts {
@@ -46,14 +50,16 @@ impl AgentParts {
         self.middleware.iter().all(|layer| layer.goes_on(now))
     }
 
-    /// Whether a call needs an approval for which this run cannot wait.
-    pub(super) fn refuses(&self, call: &ToolCall) -> bool {
-        let needs = |policy: &Arc<dyn ApprovalPolicy>| {
-            let asked = std::panic::catch_unwind(AssertUnwindSafe(|| policy.request(call)));
-            // A policy that panics has not said that the call needs no approval.
-            asked.is_ok_and(|request| request.is_none())
-        };
-        !self.refuses.as_ref().is_none_or(needs)
+    /// Why a call is refused for which this run cannot wait.
+    pub(super) fn refuses(&self, call: &ToolCall) -> Option<&'static str> {
+        let is_repeated = self
+            .outer
+            .as_ref()
+            .is_some_and(|outer| outer.call().is_repeated);
+        match self.is_recorded {
+            true => None,
+            false => self.rules.refuses(call, is_repeated),
+        }
     }
 
     /// When the first layer of middleware has no more time for the run.

@@ -37,7 +37,7 @@ impl Agent {
         let (config, owner) = (self.engine_config(), self.ownership(journal.as_ref()));
         let recorder = Recorder::begin(now, &config, seed, start, &owner);
         self.tell_layers(|layer| layer.recorded(now, seed));
-        let parts = self.parts(Arc::clone(&self.id), None);
+        let parts = self.parts(Arc::clone(&self.id), true);
         self.drive_recorded(recorder, parts, seed, journal)
     }
 
@@ -63,7 +63,7 @@ impl Agent {
         let recorder = recording.into_recorder(now, &self.engine_config(), &owner)?;
         spent.goes_on = true;
         self.tell_layers(|layer| layer.resumed(now, &spent));
-        let mut parts = self.parts(agent_id, None);
+        let mut parts = self.parts(agent_id, true);
         parts.limits.run = parts.limits.run.map(|span| span.saturating_sub(spent.time));
         Ok(self.drive_recorded(recorder, parts, spent.run, journal))
     }

@@ -3,17 +3,13 @@
 use core::fmt;
 use std::sync::Arc;
 
-#[cfg(feature = "os")]
-use futures_core::future::BoxFuture;
 use ubos_common::driver::Sleep;
 use ubos_common::id::IdSource;
 #[cfg(feature = "os")]
-use ubos_common::os::{Clock, OsError};
-#[cfg(feature = "os")]
-use ubos_common::time::{Mono, Now};
+use ubos_common::os::OsError;
 
 #[cfg(feature = "os")]
-use super::timer;
+use super::timer::SystemClock;
 
 /// The clock and the source of ids of an agent.
 pub struct Runtime {
@@ -46,23 +42,5 @@ impl fmt::Debug for Runtime {
         f.debug_struct("Runtime")
             .field("ids", &self.ids)
             .finish_non_exhaustive()
-    }
-}
-
-/// One clock for all agents: a shared budget or retry strategy compares times of different agents.
-#[cfg(feature = "os")]
-static CLOCK: std::sync::LazyLock<Clock> = std::sync::LazyLock::new(Clock::start);
-
-#[cfg(feature = "os")]
-struct SystemClock;
-
-#[cfg(feature = "os")]
-impl Sleep for SystemClock {
-    fn now(&self) -> Now {
-        CLOCK.now()
-    }
-
-    fn sleep_until(&self, deadline: Mono) -> BoxFuture<'static, ()> {
-        timer::sleep(deadline.saturating_since(CLOCK.now().mono))
     }
 }

@@ -13,14 +13,13 @@ use futures::future::FutureExt;
 use futures::stream::{self, StreamExt};
 use futures_core::future::BoxFuture;
 use ubos_common::driver::{self, Step};
-use ubos_common::time::Mono;
 use upp::{
     CancelToken, Cancelled, Failure, LlmRequest, LlmResponse, ModelEvent, ModelStream, ToolCall,
     ToolContext, ToolExecution, UppError, events_of, json_text, run_call,
 };
 
 use super::events::{Emitter, Shared};
-use super::limits::{CallToken, Cut, Response, slow, until};
+use super::limits::{CallToken, Cut, Deadline, Response, slow, until};
 use super::parts::{AgentParts, call_hook};
 use super::scope::RunScope;
 use crate::checkpoint::{CheckpointError, CheckpointMetadata};
@@ -39,7 +38,7 @@ pub(super) struct RunWorld {
     /// The result that arrived together with the abort; it is handed over after it.
     late: Option<Input>,
     /// Waits for the end of the run's time; `None` once it is over, or where there is none.
-    expires: Option<(Mono, BoxFuture<'static, ()>)>,
+    expires: Option<Deadline>,
     /// The run's time is over.
     is_expired: bool,
     /// The seed of a recorded run.
@@ -56,7 +55,7 @@ impl RunWorld {
             .limits
             .run
             .map(|span| parts.clock.now().mono.saturating_add(span));
-        let expires = ends.map(|at| (at, parts.clock.sleep_until(at)));
+        let expires = ends.map(|at| Deadline::new(&parts.clock, at));
         Self {
             parts: Arc::new(parts),
             shared,
@@ -80,9 +79,7 @@ impl RunWorld {
 
     /// Whether the run is aborted and the engine does not know yet. A run whose time is over is aborted.
     fn is_aborting(&mut self) -> bool {
-        if let Some((at, _)) = &self.expires
-            && self.parts.clock.now().mono >= *at
-        {
+        if self.expires.as_ref().is_some_and(Deadline::is_over) {
             self.expire();
         }
         self.aborted.is_some() && self.shared.cancel.is_cancelled()
@@ -175,7 +172,7 @@ impl RunWorld {
         {
             return Step::start(id, ready(cut_off(id, cut, response)));
         }
-        let end = response.ends.map(|(at, _)| clock.sleep_until(at));
+        let end = response.ends.map(|(at, _)| Deadline::new(clock, at));
         self.start(id, async move {
             // A panic of the model is an error of the request.
             let item = AssertUnwindSafe(response.stream.next()).catch_unwind();
@@ -217,8 +214,7 @@ impl RunWorld {
 
     fn tool(&self, id: EffectId, call: ToolCall, scope: CallScope) -> Step<Completed> {
         let parts = Arc::clone(&self.parts);
-        if parts.refuses(&call) {
-            let why = "the call needs a person's approval, and this run is not recorded";
+        if let Some(why) = parts.refuses(&call) {
             let execution = failed_call(&call, why, 0);
             return self.start(id, ready(Completed::Tool(id, execution, Vec::new())));
         }
@@ -229,12 +225,13 @@ impl RunWorld {
         let mut context = ToolContext::new(Arc::clone(&call.tool_call_id), told);
         context.trace.clone_from(&scope.trace);
         let agent = Arc::clone(&parts.agent_id);
-        let scope = RunScope::new(agent, &call, scope, Emitter(self.shared()));
+        let (emitter, rules) = (Emitter(self.shared()), parts.rules.clone());
+        let scope = RunScope::new(agent, &call, scope, emitter, rules, parts.outer.as_ref());
         context.extensions.insert(scope.clone());
         self.start(id, async move {
             let clock = || parts.clock.now().mono;
             let began = clock();
-            let end = limit.map(|span| parts.clock.sleep_until(began.saturating_add(span)));
+            let end = limit.map(|span| Deadline::new(&parts.clock, began.saturating_add(span)));
             let run =
                 AssertUnwindSafe(run_call(&parts.tools, &call, &context, &clock)).catch_unwind();
             let execution = match &token {
@@ -285,8 +282,10 @@ impl RunWorld {
             return self.start(id, ready(Completed::Slept(id)));
         }
         let clock = &self.parts.clock;
-        let deadline = clock.now().mono.saturating_add(span);
-        let sleeping = clock.sleep_until(deadline);
+        let wanted = clock.now().mono.saturating_add(span);
+        // Then no request is sent any more, and the run ends. The panic of a layer is an error of that request.
+        let ends = catch_unwind(AssertUnwindSafe(|| self.parts.ends_at())).unwrap_or_default();
+        let sleeping = clock.sleep_until(ends.map_or(wanted, |at| at.min(wanted)));
         Step::start(id, async move {
             sleeping.await;
             Completed::Slept(id)
@@ -304,7 +303,7 @@ impl RunWorld {
                 Box::pin(async move {
                     aborted.await;
                     let end = clock.now().mono.saturating_add(GRACE);
-                    clock.sleep_until(end).await;
+                    Deadline::new(&clock, end).await;
                 })
             });
             let answer = AssertUnwindSafe(call_hook(&parts, call)).catch_unwind();
@@ -479,10 +478,7 @@ impl driver::World<Engine> for RunWorld {
         if let Some(late) = self.late.take() {
             return Poll::Ready(late);
         }
-        let over = self
-            .expires
-            .as_mut()
-            .map(|(_, over)| over.as_mut().poll(cx));
+        let over = self.expires.as_mut().map(|over| Pin::new(over).poll(cx));
         if over.is_some_and(|over| over.is_ready()) {
             self.expire();
         }

@@ -55,7 +55,8 @@ pub struct CallScope {
     /// The run's place in a distributed trace, as the state in which the tool is called says
     /// ([`AgentState::trace_context`](crate::AgentState::trace_context)).
     pub trace: Option<TraceContext>,
-    /// Whether the call was requested before, by a process that ended before its result was recorded. It may have run.
+    /// Whether the call was requested before, by a process that ended before its result was recorded, or is made inside of
+    /// such a call. It may have run.
     pub is_repeated: bool,
 }
 

@@ -24,6 +24,11 @@ pub struct Lease {
 
 /// What is done on a resumption with a tool call that was requested and has no recorded result. Nobody can know whether
 /// it has run.
+///
+/// Calls inside of a `SubagentTool` are not recorded. Where its call is repeated, those tools are called again for which
+/// nothing else is set by name ([`Ownership::with_unknown_of`]), in the outer runs or in the agent's own `Ownership`: with
+/// `Fail` and `Wait` they get an error result, because a run inside of a call cannot wait. The default of the agent's own
+/// `Ownership` ([`Ownership::with_unknown`]) counts as well, that of the outer runs does not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum UnknownOutcome {
@@ -134,7 +139,12 @@ impl Ownership {
     /// What is done with calls of a tool whose outcome is unknown.
     #[must_use]
     pub fn unknown_of(&self, tool: &str) -> UnknownOutcome {
-        self.of_tools.get(tool).copied().unwrap_or(self.unknown)
+        self.unknown_by_name(tool).unwrap_or(self.unknown)
+    }
+
+    /// What is done with calls of a tool for which it was set ([`Ownership::with_unknown_of`]).
+    pub(crate) fn unknown_by_name(&self, tool: &str) -> Option<UnknownOutcome> {
+        self.of_tools.get(tool).copied()
     }
 
     /// Whether a lease may be taken.

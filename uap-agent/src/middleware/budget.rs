@@ -196,7 +196,8 @@ impl Budget {
         self
     }
 
-    /// Sets the maximum time, measured from the first request. A response that is not there by then is dropped.
+    /// Sets the maximum time, measured from the first request, or from a wait before it. A response that is not there by then is
+    /// dropped, and a wait between two attempts ends.
     #[must_use]
     pub const fn with_max_time(mut self, time: Duration) -> Self {
         self.limits.time = Some(time);

@@ -1,6 +1,7 @@
 //! Time ends a run, a request and a tool; what cannot pass is not tried again; nothing that hangs or panics holds a run.
 
 use std::future::pending;
+use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
@@ -19,8 +20,8 @@ use ubos_common::driver::Sleep;
 use ubos_common::id::IdSource;
 use ubos_common::time::{Mono, Now, Timestamp};
 use upp::{
-    ErrorCode, Failure, FnTool, Metadata, Reply, RetryStrategy, ScriptedModel, Tool, ToolContext,
-    ToolError, object,
+    ErrorCode, Failure, FnTool, LinearBackoff, Metadata, Reply, RetryStrategy, ScriptedModel,
+    TokenBucket, Tool, ToolContext, ToolError, object,
 };
 
 use crate::support::{Noting, calling, script};
@@ -506,4 +507,106 @@ fn a_response_that_is_always_ready_ends_with_the_time_of_its_request() {
     .unwrap();
     let error = block_on(agent.generate("go", &agent.initial_state())).unwrap_err();
     assert_eq!(error.error.code, ErrorCode::Timeout);
+}
+
+/// A clock that stands still, and whose sleepers are woken too early.
+struct Early;
+impl Sleep for Early {
+    fn now(&self) -> Now {
+        Now::new(Mono::ZERO, Timestamp::EPOCH)
+    }
+    fn sleep_until(&self, _: Mono) -> BoxFuture<'static, ()> {
+        Box::pin(future::ready(()))
+    }
+}
+
+/// Ready when it has been polled some times.
+async fn after_some_polls() {
+    let mut left = 9;
+    future::poll_fn(|cx| {
+        left -= 1;
+        cx.waker().wake_by_ref();
+        match left {
+            0 => Poll::Ready(()),
+            _ => Poll::Pending,
+        }
+    })
+    .await;
+}
+
+// spec: UAP-11-1
+#[test]
+fn a_timer_that_is_ready_early_ends_nothing() {
+    let run = |limit: &str| {
+        let model = Arc::new(ScriptedModel::new([
+            calling("x", "c", "{}").after(after_some_polls),
+            Reply::text("done").after(after_some_polls),
+        ]));
+        let tool = FnTool::new("echo", "", object("{}").unwrap(), |_, _| async {
+            after_some_polls().await;
+            Ok(upp::json_text("patient"))
+        });
+        let budget = Arc::new(Budget::default().with_max_time(HOUR));
+        let options = AgentOptions::new(model)
+            .with_tool(tool)
+            .with_runtime(Runtime::new(Arc::new(Early), IdSource::seeded(7)));
+        let options = match limit {
+            "run" => options.with_max_time(HOUR),
+            "model" => options.with_max_model_time(HOUR),
+            "tool" => options.with_max_tool_time(HOUR),
+            _ => options.with_middleware([budget as Arc<dyn Middleware>]),
+        };
+        block_on(agent(options).unwrap().query("go"))
+    };
+    for limit in ["run", "model", "tool", "budget"] {
+        let turn = run(limit).unwrap();
+        assert_eq!(turn.response.text(), "done", "{limit}");
+        assert!(
+            turn.tool_executions.iter().all(|it| !it.is_error),
+            "{limit}"
+        );
+    }
+}
+
+// spec: UAP-16-1
+#[test]
+fn a_wait_between_attempts_ends_with_the_budget_of_time() {
+    const SECOND: Duration = Duration::from_secs(1);
+    let clock = Jumping::default();
+    let run_with = |slow: Arc<dyn RetryStrategy>, replies: Vec<Reply>, time: Duration| {
+        let model = script(replies);
+        let budget = Budget::default().with_max_time(time);
+        let clock = clock.clone();
+        let before = clock.now().mono;
+        let layers = [Arc::new(budget) as Arc<dyn Middleware>, retry(slow)];
+        let options = crate::support::options(&model)
+            .with_middleware(layers)
+            .with_runtime(Runtime::new(Arc::new(clock.clone()), IdSource::seeded(7)));
+        let result = block_on(agent(options).unwrap().query("go"));
+        let took = clock.now().mono.saturating_since(before);
+        (result, took, model.requests().len())
+    };
+    let run = |replies: Vec<Reply>, time: Duration| {
+        let slow = LinearBackoff::default().with_delay(HOUR);
+        run_with(Arc::new(slow), replies, time)
+    };
+    let limited = || Reply::error(ErrorCode::RateLimited, "slow");
+    let (result, took, requests) = run(vec![limited(), Reply::text("late")], SECOND);
+    assert_eq!(result.unwrap_err().error.code, ErrorCode::QuotaExceeded);
+    assert_eq!((took, requests), (SECOND, 1));
+    // A run that has said something ends with that.
+    let replies = vec![calling("one", "c", "{}"), limited(), Reply::text("late")];
+    let (result, took, requests) = run(replies, SECOND);
+    assert_eq!(result.unwrap().response.text(), "one");
+    assert_eq!((took, requests), (SECOND, 2));
+    // A wait that ends in time is waited for.
+    let (result, took, _) = run(vec![limited(), Reply::text("in time")], 2 * HOUR);
+    assert_eq!(result.unwrap().response.text(), "in time");
+    assert_eq!(took, HOUR);
+    // A wait before the first attempt is one, too.
+    let bucket = TokenBucket::new(NonZeroU32::MIN, HOUR);
+    bucket.before_request(clock.now().mono);
+    let (result, took, requests) = run_with(Arc::new(bucket), vec![Reply::text("late")], SECOND);
+    assert_eq!(result.unwrap_err().error.code, ErrorCode::QuotaExceeded);
+    assert_eq!((took, requests), (SECOND, 0));
 }

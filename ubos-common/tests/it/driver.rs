@@ -445,3 +445,37 @@ impl World<Even> for OddOnly<'_> {
         self.0.live
     }
 }
+
+/// A clock that stands still, and whose timers are over at once.
+struct Early;
+
+impl Sleep for Early {
+    fn now(&self) -> Now {
+        Now::new(Mono::ZERO, Timestamp::EPOCH)
+    }
+
+    fn sleep_until(&self, _: Mono) -> BoxFuture<'static, ()> {
+        Box::pin(async {})
+    }
+}
+
+#[test]
+fn a_timer_that_is_over_early_holds_nothing_up() {
+    let mut machine = Race::new(Some(Mono::MAX));
+    let mut world = Runner {
+        ready: 1,
+        dropped: Arc::default(),
+    };
+    let mut run = Box::pin(drive(&mut machine, &mut world, &Early));
+    let mut cx = Context::from_waker(futures::task::noop_waker_ref());
+    let mut polls = 0;
+    while run.as_mut().poll(&mut cx).is_pending() {
+        polls += 1;
+        assert!(
+            polls < 100,
+            "the driver has looked at nothing but its timer"
+        );
+    }
+    drop(run);
+    assert_eq!(machine.answers, [1]);
+}

@@ -68,7 +68,8 @@ pub trait RetryStrategy: Send + Sync {
         Duration::ZERO
     }
 
-    /// How long to wait before the next attempt; `None` returns the error to the caller.
+    /// How long to wait before the next attempt; `None` returns the error to the caller. It is not asked about an error that
+    /// lasts ([`ErrorCode::is_lasting`]), such as a key that is refused: that is never retried.
     fn on_retry(&self, failure: Failure<'_>) -> Option<Duration>;
 
     /// A request succeeded.
@@ -96,11 +97,11 @@ impl Attempts {
         self.strategy.before_request(now)
     }
 
-    /// An attempt failed: how long to wait before the next; `None` returns the error. A cancelled request is never sent
+    /// An attempt failed: how long to wait before the next; `None` returns the error. A request whose failure lasts is never sent
     /// again, whatever the strategy says.
     pub(crate) fn failed(&mut self, now: Mono, error: &UppError, random: u64) -> Option<Duration> {
         self.failed = self.failed.saturating_add(1);
-        if error.code == ErrorCode::Cancelled {
+        if error.code.is_lasting() {
             return None;
         }
         let wait = self

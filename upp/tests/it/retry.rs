@@ -152,3 +152,33 @@ fn a_stream_that_has_given_something_is_not_begun_anew() {
     assert!(matches!(items.as_slice(), [Ok(_), Err(_)]));
     assert_eq!(model.0.load(Ordering::SeqCst), 1);
 }
+
+/// Tries again whatever has happened.
+struct Always;
+
+impl RetryStrategy for Always {
+    fn on_retry(&self, _: upp::Failure<'_>) -> Option<Duration> {
+        Some(Duration::ZERO)
+    }
+}
+
+// spec: UPP-9
+#[test]
+fn what_cannot_pass_is_not_retried_whatever_the_strategy_says() {
+    let always = || -> Arc<dyn RetryStrategy> { Arc::new(Always) };
+    for code in [
+        ErrorCode::AuthenticationFailed,
+        ErrorCode::ContextLengthExceeded,
+        ErrorCode::ModelNotFound,
+        ErrorCode::QuotaExceeded,
+        ErrorCode::Cancelled,
+    ] {
+        let once = (Err(code.clone()), 1, vec![]);
+        assert_eq!(ask(1, &code, always), [once.clone(), once]);
+    }
+    let again = (Ok("yes".to_owned()), 2, vec![]);
+    assert_eq!(
+        ask(1, &ErrorCode::InvalidResponse, always),
+        [again.clone(), again]
+    );
+}

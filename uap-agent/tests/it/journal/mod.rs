@@ -35,6 +35,7 @@ mod golden;
 #[cfg(feature = "log")]
 mod kill;
 pub(crate) mod lease;
+mod nested;
 pub(crate) mod people;
 mod recorder;
 mod refused;

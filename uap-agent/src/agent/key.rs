@@ -1,0 +1,103 @@
+//! The keys of tool calls.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ubos_common::canon::Digest;
+use ubos_common::id::IdSource;
+use ubos_common::json::MemberWriter;
+use upp::ToolCall;
+
+use crate::engine::CallScope;
+use crate::state::StateId;
+
+/// What a key is made of.
+#[derive(Clone)]
+pub(super) struct CallKey {
+    call: ToolCall,
+    place: KeyPlace,
+    inside: Arc<Mutex<Inside>>,
+}
+
+/// What tells calls with the same tool and arguments apart.
+#[derive(Clone)]
+enum KeyPlace {
+    /// The call's state, and its number among the calls of a response that have its id.
+    State(StateId, u64),
+    /// The call within which it is made, and its number among the same calls there. Ids differ where a run is repeated: those of
+    /// calls are the model's, and those of states depend on how often it had to be asked.
+    Within(Digest, u64),
+}
+
+/// What was counted inside of a call.
+#[derive(Default)]
+struct Inside {
+    /// Calls, by tool and arguments.
+    calls: BTreeMap<Digest, u64>,
+    runs: u64,
+}
+
+impl CallKey {
+    pub(super) fn new(call: &ToolCall, scope: &CallScope, outer: Option<&Self>) -> Self {
+        let place = match outer {
+            Some(outer) => KeyPlace::Within(outer.digest(), outer.count(call)),
+            None => KeyPlace::State(scope.state_id, scope.nth),
+        };
+        Self {
+            call: call.clone(),
+            place,
+            inside: Arc::default(),
+        }
+    }
+
+    pub(super) fn digest(&self) -> Digest {
+        let mut bytes = Vec::new();
+        let mut object = MemberWriter::begin(&mut bytes);
+        object.member("tool", &*self.call.tool_name);
+        let nth = match &self.place {
+            KeyPlace::State(id, nth) => {
+                object.member("callId", &*self.call.tool_call_id);
+                object.member("arguments", &self.call.arguments);
+                object.member("state", id);
+                *nth
+            }
+            KeyPlace::Within(key, nth) => {
+                object.member("arguments", &self.call.arguments);
+                object.member("within", &*key.to_string());
+                *nth
+            }
+        };
+        if nth > 0 {
+            object.member("nth", &nth);
+        }
+        object.end();
+        Digest::of_bytes(&bytes)
+    }
+
+    fn inside(&self) -> MutexGuard<'_, Inside> {
+        self.inside.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts a call inside of this one; returns how many of the same there were before.
+    fn count(&self, call: &ToolCall) -> u64 {
+        let mut bytes = Vec::new();
+        let mut object = MemberWriter::begin(&mut bytes);
+        object.member("tool", &*call.tool_name);
+        object.member("arguments", &call.arguments);
+        object.end();
+        let mut inside = self.inside();
+        let count = inside.calls.entry(Digest::of_bytes(&bytes)).or_default();
+        let before = *count;
+        *count += 1;
+        before
+    }
+
+    /// The source of ids for the next run inside of the call.
+    pub(super) fn fork_ids(&self) -> IdSource {
+        let mut inside = self.inside();
+        let run = inside.runs;
+        inside.runs += 1;
+        let [a, b, c, d, e, f, g, h, ..] = *self.digest().as_bytes();
+        IdSource::seeded(u64::from_le_bytes([a, b, c, d, e, f, g, h]).wrapping_add(run))
+    }
+}
