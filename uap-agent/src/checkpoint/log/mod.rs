@@ -15,15 +15,16 @@ use ubos_common::id::Uuid;
 
 use super::disk::create_folders;
 use super::files::list;
-use super::held::{OpenSessions, SessionLock};
+use super::held::{OpenSessions, Seen, SessionLock};
 use super::name;
 use super::seal::Seal;
 use super::seal::sealing::Sealing;
+use super::writers::Before;
 use super::{
     CheckpointConfig, CheckpointError, CheckpointHistory, CheckpointMetadata, CheckpointStore,
     StoreFuture,
 };
-use crate::state::AgentState;
+use crate::state::{AgentState, StateId};
 use crate::work_thread::WorkThread;
 use options::Options;
 use past::Past;
@@ -167,7 +168,18 @@ impl CheckpointStore for LogCheckpoints {
     }
 
     fn save<'a>(&'a self, metadata: CheckpointMetadata, state: AgentState) -> StoreFuture<'a, ()> {
-        self.worker.ask(move |folder| folder.save(&metadata, state))
+        self.worker
+            .ask(move |folder| folder.save(&metadata, state, Before::Seen))
+    }
+
+    fn save_after<'a>(
+        &'a self,
+        metadata: CheckpointMetadata,
+        state: AgentState,
+        after: Option<StateId>,
+    ) -> StoreFuture<'a, ()> {
+        self.worker
+            .ask(move |folder| folder.save(&metadata, state, Before::State(after)))
     }
 
     fn load<'a>(&'a self, session_id: &'a str) -> StoreFuture<'a, Option<AgentState>> {
@@ -248,16 +260,25 @@ impl LogStore {
         &mut self,
         metadata: &CheckpointMetadata,
         state: AgentState,
+        before: Before,
     ) -> Result<(), CheckpointError> {
         let name = metadata.session_id.as_str();
-        self.hold(name)?;
+        let was_held = self.hold(name)?;
         let (seen, Some(session)) = (self.held.seen(name), self.held.get(name)) else {
             return Ok(());
         };
-        let saved = session.save(seen, metadata, state, &self.options);
+        let saved = match session.check(seen, before, metadata, &state) {
+            Ok(()) => session.save(metadata, state, &self.options),
+            refused => refused,
+        };
         if let Err(error) = saved {
-            // After a failed write only opening tells what is there; a conflict leaves the session to who saves it.
-            if !session.is_sound() {
+            // A conflict leaves the session to who saves it.
+            let is_theirs = match error {
+                CheckpointError::Conflict { found } => !was_held || seen != Seen::Checkpoint(found),
+                _ => false,
+            };
+            // After a failed write only opening tells what is there.
+            if is_theirs || !session.is_sound() {
                 self.held.close(name);
             }
             return Err(error);
@@ -276,11 +297,11 @@ impl LogStore {
         self.held.get(name).filter(|open| open.is_of(folder))
     }
 
-    /// Opens a session for writing.
-    fn hold(&mut self, name: &str) -> Result<(), CheckpointError> {
+    /// Opens a session for writing; whether it was open.
+    fn hold(&mut self, name: &str) -> Result<bool, CheckpointError> {
         let folder = self.of(name)?;
         if self.open(name, &folder).is_some() {
-            return Ok(());
+            return Ok(true);
         }
         self.held.close(name);
         let (session, cut) =
@@ -292,7 +313,7 @@ impl LogStore {
             let told = AssertUnwindSafe(|| told(&CutTail { session, bytes }));
             let _ = std::panic::catch_unwind(told);
         }
-        Ok(())
+        Ok(false)
     }
 
     /// The last checkpoint: the one that this store saved, or the one on the disk.
@@ -394,7 +415,7 @@ impl LogStore {
 
     fn delete(&mut self, session: &str) -> Result<(), CheckpointError> {
         let folder = self.of(session)?;
-        self.held.saw(session, None);
+        self.held.forget(session);
         let held = self.held.close(session).map(LogSession::into_hold);
         let held = held.filter(|hold| hold.is_of(&folder));
         if !folder.is_dir() {
