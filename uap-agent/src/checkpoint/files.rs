@@ -16,7 +16,7 @@ use super::held::{OpenSessions, Seen, SessionLock};
 use super::name;
 use super::seal::Seal;
 use super::seal::sealing::{Place, Sealing};
-use super::trailer::{checked, signed};
+use super::trailer::{Unsound, checked, signed, signed_in};
 use super::writers::{Before, WriterHistory};
 use super::{CheckpointConfig, CheckpointError, CheckpointMetadata, CheckpointStore, StoreFuture};
 use crate::state::{AgentState, StateId};
@@ -50,7 +50,8 @@ pub struct CorruptFile {
 /// differ in case only is refused, and the files of the first are unchanged.
 ///
 /// Each file carries a digest of its JSON, as white space behind it, so that a changed file is noticed; one without, which
-/// another implementation wrote, is read as it is.
+/// another implementation wrote, is read as it is. The digest of a state is bound to its session: one that was copied from
+/// another session is [`CheckpointError::Foreign`], and stays in place.
 ///
 /// A file that is not a checkpoint is renamed and reported to [`FileCheckpoints::with_on_corrupt`]; the session then has no
 /// checkpoint. A file that the [seal](FileCheckpoints::with_seal) cannot open is left in place, and is an error.
@@ -256,7 +257,7 @@ impl FileStore {
             return Err(CheckpointError::Unreadable(why.into()));
         }
         let (sealing, known) = (self.sealing.clone(), json::to_vec(metadata));
-        let (json, known) = (signed(json.as_bytes()), signed(&known));
+        let (json, known) = (signed_in(session, json.as_bytes()), signed(&known));
         let sealed_state = sealing.seal(&place(session, STATE), &json)?;
         let sealed_metadata = sealing.seal(&place(session, METADATA), &known)?;
         let is_held = |open: &mut OpenSession| open.hold.is_of(&folder);
@@ -344,7 +345,7 @@ impl FileStore {
     fn load(&mut self, session: &str) -> Result<Option<AgentState>, CheckpointError> {
         // Before the state: a save in between makes this store's next one a conflict, not a loss.
         let known = self.read(session, METADATA)?;
-        let known = known.and_then(|bytes| read_metadata(checked(&bytes)?).ok());
+        let known = known.and_then(|bytes| read_metadata(checked(session, &bytes).ok()?).ok());
         let known = known.map(|known| of_session(session, known)).transpose()?;
         let limits = limits(self.max_bytes);
         let state = self.load_file(session, STATE, |bytes| {
@@ -366,7 +367,14 @@ impl FileStore {
             Err(CheckpointError::TooLarge { .. }) => None,
             bytes => bytes?,
         };
-        Ok(bytes.and_then(|bytes| AgentState::from_json(checked(&bytes)?, &limits).ok()))
+        let Some(bytes) = bytes else {
+            return Ok(None);
+        };
+        match checked(session, &bytes) {
+            Ok(text) => Ok(AgentState::from_json(text, &limits).ok()),
+            Err(Unsound::Foreign) => Err(CheckpointError::Foreign),
+            Err(Unsound::Changed) => Ok(None),
+        }
     }
 
     fn metadata(&self, session: &str) -> Result<Option<CheckpointMetadata>, CheckpointError> {
@@ -383,9 +391,12 @@ impl FileStore {
         let Some(bytes) = self.read(session, file)? else {
             return Ok(None);
         };
-        let text =
-            checked(&bytes).ok_or_else(|| "it was changed: its digest is another".to_owned());
-        match text.and_then(read) {
+        let read = match checked(session, &bytes) {
+            Ok(text) => read(text),
+            Err(Unsound::Foreign) => return Err(CheckpointError::Foreign),
+            Err(Unsound::Changed) => Err("it was changed: its digest is another".to_owned()),
+        };
+        match read {
             Ok(value) => Ok(Some(value)),
             Err(why) => {
                 self.put_aside(&self.of(session)?, file, why)?;
@@ -401,7 +412,7 @@ impl FileStore {
             return Ok(None);
         };
         let opened = self.sealing.open(&place(session, file), &bytes)?;
-        let bytes = checked(&opened).unwrap_or(&opened).len();
+        let bytes = checked(session, &opened).unwrap_or(&opened).len();
         let limit = self.max_bytes;
         if bytes > limit {
             return Err(CheckpointError::TooLarge { bytes, limit });
@@ -430,7 +441,9 @@ impl FileStore {
         let folder = self.of(session)?;
         // What cannot be read is removed with the rest.
         let known = self.read(session, METADATA).ok().flatten();
-        if let Some(known) = known.and_then(|bytes| read_metadata(checked(&bytes)?).ok()) {
+        if let Some(known) =
+            known.and_then(|bytes| read_metadata(checked(session, &bytes).ok()?).ok())
+        {
             of_session(session, known)?;
         }
         self.held.forget(session);

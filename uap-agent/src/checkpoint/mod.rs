@@ -130,6 +130,11 @@ pub enum CheckpointError {
     /// A file could not be sealed or opened. The files are unchanged.
     #[error("a file of the session: {0}")]
     Sealed(#[from] SealError),
+    /// A file is a checkpoint of another session. It is left in place.
+    #[error(
+        "a file of the session is a checkpoint of another session: put its own there, or delete the session"
+    )]
+    Foreign,
     /// A file was changed or is damaged. It is left in place.
     #[error("a file of the session is damaged: {0}")]
     Damaged(Box<str>),

@@ -47,7 +47,8 @@ type OnCutTail = Box<dyn Fn(&CutTail) + Send>;
 /// A save writes what the step has added, and is on the disk when its future ends. If the differences since the last whole
 /// state exceed twice the state, the whole state is written. So n steps cost what they added, not n states, and loading
 /// reads a small multiple of the state. The tail that a crash cut short is removed and reported to
-/// [`LogCheckpoints::with_on_cut`]. A changed log is [`CheckpointError::Damaged`] and stays in place.
+/// [`LogCheckpoints::with_on_cut`]. A changed log is [`CheckpointError::Damaged`] and stays in place, and so does the log of
+/// another session ([`CheckpointError::Foreign`]).
 ///
 /// A session that was saved is locked until the store is dropped or [releases](CheckpointStore::release) it: another store
 /// is refused, and so is this one if another has saved since it last read the session. Reading takes no lock.
@@ -386,7 +387,8 @@ impl LogStore {
                 if is_done {
                     return Ok(None);
                 }
-                let (_, record) = past.next()?.ok_or_else(|| unknown.clone())?;
+                let (_, mut record) = past.next()?.ok_or_else(|| unknown.clone())?;
+                record.session = record.session.map(|_| new.to_owned());
                 is_done = record.checkpoint == checkpoint;
                 Ok(Some(record))
             })
