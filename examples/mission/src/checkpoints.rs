@@ -3,25 +3,30 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use uap_agent::StoreFuture;
-use uap_agent::{AgentState, CheckpointError, CheckpointMetadata, CheckpointStore};
+use uap_agent::{AgentState, CheckpointError, CheckpointMetadata, CheckpointStore, StateId};
+use ubos_common::id::Uuid;
 use ubos_common::json::{self, Limits};
 use ubos_common::violation::Profile;
 
 const STATE: &str = "checkpoint.json";
 const METADATA: &str = "metadata.json";
 
-/// Checkpoints below a folder: `<session>/checkpoint.json` and `<session>/metadata.json`.
+/// Checkpoints below a folder: `<session>/checkpoint.json` and `<session>/metadata.json`. One process writes there.
 #[derive(Clone, Debug)]
 pub struct FileCheckpoints {
     folder: PathBuf,
+    /// Held while a save is compared and written.
+    saving: Arc<Mutex<()>>,
 }
 
 impl FileCheckpoints {
     /// Checkpoints below a folder, which is made when the first is saved.
     pub fn new(folder: PathBuf) -> Self {
-        Self { folder }
+        let saving = Arc::default();
+        Self { folder, saving }
     }
 
     /// The folder of a session; names that are no plain word never become paths.
@@ -57,6 +62,20 @@ impl FileCheckpoints {
         }
     }
 
+    fn state(&self, session: &str) -> io::Result<Option<AgentState>> {
+        self.read(session, STATE, |bytes| {
+            AgentState::from_json(bytes, &Limits::default()).ok()
+        })
+    }
+
+    fn metadata(&self, session: &str) -> io::Result<Option<CheckpointMetadata>> {
+        self.read(session, METADATA, |bytes| {
+            json::decode(bytes, &Limits::default(), Profile::Strict)
+                .ok()
+                .map(|(metadata, _)| metadata)
+        })
+    }
+
     fn sessions(&self) -> io::Result<Vec<String>> {
         let entries = match fs::read_dir(&self.folder) {
             Ok(entries) => entries,
@@ -90,24 +109,37 @@ fn done<T: Send + 'static>(result: io::Result<T>) -> StoreFuture<'static, T> {
 
 impl CheckpointStore for FileCheckpoints {
     fn save<'a>(&'a self, metadata: CheckpointMetadata, state: AgentState) -> StoreFuture<'a, ()> {
+        let _saving = self.saving.lock().unwrap_or_else(PoisonError::into_inner);
         done(self.write(&metadata, &state))
     }
 
+    fn save_after<'a>(
+        &'a self,
+        metadata: CheckpointMetadata,
+        state: AgentState,
+        after: Option<StateId>,
+    ) -> StoreFuture<'a, ()> {
+        let _saving = self.saving.lock().unwrap_or_else(PoisonError::into_inner);
+        match self.state(&metadata.session_id) {
+            Ok(Some(last)) if Some(last.id()) != after => {
+                let known = self.metadata(&metadata.session_id).ok().flatten();
+                let found = known.map_or_else(Uuid::nil, |known| known.checkpoint_id);
+                Box::pin(std::future::ready(Err(CheckpointError::Conflict { found })))
+            }
+            Ok(_) => done(self.write(&metadata, &state)),
+            Err(err) => done(Err(err)),
+        }
+    }
+
     fn load<'a>(&'a self, session_id: &'a str) -> StoreFuture<'a, Option<AgentState>> {
-        done(self.read(session_id, STATE, |bytes| {
-            AgentState::from_json(bytes, &Limits::default()).ok()
-        }))
+        done(self.state(session_id))
     }
 
     fn load_metadata<'a>(
         &'a self,
         session_id: &'a str,
     ) -> StoreFuture<'a, Option<CheckpointMetadata>> {
-        done(self.read(session_id, METADATA, |bytes| {
-            json::decode(bytes, &Limits::default(), Profile::Strict)
-                .ok()
-                .map(|(metadata, _)| metadata)
-        }))
+        done(self.metadata(session_id))
     }
 
     fn delete<'a>(&'a self, session_id: &'a str) -> StoreFuture<'a, ()> {
@@ -127,7 +159,7 @@ impl CheckpointStore for FileCheckpoints {
 
 #[cfg(test)]
 mod tests {
-    use ubos_common::id::{IdSource, Uuid};
+    use ubos_common::id::IdSource;
     use ubos_common::time::Timestamp;
 
     use super::*;

@@ -1,16 +1,17 @@
 //! A conversation that a store keeps.
 
 use core::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
+use ubos_common::id::Uuid;
 use ubos_common::trace_context::TraceContext;
 use upp::{ErrorCode, UppError};
 
 use super::stream::AgentStreamResult;
 use super::{Agent, AgentInput};
-use crate::checkpoint::{CheckpointError, CheckpointStore};
+use crate::checkpoint::{CheckpointError, CheckpointMetadata, CheckpointStore, StoreFuture};
 use crate::result::{AgentError, GenerateResult};
-use crate::state::AgentState;
+use crate::state::{AgentState, StateId};
 
 /// A conversation under a name in a store: each run continues where the last one was saved.
 ///
@@ -75,12 +76,17 @@ impl AgentSession<'_> {
     ///
     /// The store refuses the name, or failed.
     pub async fn state(&self) -> Result<AgentState, CheckpointError> {
-        self.store.takes_session(&self.id)?;
-        let saved = self.store.load(&self.id).await?;
+        let saved = self.saved().await?;
         Ok(saved.unwrap_or_else(|| self.agent.initial_state()))
     }
 
-    /// Runs the agent from the state that was saved last.
+    async fn saved(&self) -> Result<Option<AgentState>, CheckpointError> {
+        self.store.takes_session(&self.id)?;
+        self.store.load(&self.id).await
+    }
+
+    /// Runs the agent from the state that was saved last. Where another run of the session has saved meanwhile, this one is
+    /// not saved: of two questions that are asked at once, one is kept.
     ///
     /// # Errors
     ///
@@ -111,7 +117,9 @@ impl AgentSession<'_> {
     }
 
     /// Runs the agent from the state that was saved last, and returns its events as they occur. Dropping or aborting the
-    /// run leaves the session at the last step that ended.
+    /// run leaves the session at the last step that ended. A run whose session another has saved meanwhile is not saved, and
+    /// [`AgentOptions::with_on_save_failed`](crate::AgentOptions::with_on_save_failed) is told
+    /// [`CheckpointError::Conflict`].
     ///
     /// # Errors
     ///
@@ -121,8 +129,10 @@ impl AgentSession<'_> {
         input: impl Into<AgentInput>,
     ) -> Result<AgentStreamResult, CheckpointError> {
         let input = input.into().or_trace(self.trace.as_ref());
-        let state = self.state().await?;
-        let (store, id) = (Arc::clone(&self.store), Arc::clone(&self.id));
+        let saved = self.saved().await?;
+        let store = RunStore::new(Arc::clone(&self.store), saved.as_ref());
+        let state = saved.unwrap_or_else(|| self.agent.initial_state());
+        let (store, id) = (Arc::new(store), Arc::clone(&self.id));
         Ok(self.agent.run_in(input, &state, Some(id), Some(store)))
     }
 
@@ -133,6 +143,103 @@ impl AgentSession<'_> {
     /// The store failed.
     pub async fn close(self) -> Result<(), CheckpointError> {
         self.store.release(&self.id).await
+    }
+}
+
+/// The store of one run: each save continues from the one before, and the first from what the session had loaded.
+struct RunStore {
+    store: Arc<dyn CheckpointStore>,
+    saves: Mutex<RunSaves>,
+}
+
+#[derive(Clone, Default)]
+struct RunSaves {
+    last: Option<StateId>,
+    /// Saves since then that failed, and may have been written.
+    attempted: Vec<(Uuid, StateId)>,
+}
+
+impl RunStore {
+    fn new(store: Arc<dyn CheckpointStore>, loaded: Option<&AgentState>) -> Self {
+        let saves = RunSaves {
+            last: loaded.map(AgentState::id),
+            attempted: Vec::new(),
+        };
+        Self {
+            store,
+            saves: Mutex::new(saves),
+        }
+    }
+}
+
+// impl: UAP-12-2
+impl CheckpointStore for RunStore {
+    fn takes_session(&self, session_id: &str) -> Result<(), CheckpointError> {
+        self.store.takes_session(session_id)
+    }
+
+    fn save<'a>(&'a self, metadata: CheckpointMetadata, state: AgentState) -> StoreFuture<'a, ()> {
+        let lock = || self.saves.lock().unwrap_or_else(PoisonError::into_inner);
+        Box::pin(async move {
+            let saving = (metadata.checkpoint_id, state.id());
+            let before = lock().clone();
+            let save = |after| {
+                self.store
+                    .save_after(metadata.clone(), state.clone(), after)
+            };
+            let mut saved = save(before.last).await;
+            // What another seems to have saved is this run's own, whose answer was lost.
+            if let Err(CheckpointError::Conflict { found }) = &saved {
+                let own = before.attempted.iter().find(|(tried, _)| tried == found);
+                if let Some((_, state)) = own {
+                    saved = save(Some(*state)).await;
+                }
+            }
+            let mut saves = lock();
+            match &saved {
+                Ok(()) => {
+                    *saves = RunSaves {
+                        last: Some(saving.1),
+                        attempted: Vec::new(),
+                    };
+                }
+                Err(CheckpointError::Conflict { .. }) => {}
+                Err(_) => saves.attempted.push(saving),
+            }
+            saved
+        })
+    }
+
+    fn save_after<'a>(
+        &'a self,
+        metadata: CheckpointMetadata,
+        state: AgentState,
+        after: Option<StateId>,
+    ) -> StoreFuture<'a, ()> {
+        self.store.save_after(metadata, state, after)
+    }
+
+    fn load<'a>(&'a self, session_id: &'a str) -> StoreFuture<'a, Option<AgentState>> {
+        self.store.load(session_id)
+    }
+
+    fn load_metadata<'a>(
+        &'a self,
+        session_id: &'a str,
+    ) -> StoreFuture<'a, Option<CheckpointMetadata>> {
+        self.store.load_metadata(session_id)
+    }
+
+    fn delete<'a>(&'a self, session_id: &'a str) -> StoreFuture<'a, ()> {
+        self.store.delete(session_id)
+    }
+
+    fn release<'a>(&'a self, session_id: &'a str) -> StoreFuture<'a, ()> {
+        self.store.release(session_id)
+    }
+
+    fn list(&self) -> StoreFuture<'_, Vec<String>> {
+        self.store.list()
     }
 }
 

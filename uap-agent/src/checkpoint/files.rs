@@ -12,14 +12,14 @@ use ubos_common::json::{self, Limits};
 use ubos_common::violation::Profile;
 
 use super::disk::{create_folders, failed, sync, unless_missing};
-use super::held::{OpenSessions, SessionLock};
+use super::held::{OpenSessions, Seen, SessionLock};
 use super::name;
 use super::seal::Seal;
 use super::seal::sealing::{Place, Sealing};
-use super::trailer::{checked, signed};
-use super::writers::WriterHistory;
+use super::trailer::{Unsound, checked, signed, signed_in};
+use super::writers::{Before, WriterHistory};
 use super::{CheckpointConfig, CheckpointError, CheckpointMetadata, CheckpointStore, StoreFuture};
-use crate::state::AgentState;
+use crate::state::{AgentState, StateId};
 use crate::work_thread::WorkThread;
 
 const STATE: &str = "checkpoint.json";
@@ -50,7 +50,8 @@ pub struct CorruptFile {
 /// differ in case only is refused, and the files of the first are unchanged.
 ///
 /// Each file carries a digest of its JSON, as white space behind it, so that a changed file is noticed; one without, which
-/// another implementation wrote, is read as it is.
+/// another implementation wrote, is read as it is. The digest of a state is bound to its session: one that was copied from
+/// another session is [`CheckpointError::Foreign`], and stays in place.
 ///
 /// A file that is not a checkpoint is renamed and reported to [`FileCheckpoints::with_on_corrupt`]; the session then has no
 /// checkpoint. A file that the [seal](FileCheckpoints::with_seal) cannot open is left in place, and is an error.
@@ -161,7 +162,17 @@ impl CheckpointStore for FileCheckpoints {
 
     fn save<'a>(&'a self, metadata: CheckpointMetadata, state: AgentState) -> StoreFuture<'a, ()> {
         self.worker
-            .ask(move |folder| folder.save(&metadata, &state))
+            .ask(move |folder| folder.save(&metadata, &state, Before::Seen))
+    }
+
+    fn save_after<'a>(
+        &'a self,
+        metadata: CheckpointMetadata,
+        state: AgentState,
+        after: Option<StateId>,
+    ) -> StoreFuture<'a, ()> {
+        self.worker
+            .ask(move |folder| folder.save(&metadata, &state, Before::State(after)))
     }
 
     fn load<'a>(&'a self, session_id: &'a str) -> StoreFuture<'a, Option<AgentState>> {
@@ -200,8 +211,26 @@ struct FileStore {
 struct OpenSession {
     hold: SessionLock,
     writers: WriterHistory,
-    /// A save that failed, and may have been written.
-    attempted: Option<Uuid>,
+    /// The state of the files, and the checkpoint that the metadata told when it was read or written.
+    last: Option<(Option<Uuid>, StateId)>,
+    /// A save that failed, and may have been written, in part or in whole.
+    attempted: Option<(Uuid, StateId)>,
+}
+
+impl OpenSession {
+    /// Checks a save that continues from a state. `found` is what the metadata tells.
+    fn check(&self, before: Before, found: Option<Uuid>) -> Result<(), CheckpointError> {
+        let Some((_, last)) = self.last else {
+            return Ok(());
+        };
+        // A state without metadata is one of a save that was cut short. Its conflict names no checkpoint.
+        let found = found.unwrap_or_default();
+        let checked = before.check(Some((found, last)));
+        match (checked, self.attempted) {
+            (Err(_), Some((_, state))) => before.check(Some((found, state))),
+            (checked, _) => checked,
+        }
+    }
 }
 
 impl FileStore {
@@ -214,6 +243,7 @@ impl FileStore {
         &mut self,
         metadata: &CheckpointMetadata,
         state: &AgentState,
+        before: Before,
     ) -> Result<(), CheckpointError> {
         let session = metadata.session_id.as_str();
         let (folder, json) = (self.of(session)?, state.to_json());
@@ -227,74 +257,124 @@ impl FileStore {
             return Err(CheckpointError::Unreadable(why.into()));
         }
         let (sealing, known) = (self.sealing.clone(), json::to_vec(metadata));
-        let (json, known) = (signed(json.as_bytes()), signed(&known));
+        let (json, known) = (signed_in(session, json.as_bytes()), signed(&known));
         let sealed_state = sealing.seal(&place(session, STATE), &json)?;
         let sealed_metadata = sealing.seal(&place(session, METADATA), &known)?;
         let is_held = |open: &mut OpenSession| open.hold.is_of(&folder);
-        if !self.held.get(session).is_some_and(is_held) {
-            let hold = SessionLock::take(&folder)?;
-            let open = OpenSession {
-                hold,
-                writers: self.writers_of(session)?,
-                attempted: None,
-            };
+        let was_held = self.held.get(session).is_some_and(is_held);
+        if !was_held {
+            let open = self.take(&folder, session)?;
             self.held.open(session, open);
         }
-        let found = self.metadata(session)?.map(|found| found.checkpoint_id);
-        let seen = self.held.seen(session);
-        let Some(open) = self.held.get(session) else {
-            return Ok(());
-        };
-        if let (Some(found), Some(_)) = (found, seen)
-            && found != metadata.checkpoint_id
-            && ![seen, open.attempted].contains(&Some(found))
+        let may = self.check(metadata, state, before);
+        if let Err(CheckpointError::Conflict { found }) = &may
+            && (!was_held || self.held.seen(session) != Seen::Checkpoint(*found))
         {
             // Whoever saved that may go on.
             self.held.close(session);
-            return Err(CheckpointError::Conflict { found });
         }
-        open.writers.check(metadata, state)?;
-        open.attempted = Some(metadata.checkpoint_id);
+        may?;
+        let Some(open) = self.held.get(session) else {
+            return Ok(());
+        };
+        let saving = (metadata.checkpoint_id, state.id());
+        open.attempted = Some(saving);
         replace(&folder, STATE, &sealed_state)?;
         replace(&folder, METADATA, &sealed_metadata)?;
         sync(&folder)?;
         open.writers.saved(metadata, state);
+        (open.last, open.attempted) = (Some((Some(saving.0), saving.1)), None);
         self.held.saw(session, Some(metadata.checkpoint_id));
         Ok(())
+    }
+
+    /// Checks that a save may follow what stands in the files of a session that is open.
+    fn check(
+        &mut self,
+        metadata: &CheckpointMetadata,
+        state: &AgentState,
+        before: Before,
+    ) -> Result<(), CheckpointError> {
+        let session = metadata.session_id.as_str();
+        let found = self.metadata(session)?.map(|found| found.checkpoint_id);
+        let is_same = found == Some(metadata.checkpoint_id);
+        let seen = self.held.seen(session);
+        if let Before::State(_) = before {
+            let Some(open) = self.held.get(session) else {
+                return Ok(());
+            };
+            // One that writes without a lock was here.
+            if open.last.is_some_and(|(known, _)| known != found) {
+                let last = self.last_state(session)?.map(|state| (found, state.id()));
+                if let Some(open) = self.held.get(session) {
+                    open.last = last;
+                }
+            }
+        }
+        let Some(open) = self.held.get(session) else {
+            return Ok(());
+        };
+        match before {
+            _ if is_same => Ok(()),
+            Before::State(_) => open.check(before, found),
+            Before::Seen => {
+                seen.check(found, open.attempted.map(|(checkpoint, _)| checkpoint))?;
+                open.writers.check(metadata, state)
+            }
+        }
+    }
+
+    /// Locks a session.
+    fn take(&self, folder: &Path, session: &str) -> Result<OpenSession, CheckpointError> {
+        let hold = SessionLock::take(folder)?;
+        let (known, state) = (self.metadata(session)?, self.last_state(session)?);
+        let mut writers = WriterHistory::default();
+        if let (Some(known), Some(state)) = (&known, &state) {
+            // Whose run another store has left there.
+            writers.found(known, state);
+        }
+        let found = known.map(|known| known.checkpoint_id);
+        Ok(OpenSession {
+            hold,
+            writers,
+            last: state.map(|state| (found, state.id())),
+            attempted: None,
+        })
     }
 
     fn load(&mut self, session: &str) -> Result<Option<AgentState>, CheckpointError> {
         // Before the state: a save in between makes this store's next one a conflict, not a loss.
         let known = self.read(session, METADATA)?;
-        let known = known.and_then(|bytes| read_metadata(checked(&bytes)?).ok());
+        let known = known.and_then(|bytes| read_metadata(checked(session, &bytes).ok()?).ok());
         let known = known.map(|known| of_session(session, known)).transpose()?;
         let limits = limits(self.max_bytes);
         let state = self.load_file(session, STATE, |bytes| {
             AgentState::from_json(bytes, &limits).map_err(|error| error.to_string())
         })?;
-        let seen = known.filter(|_| state.is_some());
+        // Metadata whose state was put aside is seen, too.
         self.held
-            .saw(session, seen.map(|known| known.checkpoint_id));
+            .saw(session, known.map(|known| known.checkpoint_id));
         if let Some(open) = self.held.get(session) {
             open.writers.loaded();
         }
         Ok(state)
     }
 
-    /// The history of a session that is taken up: whose run another store has left there. A state that cannot be read
-    /// is nobody's.
-    fn writers_of(&self, session: &str) -> Result<WriterHistory, CheckpointError> {
-        let mut writers = WriterHistory::default();
+    /// The state of a session that is taken up. One that cannot be read is nobody's.
+    fn last_state(&self, session: &str) -> Result<Option<AgentState>, CheckpointError> {
         let limits = limits(self.max_bytes);
         let bytes = match self.read(session, STATE) {
             Err(CheckpointError::TooLarge { .. }) => None,
             bytes => bytes?,
         };
-        let state = bytes.and_then(|bytes| AgentState::from_json(checked(&bytes)?, &limits).ok());
-        if let (Some(known), Some(state)) = (self.metadata(session)?, state) {
-            writers.found(&known, &state);
+        let Some(bytes) = bytes else {
+            return Ok(None);
+        };
+        match checked(session, &bytes) {
+            Ok(text) => Ok(AgentState::from_json(text, &limits).ok()),
+            Err(Unsound::Foreign) => Err(CheckpointError::Foreign),
+            Err(Unsound::Changed) => Ok(None),
         }
-        Ok(writers)
     }
 
     fn metadata(&self, session: &str) -> Result<Option<CheckpointMetadata>, CheckpointError> {
@@ -311,9 +391,12 @@ impl FileStore {
         let Some(bytes) = self.read(session, file)? else {
             return Ok(None);
         };
-        let text =
-            checked(&bytes).ok_or_else(|| "it was changed: its digest is another".to_owned());
-        match text.and_then(read) {
+        let read = match checked(session, &bytes) {
+            Ok(text) => read(text),
+            Err(Unsound::Foreign) => return Err(CheckpointError::Foreign),
+            Err(Unsound::Changed) => Err("it was changed: its digest is another".to_owned()),
+        };
+        match read {
             Ok(value) => Ok(Some(value)),
             Err(why) => {
                 self.put_aside(&self.of(session)?, file, why)?;
@@ -329,7 +412,7 @@ impl FileStore {
             return Ok(None);
         };
         let opened = self.sealing.open(&place(session, file), &bytes)?;
-        let bytes = checked(&opened).unwrap_or(&opened).len();
+        let bytes = checked(session, &opened).unwrap_or(&opened).len();
         let limit = self.max_bytes;
         if bytes > limit {
             return Err(CheckpointError::TooLarge { bytes, limit });
@@ -358,10 +441,12 @@ impl FileStore {
         let folder = self.of(session)?;
         // What cannot be read is removed with the rest.
         let known = self.read(session, METADATA).ok().flatten();
-        if let Some(known) = known.and_then(|bytes| read_metadata(checked(&bytes)?).ok()) {
+        if let Some(known) =
+            known.and_then(|bytes| read_metadata(checked(session, &bytes).ok()?).ok())
+        {
             of_session(session, known)?;
         }
-        self.held.saw(session, None);
+        self.held.forget(session);
         let held = self.held.close(session).map(|open| open.hold);
         let held = held.filter(|hold| hold.is_of(&folder));
         if !folder.is_dir() {

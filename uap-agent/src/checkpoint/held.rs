@@ -21,7 +21,7 @@ const SEEN: usize = 100_000;
 #[derive(Debug)]
 pub(super) struct OpenSessions<T> {
     open: BTreeMap<String, (u64, T)>,
-    seen: BTreeMap<String, (u64, Uuid)>,
+    seen: BTreeMap<String, (u64, Option<Uuid>)>,
     uses: u64,
 }
 
@@ -51,22 +51,61 @@ impl<T> OpenSessions<T> {
         self.open.remove(session).map(|(_, open)| open)
     }
 
-    /// The session's checkpoint that was saved or loaded last.
-    pub(super) fn seen(&self, session: &str) -> Option<Uuid> {
-        self.seen.get(session).map(|(_, checkpoint)| *checkpoint)
+    /// What was seen of the session when it was saved or loaded last.
+    pub(super) fn seen(&self, session: &str) -> Seen {
+        match self.seen.get(session) {
+            None => Seen::Never,
+            Some((_, None)) => Seen::Nothing,
+            Some((_, Some(checkpoint))) => Seen::Checkpoint(*checkpoint),
+        }
     }
 
+    /// The session was saved or loaded: its last checkpoint, where it has one.
     pub(super) fn saw(&mut self, session: &str, checkpoint: Option<Uuid>) {
         self.uses += 1;
-        match checkpoint {
-            Some(checkpoint) => {
-                if !self.seen.contains_key(session) {
-                    make_room(&mut self.seen, SEEN);
-                }
-                self.seen
-                    .insert(session.to_owned(), (self.uses, checkpoint));
+        if !self.seen.contains_key(session) {
+            make_room(&mut self.seen, SEEN);
+        }
+        self.seen
+            .insert(session.to_owned(), (self.uses, checkpoint));
+    }
+
+    /// The session was deleted: its next save is a first one.
+    pub(super) fn forget(&mut self, session: &str) {
+        self.seen.remove(session);
+    }
+}
+
+/// What a store has seen of a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Seen {
+    /// It has never looked.
+    Never,
+    /// It looked, and there was no checkpoint.
+    Nothing,
+    Checkpoint(Uuid),
+}
+
+impl Seen {
+    /// Checks that what stands there is what was seen, or what this store has `attempted` to save.
+    ///
+    /// # Errors
+    ///
+    /// [`CheckpointError::Conflict`].
+    pub(super) fn check(
+        self,
+        found: Option<Uuid>,
+        attempted: Option<Uuid>,
+    ) -> Result<(), CheckpointError> {
+        match found {
+            Some(found)
+                if self != Self::Never
+                    && self != Self::Checkpoint(found)
+                    && attempted != Some(found) =>
+            {
+                Err(CheckpointError::Conflict { found })
             }
-            None => drop(self.seen.remove(session)),
+            _ => Ok(()),
         }
     }
 }
@@ -164,8 +203,12 @@ mod tests {
             sessions.saw("0", Some(ids.uuid()));
         }
         assert_eq!(sessions.seen.len(), SEEN);
-        assert!(sessions.seen("0").is_some() && sessions.seen("1").is_none());
-        assert!(sessions.seen(&SEEN.to_string()).is_some());
+        assert!(matches!(sessions.seen("0"), Seen::Checkpoint(_)));
+        assert_eq!(sessions.seen("1"), Seen::Never);
+        assert!(matches!(
+            sessions.seen(&SEEN.to_string()),
+            Seen::Checkpoint(_)
+        ));
     }
 
     #[test]
@@ -222,8 +265,10 @@ mod tests {
         let seen = ids.uuid();
         held.saw("more", Some(seen));
         assert_eq!(held.close("more"), Some(7));
-        assert_eq!(held.seen("more"), Some(seen));
+        assert_eq!(held.seen("more"), Seen::Checkpoint(seen));
         held.saw("more", None);
-        assert_eq!(held.seen("more"), None);
+        assert_eq!(held.seen("more"), Seen::Nothing);
+        held.forget("more");
+        assert_eq!(held.seen("more"), Seen::Never);
     }
 }

@@ -6,9 +6,9 @@ use std::sync::{Mutex, PoisonError};
 use ubos_common::ConfigError;
 use ubos_common::id::Uuid;
 
-use super::writers::WriterHistory;
+use super::writers::{Before, WriterHistory};
 use super::{CheckpointError, CheckpointHistory, CheckpointMetadata, CheckpointStore, StoreFuture};
-use crate::state::AgentState;
+use crate::state::{AgentState, StateId};
 
 ubos_common::config! {
     /// How much a store in memory takes.
@@ -58,6 +58,36 @@ impl MemoryCheckpoints {
         Box::pin(core::future::ready(done))
     }
 
+    fn put(
+        &self,
+        metadata: CheckpointMetadata,
+        state: AgentState,
+        before: Before,
+    ) -> StoreFuture<'static, ()> {
+        self.with(|sessions| {
+            if !sessions.contains_key(&metadata.session_id) {
+                self.room(sessions)?;
+            }
+            let session = sessions.entry(metadata.session_id.clone()).or_default();
+            let last = session.checkpoints.back();
+            if last.is_some_and(|last| last.0 == metadata && last.1 == state) {
+                return Ok(());
+            }
+            match before {
+                Before::Seen => session.writers.check(&metadata, &state)?,
+                Before::State(_) => {
+                    before.check(last.map(|last| (last.0.checkpoint_id, last.1.id())))?;
+                }
+            }
+            session.writers.saved(&metadata, &state);
+            session.checkpoints.push_back((metadata, state));
+            if session.checkpoints.len() > self.config.history {
+                session.checkpoints.pop_front();
+            }
+            Ok(())
+        })
+    }
+
     fn room(&self, sessions: &BTreeMap<String, MemorySession>) -> Result<(), CheckpointError> {
         let limit = self.config.sessions;
         if sessions.len() < limit {
@@ -71,23 +101,16 @@ impl MemoryCheckpoints {
 // impl: UAP-12-7
 impl CheckpointStore for MemoryCheckpoints {
     fn save<'a>(&'a self, metadata: CheckpointMetadata, state: AgentState) -> StoreFuture<'a, ()> {
-        self.with(|sessions| {
-            if !sessions.contains_key(&metadata.session_id) {
-                self.room(sessions)?;
-            }
-            let session = sessions.entry(metadata.session_id.clone()).or_default();
-            let is_there = |last: &(_, _)| last.0 == metadata && last.1 == state;
-            if session.checkpoints.back().is_some_and(is_there) {
-                return Ok(());
-            }
-            session.writers.check(&metadata, &state)?;
-            session.writers.saved(&metadata, &state);
-            session.checkpoints.push_back((metadata, state));
-            if session.checkpoints.len() > self.config.history {
-                session.checkpoints.pop_front();
-            }
-            Ok(())
-        })
+        self.put(metadata, state, Before::Seen)
+    }
+
+    fn save_after<'a>(
+        &'a self,
+        metadata: CheckpointMetadata,
+        state: AgentState,
+        after: Option<StateId>,
+    ) -> StoreFuture<'a, ()> {
+        self.put(metadata, state, Before::State(after))
     }
 
     fn load<'a>(&'a self, session_id: &'a str) -> StoreFuture<'a, Option<AgentState>> {

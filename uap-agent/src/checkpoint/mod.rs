@@ -15,6 +15,9 @@
 //! gets [`CheckpointError::InUse`]. A store whose session was saved by another since it last read it gets
 //! [`CheckpointError::Conflict`] until it loads the session, and so does an agent or a run that continues from an earlier
 //! state after another has saved. In both cases nothing is overwritten.
+//!
+//! A run of an [`AgentSession`](crate::AgentSession) names the state that it continues from
+//! ([`save_after`](CheckpointStore::save_after)): it is saved only where that one is the session's last.
 
 #[cfg(all(feature = "driver", feature = "os"))]
 mod config;
@@ -44,7 +47,7 @@ use ubos_common::ConfigError;
 use ubos_common::id::Uuid;
 use ubos_common::time::Timestamp;
 
-use crate::state::AgentState;
+use crate::state::{AgentState, StateId};
 
 #[cfg(all(feature = "driver", feature = "os"))]
 pub use config::CheckpointConfig;
@@ -127,6 +130,11 @@ pub enum CheckpointError {
     /// A file could not be sealed or opened. The files are unchanged.
     #[error("a file of the session: {0}")]
     Sealed(#[from] SealError),
+    /// A file is a checkpoint of another session. It is left in place.
+    #[error(
+        "a file of the session is a checkpoint of another session: put its own there, or delete the session"
+    )]
+    Foreign,
     /// A file was changed or is damaged. It is left in place.
     #[error("a file of the session is damaged: {0}")]
     Damaged(Box<str>),
@@ -158,6 +166,17 @@ pub trait CheckpointStore: Send + Sync {
     }
     /// Saves a state as the last one of its session.
     fn save<'a>(&'a self, metadata: CheckpointMetadata, state: AgentState) -> StoreFuture<'a, ()>;
+    /// As [`save`](Self::save), but only where the session's last state is the one with the id `after`. With `None`, only
+    /// where the session has no state.
+    ///
+    /// Otherwise the future fails with [`CheckpointError::Conflict`], and nothing is overwritten. Comparing and saving is one
+    /// step: of two calls with the same `after`, one at most succeeds. A session that has no state takes every save.
+    fn save_after<'a>(
+        &'a self,
+        metadata: CheckpointMetadata,
+        state: AgentState,
+        after: Option<StateId>,
+    ) -> StoreFuture<'a, ()>;
     /// The last state of a session; `None` where there is none.
     fn load<'a>(&'a self, session_id: &'a str) -> StoreFuture<'a, Option<AgentState>>;
     /// The metadata of the last state of a session.

@@ -7,7 +7,33 @@ use ubos_common::id::Uuid;
 use upp::Messages;
 
 use super::{CheckpointError, CheckpointMetadata};
-use crate::state::AgentState;
+use crate::state::{AgentState, StateId};
+
+/// What a save continues from.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Before {
+    /// What the store has seen of the session.
+    Seen,
+    /// The session's last state, or none.
+    State(Option<StateId>),
+}
+
+impl Before {
+    /// Checks a save that continues from a state against the last one. `last` is the last checkpoint with its state.
+    ///
+    /// # Errors
+    ///
+    /// [`CheckpointError::Conflict`].
+    // impl: UAP-12-4
+    pub(super) fn check(self, last: Option<(Uuid, StateId)>) -> Result<(), CheckpointError> {
+        match (self, last) {
+            (Self::State(after), Some((found, state))) if after != Some(state) => {
+                Err(CheckpointError::Conflict { found })
+            }
+            _ => Ok(()),
+        }
+    }
+}
 
 /// The number of overtaken branches that are remembered.
 const BEHIND: usize = 16;

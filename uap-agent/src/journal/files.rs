@@ -2,12 +2,14 @@
 
 use core::fmt;
 use core::time::Duration;
+use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use ubos_common::ConfigError;
 use ubos_common::json::{RawObject, decode};
 use ubos_common::log::format::EncodeError;
-use ubos_common::log::{AppendError, Config, Log, LogId, OpenError};
+use ubos_common::log::{AppendError, Config, FsDir, Log, LogId, OpenError};
 use ubos_common::os::fill_random;
 use ubos_common::violation::Profile;
 
@@ -133,14 +135,9 @@ impl FileJournal {
     ///
     /// # Errors
     ///
-    /// Another process has the folder open; a record is damaged; the file system failed.
+    /// [`JournalError::InUse`] where another writer has the folder open; a record is damaged; the file system failed.
     pub fn open(folder: impl Into<PathBuf>) -> Result<Self, JournalError> {
         let folder = folder.into();
-        let config = || {
-            Config::default()
-                .with_segment_bytes(SEGMENT)
-                .with_kind(KIND)
-        };
         let opened = match Log::open(&folder, config()) {
             Err(OpenError::NoId) => {
                 let mut id = [0; 16];
@@ -149,7 +146,21 @@ impl FileJournal {
             }
             opened => opened,
         };
-        Self::over(opened.map_err(failed)?)
+        Self::over(opened.map_err(unopened)?)
+    }
+
+    /// Opens the journal that is in a folder; `None` where there is none. Nothing is created: who only looks does not bring
+    /// back a folder that is being removed.
+    ///
+    /// # Errors
+    ///
+    /// As [`FileJournal::open`].
+    pub fn open_existing(folder: impl Into<PathBuf>) -> Result<Option<Self>, JournalError> {
+        match Log::open_in(Arc::new(FsDir::new(folder.into())), config()) {
+            Err(OpenError::NoId) => Ok(None),
+            Err(OpenError::Io(error)) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            opened => Self::over(opened.map_err(unopened)?).map(Some),
+        }
     }
 
     /// As [`FileJournal::open`], with a configuration.
@@ -181,6 +192,19 @@ impl FileJournal {
             thread: WorkThread::start("journal", start)?,
             max_bytes: MAX_BYTES,
         })
+    }
+}
+
+fn config() -> Config {
+    Config::default()
+        .with_segment_bytes(SEGMENT)
+        .with_kind(KIND)
+}
+
+fn unopened(error: OpenError) -> JournalError {
+    match error {
+        OpenError::Locked => JournalError::InUse,
+        error => failed(error),
     }
 }
 

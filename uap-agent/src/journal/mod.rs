@@ -114,6 +114,9 @@ pub enum JournalError {
         /// The number of entries.
         seen: u64,
     },
+    /// Another writer, in this process or another, has the journal open. It was not opened.
+    #[error("another writer has the journal open")]
+    InUse,
     /// A setting is out of its range. The journal was not opened.
     #[error(transparent)]
     Setting(#[from] ConfigError),

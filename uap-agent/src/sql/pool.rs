@@ -172,10 +172,12 @@ impl Worker {
     fn check_version(&mut self) -> Result<(), OpenError> {
         let seen = self.write(Again::Yes, |transaction| {
             let seen = transaction.one(ASK_VERSION, &[], |row| row.int(0))?;
-            if seen.is_none() {
-                transaction.execute(SET_VERSION, &[Param::Int(VERSION)])?;
+            if seen.is_some() {
+                return Ok::<_, DbFault>(seen);
             }
-            Ok::<_, DbFault>(seen)
+            // Another process may do so at the same time, or have set another version.
+            transaction.execute(SET_VERSION, &[Param::Int(VERSION)])?;
+            transaction.one(ASK_VERSION, &[], |row| row.int(0))
         });
         match seen.map_err(OpenError::of)? {
             Some(seen) if seen != VERSION => Err(OpenError::Version {

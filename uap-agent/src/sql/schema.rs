@@ -26,4 +26,5 @@ pub(super) const TABLES: [&str; 5] = [
 /// Asks for the version; no row where the tables are new.
 pub(super) const ASK_VERSION: &str = "SELECT version FROM uap_schema ORDER BY version DESC LIMIT 1";
 
-pub(super) const SET_VERSION: &str = "INSERT INTO uap_schema (version) VALUES (?1)";
+pub(super) const SET_VERSION: &str =
+    "INSERT INTO uap_schema (version) VALUES (?1) ON CONFLICT (version) DO NOTHING";

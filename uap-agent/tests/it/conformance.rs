@@ -5,7 +5,6 @@ use std::sync::{Arc, Mutex};
 use futures::StreamExt as _;
 use futures::executor::block_on;
 use futures::future::ready;
-use uap_agent::StateError;
 use uap_agent::StoreFuture;
 use uap_agent::middleware::{LoggingOptions, logging};
 use uap_agent::{
@@ -13,6 +12,7 @@ use uap_agent::{
     ExecutionStrategy, LoopOptions, PlanOptions, PlanStep, PlanStepStatus, ReactOptions, Runtime,
     SubagentTool, ThreadTree, UapEventType, agent, plan, react, tool_loop,
 };
+use uap_agent::{StateError, StateId};
 use ubos_common::id::IdSource;
 use ubos_common::json::{DecodeError, Limits, to_string};
 use ubos_conformance::uap::{
@@ -31,6 +31,14 @@ impl CheckpointStore for Keeping {
     fn save<'a>(&'a self, _: CheckpointMetadata, state: AgentState) -> StoreFuture<'a, ()> {
         self.0.lock().unwrap().push(state);
         Box::pin(ready(Ok(())))
+    }
+    fn save_after<'a>(
+        &'a self,
+        metadata: CheckpointMetadata,
+        state: AgentState,
+        _: Option<StateId>,
+    ) -> StoreFuture<'a, ()> {
+        self.save(metadata, state)
     }
     fn load<'a>(&'a self, _: &'a str) -> StoreFuture<'a, Option<AgentState>> {
         Box::pin(ready(Ok(None)))

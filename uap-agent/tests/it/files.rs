@@ -88,6 +88,52 @@ fn a_folder_of_another_session_is_left_to_it() {
 
 // spec: UAP-12-3
 #[test]
+fn a_state_of_another_session_is_refused_and_stays() {
+    let (folder, store) = store();
+    let (metadata, state) = checkpoint("ann");
+    block_on(store.save(metadata, state)).unwrap();
+    let (metadata, state) = checkpoint("bob");
+    block_on(store.save(metadata.clone(), state.clone())).unwrap();
+    drop(store);
+    let theirs = fs::read(folder.path().join("ann/checkpoint.json")).unwrap();
+    let file = folder.path().join("bob/checkpoint.json");
+    fs::write(&file, &theirs).unwrap();
+    let store = FileCheckpoints::open(folder.path()).unwrap();
+    assert_eq!(block_on(store.load("bob")), Err(CheckpointError::Foreign));
+    let saved = store.save(metadata.clone(), state.clone());
+    assert_eq!(block_on(saved), Err(CheckpointError::Foreign));
+    assert_eq!(fs::read(&file).unwrap(), theirs);
+    // It can be deleted, and begun anew.
+    block_on(store.delete("bob")).unwrap();
+    block_on(store.save(metadata, state.clone())).unwrap();
+    assert_eq!(block_on(store.load("bob")), Ok(Some(state)));
+}
+
+// spec: UAP-12-3
+#[test]
+fn files_from_before_states_named_their_session_are_read() {
+    let (folder, store) = store();
+    let (metadata, state) = checkpoint("s");
+    block_on(store.save(metadata, state.clone())).unwrap();
+    let file = folder.path().join("s/checkpoint.json");
+    // The JSON, and its digest alone behind it.
+    let json = state.to_json();
+    let digest = ubos_common::canon::Digest::of_bytes(json.as_bytes());
+    let bits = digest.as_bytes().iter().flat_map(|byte| {
+        (0..8).map(move |n| match byte.rotate_left(n) & 0x80 {
+            0 => ' ',
+            _ => '\t',
+        })
+    });
+    let old: String = json.chars().chain(['\n']).chain(bits).collect();
+    fs::write(&file, &old).unwrap();
+    assert_eq!(block_on(store.load("s")), Ok(Some(state)));
+    fs::write(&file, old.replacen('3', "4", 1)).unwrap();
+    assert_eq!(block_on(store.load("s")), Ok(None));
+}
+
+// spec: UAP-12-3
+#[test]
 fn a_save_that_was_cut_off_leaves_the_last_one() {
     let (folder, store) = store();
     let (metadata, state) = checkpoint("s");

@@ -792,3 +792,51 @@ fn what_a_fork_that_was_killed_has_written_is_not_in_the_next_one() {
     block_on(store.fork("s", past[1].checkpoint_id, "fork")).unwrap();
     assert_eq!(block_on(store.history("fork")).unwrap().len(), 2);
 }
+
+// spec: UAP-12-4
+#[test]
+fn a_log_of_another_session_is_refused_and_stays() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut steps = Steps::new(3);
+    {
+        let store = LogCheckpoints::open(folder.path()).unwrap();
+        for session in ["ann", "bob"] {
+            for _ in 0..3 {
+                steps.step(9);
+                steps.save(&store, session).unwrap();
+            }
+        }
+        // A fork is a session of its own, and so is one whose past was pruned.
+        let second = block_on(store.history("bob")).unwrap()[1].checkpoint_id;
+        block_on(store.fork("bob", second, "fork")).unwrap();
+        block_on(store.prune("bob", 1)).unwrap();
+    }
+    for theirs in ["ann", "bob", "fork"] {
+        let other = folder.path().join("other");
+        copy(&folder.path().join(theirs), &other);
+        let store = LogCheckpoints::open(folder.path()).unwrap();
+        assert!(block_on(store.load(theirs)).unwrap().is_some());
+        assert!(!block_on(store.history(theirs)).unwrap().is_empty());
+        let foreign = Some(CheckpointError::Foreign);
+        assert_eq!(block_on(store.load("other")).err(), foreign);
+        assert_eq!(block_on(store.load_metadata("other")).err(), foreign);
+        assert_eq!(block_on(store.history("other")).err(), foreign);
+        assert_eq!(steps.save(&store, "other").err(), foreign);
+        let first = block_on(store.history(theirs)).unwrap()[0].checkpoint_id;
+        assert_eq!(block_on(store.load_at("other", first)).err(), foreign);
+        assert_eq!(block_on(store.fork("other", first, "new")).err(), foreign);
+        block_on(store.delete("other")).unwrap();
+    }
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        match entry.path().is_dir() {
+            true => copy(&entry.path(), &target),
+            false => drop(fs::copy(entry.path(), target).unwrap()),
+        }
+    }
+}

@@ -1,13 +1,15 @@
 //! Sessions, and what makes an agent easy to use.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use futures::StreamExt;
+use futures::channel::oneshot;
 use futures::executor::block_on;
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, join};
 use uap_agent::{
-    AgentState, CheckpointError, CheckpointStore, FileCheckpoints, MemoryCheckpoints, Middleware,
-    MiddlewareContext, NodeId, ThreadNode, ThreadTree, agent,
+    AgentState, CheckpointError, CheckpointStore, FileCheckpoints, LogCheckpoints,
+    MemoryCheckpoints, Middleware, MiddlewareContext, NodeId, Runtime, ThreadNode, ThreadTree,
+    agent,
 };
 use ubos_common::driver::Sleep;
 use ubos_common::id::IdSource;
@@ -110,6 +112,82 @@ fn a_session_that_was_not_saved_says_so() {
     assert_eq!(block_on(ann.state()).unwrap().messages().len(), 2);
     block_on(ann.close()).unwrap();
     block_on(locked_out.ask("2")).unwrap();
+}
+
+// spec: UAP-12-2, UAP-12-4
+#[test]
+fn of_two_runs_that_began_at_once_the_later_one_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let memory = Arc::new(MemoryCheckpoints::default());
+    of_two_runs_one_is_refused(&|| memory.clone());
+    of_two_runs_one_is_refused(&|| {
+        Arc::new(FileCheckpoints::open(folder.path().join("files")).unwrap())
+    });
+    of_two_runs_one_is_refused(&|| {
+        Arc::new(LogCheckpoints::open(folder.path().join("log")).unwrap())
+    });
+}
+
+/// Two runs of one session, both of which have loaded it before one of them saves: of a new session and of one that is there,
+/// through a store of their own each and through one.
+pub(crate) fn of_two_runs_one_is_refused(open: &dyn Fn() -> Arc<dyn CheckpointStore>) {
+    for (name, begun, shared) in [
+        ("new", false, false),
+        ("begun", true, false),
+        ("new and shared", false, true),
+        ("begun and shared", true, true),
+    ] {
+        let (asked, is_asked) = oneshot::channel();
+        let (answer, may_answer) = oneshot::channel();
+        let wait = Arc::new(Mutex::new(Some((asked, may_answer))));
+        let late = Arc::new(ScriptedModel::with(move |_| {
+            let wait = Arc::clone(&wait);
+            Some(Reply::text("late").after(move || {
+                let wait = wait.lock().unwrap().take();
+                async move {
+                    if let Some((asked, may_answer)) = wait {
+                        asked.send(()).unwrap();
+                        may_answer.await.unwrap();
+                    }
+                }
+            }))
+        }));
+        let seeded = |model: &Arc<ScriptedModel>, seed| {
+            let runtime = Runtime::new(Arc::new(Still), IdSource::seeded(seed));
+            agent(options(model).with_runtime(runtime)).unwrap()
+        };
+        let agents = (seeded(&counting(), 1), seeded(&late, 2));
+        let first = open();
+        let second = if shared { first.clone() } else { open() };
+        let one = agents.0.session(first, name);
+        let other = agents.1.session(second, name);
+        if begun {
+            block_on(one.ask("before")).unwrap();
+            block_on(one.clone().close()).unwrap();
+        }
+        let overtaking = async {
+            is_asked.await.unwrap();
+            one.ask("one").await.unwrap();
+            one.clone().close().await.unwrap();
+            answer.send(()).unwrap();
+        };
+        let ((), refused) = block_on(join(overtaking, other.ask("other")));
+        let saved = block_on(one.state()).unwrap();
+        let said: Vec<_> = saved.messages().iter().map(Message::text).collect();
+        assert!(said.contains(&"one".to_owned()), "{name}: {said:?}");
+        let refused = refused.expect_err(name);
+        let cause = refused.error.cause.as_ref().unwrap().downcast_ref();
+        assert!(
+            matches!(cause, Some(CheckpointError::Conflict { .. })),
+            "{name}: {cause:?}"
+        );
+        assert_eq!(refused.turn.unwrap().response.text(), "late");
+        // The one that was refused locks nobody out, and goes on behind what it has loaded.
+        block_on(one.ask("more")).unwrap();
+        block_on(one.close()).unwrap();
+        block_on(other.ask("and more")).unwrap();
+        block_on(other.close()).unwrap();
+    }
 }
 
 /// A model that cannot stream.

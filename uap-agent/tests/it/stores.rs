@@ -9,12 +9,16 @@ use uap_agent::StoreFuture;
 use uap_agent::{
     AgentState, CheckpointConfig, CheckpointError, CheckpointHistory, CheckpointMetadata,
     CheckpointStore, FileCheckpoints, LogCheckpoints, MemoryCheckpointConfig, MemoryCheckpoints,
+    StateId, agent,
 };
 use ubos_common::id::Uuid;
 use ubos_conformance::uap::{StoreFault, check_history, check_store, check_writers};
 
+use upp::Reply;
+
 use crate::log_store::Steps;
 use crate::seals::Toy;
+use crate::support::{calling, options, script, yield_now};
 
 // spec: UAP-12-7
 #[test]
@@ -111,6 +115,10 @@ enum Fault {
     PrunesTheWrongEnd,
     AtIsLast,
     NoConflict,
+    ComparesNothing,
+    TakesNothingForAnything,
+    ComparesFirst,
+    LosesAnAnswer,
     WrongError,
 }
 
@@ -207,6 +215,40 @@ impl CheckpointStore for Faulty {
                 }
                 _ => {}
             }
+            self.keep(metadata, state)
+        }
+        .boxed()
+    }
+
+    fn save_after<'a>(
+        &'a self,
+        metadata: CheckpointMetadata,
+        state: AgentState,
+        after: Option<StateId>,
+    ) -> StoreFuture<'a, ()> {
+        async move {
+            let session = metadata.session_id.clone();
+            match self.fault {
+                Fault::LosesAnAnswer if self.saves.fetch_add(1, Ordering::SeqCst) == 1 => {
+                    self.inner.save_after(metadata, state, after).await?;
+                    return Err(CheckpointError::Failed("the answer was lost".into()));
+                }
+                Fault::ComparesNothing => self.inner.load(&session).await?,
+                Fault::TakesNothingForAnything if after.is_none() => {
+                    self.inner.load(&session).await?
+                }
+                Fault::ComparesFirst => {
+                    let last = self.inner.load(&session).await?;
+                    // Others come in between.
+                    yield_now().await;
+                    if last.map(|last| last.id()) != after {
+                        let found = Uuid::nil();
+                        return Err(CheckpointError::Conflict { found });
+                    }
+                    self.inner.load(&session).await?
+                }
+                _ => return self.inner.save_after(metadata, state, after).await,
+            };
             self.keep(metadata, state)
         }
         .boxed()
@@ -370,7 +412,14 @@ fn a_store_with_a_fault_is_found() {
             "{fault:?}: {found:?}"
         );
     }
-    for fault in [NoConflict, ForgetsNothing, KeepsTheFirst] {
+    for fault in [
+        NoConflict,
+        ForgetsNothing,
+        KeepsTheFirst,
+        ComparesNothing,
+        TakesNothingForAnything,
+        ComparesFirst,
+    ] {
         let store = Faulty::new(fault);
         let found = block_on(check_writers(&store, &store));
         assert!(
@@ -384,6 +433,27 @@ fn a_store_with_a_fault_is_found() {
         &MemoryCheckpoints::default(),
     ));
     assert!(matches!(found, Err(StoreFault::Wrong(_))), "{found:?}");
+}
+
+// spec: UAP-12-2, UAP-12-4
+#[test]
+fn a_run_goes_on_behind_its_own_save_whose_answer_was_lost() {
+    let store = Arc::new(Faulty::new(Fault::LosesAnAnswer));
+    let failed = Arc::new(AtomicUsize::new(0));
+    let counted = failed.clone();
+    let replies = [
+        calling("1", "c1", "{}"),
+        calling("2", "c2", "{}"),
+        Reply::text("3"),
+    ];
+    let options = options(&script(replies)).with_on_save_failed(move |_| {
+        counted.fetch_add(1, Ordering::SeqCst);
+    });
+    let agent = agent(options).unwrap();
+    let end = block_on(agent.session(store.clone(), "s").ask("go")).unwrap();
+    assert_eq!(failed.load(Ordering::SeqCst), 1);
+    let kept = block_on(store.load("s")).unwrap();
+    assert_eq!(kept.as_ref(), Some(&end.state));
 }
 
 #[test]
@@ -528,6 +598,43 @@ fn a_deleted_session_is_one_that_its_store_has_never_seen() {
     for (store, other) in open().iter().zip(open()) {
         a_deleted_session_was_never_seen(&**store, &*other);
     }
+}
+
+// spec: UAP-12-4
+#[test]
+fn who_looked_and_found_nothing_replaces_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let open = || -> [Box<dyn CheckpointStore>; 2] {
+        [
+            Box::new(FileCheckpoints::open(folder.path().join("files")).unwrap()),
+            Box::new(LogCheckpoints::open(folder.path().join("log")).unwrap()),
+        ]
+    };
+    for (store, other) in open().iter().zip(open()) {
+        nothing_is_replaced_unseen(&**store, &*other);
+    }
+}
+
+/// A store has looked for a session that was not there, and another store has saved it since.
+pub(crate) fn nothing_is_replaced_unseen(store: &dyn CheckpointStore, other: &dyn CheckpointStore) {
+    let [mut steps, mut theirs] = [1, 2].map(Steps::new);
+    assert_eq!(block_on(store.load("not there")), Ok(None));
+    theirs.step(9);
+    theirs.save(other, "not there").unwrap();
+    block_on(other.release("not there")).unwrap();
+    for _ in 0..2 {
+        steps.step(9);
+        let refused = steps.save(store, "not there");
+        assert!(
+            matches!(refused, Err(CheckpointError::Conflict { .. })),
+            "{refused:?}"
+        );
+    }
+    let kept = block_on(store.load("not there")).unwrap();
+    assert_eq!(kept.as_ref(), Some(&theirs.state));
+    steps.step(9);
+    steps.save(store, "not there").unwrap();
+    block_on(store.delete("not there")).unwrap();
 }
 
 /// A store that has deleted a session takes the place of what another saves there.

@@ -121,3 +121,16 @@ impl AgentStrategy for Noting {
         Box::pin(std::future::ready(Ok(self.recovers_with.clone())))
     }
 }
+
+/// Lets others go on.
+pub(crate) async fn yield_now() {
+    let mut is_late = false;
+    futures::future::poll_fn(move |cx| {
+        if core::mem::replace(&mut is_late, true) {
+            return core::task::Poll::Ready(());
+        }
+        cx.waker().wake_by_ref();
+        core::task::Poll::Pending
+    })
+    .await;
+}

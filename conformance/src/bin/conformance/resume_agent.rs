@@ -4,6 +4,7 @@
 //! The variable `UAP_RESUME_MUTANT` names the property that it breaks; `once-paid` breaks it behind the pause alone.
 
 use std::ffi::OsString;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io::BufRead as _;
 use std::path::Path;
 use std::process::ExitCode;
@@ -29,7 +30,7 @@ use upp::{FnTool, LlmRequest, Message, Reply, ScriptedModel, Tool, ToolCall, jso
 use super::resume_owner::Owner;
 use super::resume_store::{checkpoints, journal, locks_runs};
 
-/// The session of the checkpoints.
+/// The session of the checkpoints, but for those of the other run.
 const SESSION: &str = "run";
 
 /// The exit codes of the kit.
@@ -101,7 +102,8 @@ fn run(arguments: &[OsString]) -> Result<u8, Stop> {
             .unwrap_or_default()
     };
     match verb.to_str() {
-        Some("start") => start(folder),
+        Some("start") => start(folder, SESSION, "go"),
+        Some("other") => start(folder, "other", "go elsewhere"),
         Some("resume") => resume(folder, "Work."),
         Some("changed") => resume(folder, "Work, but otherwise."),
         Some("answer") => answer(folder, text(0)),
@@ -178,6 +180,15 @@ fn tool(name: &'static str) -> Option<Arc<dyn Tool>> {
 }
 
 fn program(folder: &Path, system: &str, owner: Option<&Owner>) -> Result<Agent, Stop> {
+    program_in(folder, system, owner, SESSION)
+}
+
+fn program_in(
+    folder: &Path,
+    system: &str,
+    owner: Option<&Owner>,
+    session: &str,
+) -> Result<Agent, Stop> {
     let refused = |error: &dyn core::fmt::Display| Stop::Refused(error.to_string());
     let store = checkpoints(folder)?;
     let tools: Vec<_> = ["look", "pay"].into_iter().filter_map(tool).collect();
@@ -186,7 +197,7 @@ fn program(folder: &Path, system: &str, owner: Option<&Owner>) -> Result<Agent, 
         .with_tools(tools)
         .with_approvals(Arc::new(Payments))
         .with_checkpoints(store)
-        .with_session_id(SESSION)
+        .with_session_id(session)
         .with_runtime(Runtime::new(Arc::new(Still), IdSource::seeded(1)));
     let options = match owner {
         Some(owner) => options.with_ownership(owner.ownership.clone()),
@@ -207,11 +218,11 @@ fn load(folder: &Path) -> Result<Recording, Stop> {
     Ok(block_on(Recording::load(journal(folder)?.as_ref()))?)
 }
 
-fn start(folder: &Path) -> Result<u8, Stop> {
+fn start(folder: &Path, session: &str, input: &str) -> Result<u8, Stop> {
     let journal = journal(folder)?;
     let mut owner = owner(folder, journal.as_ref())?;
-    let agent = program(folder, "Work.", owner.as_ref())?;
-    let run = agent.record(journal, "go", &agent.initial_state());
+    let agent = program_in(folder, "Work.", owner.as_ref(), session)?;
+    let run = agent.record(journal, input, &agent.initial_state());
     if let Some(owner) = &mut owner {
         owner.has_taken()?;
     }
@@ -270,12 +281,20 @@ fn ended(
     folder: &Path,
     result: Result<GenerateResult, Box<uap_agent::AgentError>>,
 ) -> Result<u8, Stop> {
+    let state = match &result {
+        Ok(result) => &result.state,
+        Err(error) => &error.state,
+    };
+    let plain = to_string(state);
+    if is_mutant("checkpoint") && result.is_ok() {
+        let _ = std::fs::write(folder.join("plain"), plain);
+    } else if is_mutant("foreign") {
+        let digest = digest(&plain);
+        let _ = std::fs::write(folder.join("plain"), format!("{digest} {plain}"));
+    }
     match result {
         Ok(result) => {
             say(&format!("result {}", result.turn.response.text()));
-            if is_mutant("checkpoint") {
-                let _ = std::fs::write(folder.join("plain"), to_string(&result.state));
-            }
             Ok(0)
         }
         Err(error) => match Paused::of(&error.error) {
@@ -352,12 +371,28 @@ fn tell(state: &AgentState) {
     say(&format!("state {}", to_string(state)));
 }
 
+/// The state that a mutant has kept: one without a digest, the other with a digest that does not cover the session.
+fn plain(folder: &Path) -> Option<String> {
+    let bytes = std::fs::read(folder.join("plain")).ok()?;
+    let text = String::from_utf8_lossy(&bytes).into_owned();
+    if is_mutant("checkpoint") {
+        return Some(text);
+    }
+    let (digest, state) = text.split_once(' ')?;
+    let is_sound = digest == self::digest(state);
+    (is_sound && is_mutant("foreign")).then(|| state.to_owned())
+}
+
+fn digest(text: &str) -> String {
+    let mut hasher = DefaultHasher::new();
+    text.hash(&mut hasher);
+    hasher.finish().to_string()
+}
+
 fn last_checkpoint(folder: &Path) -> Result<u8, Stop> {
     let refused = |error: uap_agent::CheckpointError| Stop::Refused(error.to_string());
-    let plain = folder.join("plain");
-    if is_mutant("checkpoint") && plain.exists() {
-        let bytes = std::fs::read(plain).unwrap_or_default();
-        say(&format!("state {}", String::from_utf8_lossy(&bytes)));
+    if let Some(state) = plain(folder) {
+        say(&format!("state {state}"));
         return Ok(0);
     }
     let store = checkpoints(folder)?;

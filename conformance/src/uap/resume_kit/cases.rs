@@ -23,7 +23,7 @@ impl Protocol for Resuming {
     }
 }
 
-/// The six properties of a run that is resumed. The [module](super) says what the program does.
+/// The properties of a run that is resumed. The [module](super) says what the program does.
 ///
 /// ```no_run
 /// use ubos_conformance::Expectations;
@@ -56,6 +56,11 @@ pub fn resume_kit() -> Kit<Resuming> {
             "checkpoint",
             "a checkpoint that is loaded is a state of the run",
             properties::checkpoints,
+        ),
+        case(
+            "foreign",
+            "a checkpoint of another session is not loaded",
+            properties::foreign,
         ),
         case(
             "consume",

@@ -12,6 +12,7 @@
 //! | `record F` | tells what is recorded, in order, without what only says who resumed | `entry TEXT`; `asked KIND` before an effect, `answered KEY` behind it |
 //! | `states F` | tells the states that the recorded run was in | `state TEXT` |
 //! | `checkpoint F` | loads the last checkpoint | `state TEXT`, where there is one |
+//! | `other F` | as `start`, in another session and with another input, up to the first pause; a program without it is not asked about checkpoints of other sessions | as `start` |
 //! | `fork F G N` | copies the run up to the Nth `answered`, from 1, into the folder G | |
 //!
 //! Before it performs an effect (a request to the model, a tool), the program prints `effect KEY` and waits for a line on its

@@ -1,4 +1,4 @@
-//! The six properties of a run that is resumed.
+//! The properties of a run that is resumed.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -310,23 +310,77 @@ pub(super) fn checkpoints(program: &ResumeProgram) -> Checked {
             let copied = scratch.copy(&whole)?;
             let target = copied.join(file.strip_prefix(&whole).unwrap_or(file));
             let place = damage(&target, nth)?;
-            let ended = program.ask("checkpoint", &copied)?;
-            let told = ended.told("state");
-            let is_sound = match ended.code {
-                Some(0) => told.iter().all(|state| known.contains(state)),
-                Some(REFUSED) => ended.told("refused").iter().any(|why| !why.is_empty()),
-                _ => false,
-            };
-            if !is_sound {
-                let name = target.file_name().unwrap_or_default().to_string_lossy();
-                let what = format!("{place} of {name}: {:?}, {told:?}", ended.code);
-                return Err(Broken::new(what));
-            }
+            is_known_or_refused(program, &copied, &known, || {
+                format!("{place} of {}", name_of(&target))
+            })?;
             changes += 1;
             fs::remove_dir_all(&copied).map_err(failed)?;
         }
     }
     Ok(format!("{count} kills, {loaded} loaded, {changes} damaged"))
+}
+
+/// A file of another session's run in the place of one of this run is refused with a reason, or nothing of it is loaded.
+pub(super) fn foreign(program: &ResumeProgram) -> Checked {
+    let mut scratch = Scratch::new()?;
+    let (whole, other) = (scratch.folder()?, scratch.folder()?);
+    let ended = program.ask("other", &other)?;
+    if ended.code != Some(PAUSED) {
+        ended.done("other")?;
+    }
+    to_the_end(program, &whole, "start")?;
+    let known: BTreeSet<_> = states(program, &whole)?.into_iter().collect();
+    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    files(&whole, &mut ours).map_err(failed)?;
+    files(&other, &mut theirs).map_err(failed)?;
+    let pairs = ours.iter().flat_map(|place| {
+        let alike = |file: &&PathBuf| file.file_name() == place.file_name();
+        theirs.iter().filter(alike).map(move |file| (place, file))
+    });
+    let pairs: Vec<_> = pairs.collect();
+    // One by one, and all at once.
+    let swaps = pairs.chunks(1).chain([&*pairs]);
+    for swap in swaps.clone() {
+        let copied = scratch.copy(&whole)?;
+        for (place, file) in swap {
+            let place = place.strip_prefix(&whole).unwrap_or(place);
+            fs::copy(file, copied.join(place)).map_err(failed)?;
+        }
+        is_known_or_refused(program, &copied, &known, || {
+            let names: Vec<_> = swap.iter().map(|(place, _)| name_of(place)).collect();
+            format!("another session's {}", names.join(", "))
+        })?;
+        fs::remove_dir_all(&copied).map_err(failed)?;
+    }
+    Ok(format!("{} files of another session", pairs.len()))
+}
+
+fn name_of(file: &Path) -> String {
+    let name = file.file_name().unwrap_or_default();
+    name.to_string_lossy().into_owned()
+}
+
+/// Whether the checkpoint of a folder is a state of the run, is not there, or is refused with a reason.
+fn is_known_or_refused(
+    program: &ResumeProgram,
+    folder: &Path,
+    known: &BTreeSet<String>,
+    what: impl FnOnce() -> String,
+) -> Result<(), Broken> {
+    let ended = program.ask("checkpoint", folder)?;
+    let told = ended.told("state");
+    let is_sound = match ended.code {
+        Some(0) => told.iter().all(|state| known.contains(state)),
+        Some(REFUSED) => ended.told("refused").iter().any(|why| !why.is_empty()),
+        _ => false,
+    };
+    match is_sound {
+        true => Ok(()),
+        false => {
+            let what = format!("{}: {:?}, {told:?}", what(), ended.code);
+            Err(Broken::new(what))
+        }
+    }
 }
 
 /// Changes a file: the last turn cuts it, the others flip a bit. Returns what was done.

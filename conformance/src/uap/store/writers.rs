@@ -1,14 +1,17 @@
 //! What stores must do when two write one session.
 
-use super::states::{StateSource, at, wrong_if};
+use super::states::{StateSource, at, together, wrong_if};
 use super::{StoreFault, is_kept, save};
-use uap_agent::{CheckpointError, CheckpointStore};
+use uap_agent::{AgentState, CheckpointError, CheckpointStore};
 
 /// Lets two agents write one session, each through a store of its own over the same place, or both through one; both are
 /// left empty.
 ///
 /// The second agent is refused with [`CheckpointError::InUse`], or it takes over, and then the first one is refused with
 /// [`CheckpointError::Conflict`] until it has loaded what the second saved. In no case is anything overwritten.
+///
+/// A save [behind a state](CheckpointStore::save_after) that is not the last one any more is refused, in a new session as in
+/// one that is there; of two at once one is kept, and the other is a conflict.
 ///
 /// ```
 /// use uap_agent::MemoryCheckpoints;
@@ -52,6 +55,10 @@ pub async fn check_writers(
             stale(first, second, states).await?;
         }
     }
+    for is_new in [true, false] {
+        continues(first, second, states, is_new).await?;
+        at_once(first, states, is_new).await?;
+    }
     let forgotten = first.delete("shared").await;
     forgotten.map_err(at("forgetting a session as its writer"))?;
     let left = second.load("shared").await.map_err(at("loading"))?;
@@ -59,6 +66,92 @@ pub async fn check_writers(
         left.is_some(),
         "one store does not see what the other forgot",
     )
+}
+
+/// Both have loaded a session, new or not. The first one saves and lets it go, and then the second one saves.
+async fn continues(
+    first: &dyn CheckpointStore,
+    second: &dyn CheckpointStore,
+    states: &mut StateSource,
+    is_new: bool,
+) -> Result<(), StoreFault> {
+    let begun = states.initial();
+    let mut after = None;
+    if !is_new {
+        let metadata = states.metadata("continued", "first", &begun);
+        save(first, metadata, begun.clone()).await?;
+        after = Some(begun.id());
+    }
+    for store in [first, second] {
+        store.load("continued").await.map_err(at("loading"))?;
+    }
+    let mine = states.grown(&begun);
+    let kept = states.metadata("continued", "first", &mine);
+    let saved = first.save_after(kept.clone(), mine.clone(), after).await;
+    saved.map_err(at("saving behind the last state"))?;
+    first.release("continued").await.map_err(at("releasing"))?;
+    let theirs = states.grown(&begun);
+    for after in [after, Some(theirs.id())] {
+        let metadata = states.metadata("continued", "second", &theirs);
+        let saved = second.save_after(metadata, theirs.clone(), after).await;
+        wrong_if(
+            !matches!(saved, Err(CheckpointError::Conflict { .. })),
+            "a save behind a state that is not the last one is not a conflict",
+        )?;
+        is_kept(first, &kept, &mine).await?;
+    }
+    // A save that was refused locks nobody out.
+    let more = states.grown(&mine);
+    let kept = states.metadata("continued", "first", &more);
+    let saved = first
+        .save_after(kept.clone(), more.clone(), Some(mine.id()))
+        .await;
+    saved.map_err(at("saving behind the last state"))?;
+    is_kept(second, &kept, &more).await?;
+    first.delete("continued").await.map_err(at("forgetting"))
+}
+
+/// Two saves at once behind one state, or in a new session, through one store.
+async fn at_once(
+    store: &dyn CheckpointStore,
+    states: &mut StateSource,
+    is_new: bool,
+) -> Result<(), StoreFault> {
+    let begun = states.initial();
+    let mut after = None;
+    if !is_new {
+        let metadata = states.metadata("at once", "first", &begun);
+        save(store, metadata, begun.clone()).await?;
+        after = Some(begun.id());
+    }
+    let saves: Vec<_> = ["first", "second"]
+        .into_iter()
+        .map(|agent| {
+            let state = states.grown(&begun);
+            (states.metadata("at once", agent, &state), state)
+        })
+        .collect();
+    let asked = saves.iter().cloned();
+    let done = together(asked.map(|(metadata, state)| store.save_after(metadata, state, after)));
+    let mut kept: Option<&(_, AgentState)> = None;
+    for (saved, asked) in done.await.into_iter().zip(&saves) {
+        match saved {
+            Ok(()) if kept.is_none() => kept = Some(asked),
+            Ok(()) => return Err(StoreFault::Wrong("two saves behind one state are kept")),
+            Err(CheckpointError::Conflict { .. }) => {}
+            Err(source) => {
+                return Err(StoreFault::Failed {
+                    doing: "saving twice at once",
+                    source,
+                });
+            }
+        }
+    }
+    let Some((metadata, state)) = kept else {
+        return Err(StoreFault::Wrong("of two saves at once both are refused"));
+    };
+    is_kept(store, metadata, state).await?;
+    store.delete("at once").await.map_err(at("forgetting"))
 }
 
 /// The first writer goes on without a look at what the second saved.

@@ -15,15 +15,16 @@ use ubos_common::id::Uuid;
 
 use super::disk::create_folders;
 use super::files::list;
-use super::held::{OpenSessions, SessionLock};
+use super::held::{OpenSessions, Seen, SessionLock};
 use super::name;
 use super::seal::Seal;
 use super::seal::sealing::Sealing;
+use super::writers::Before;
 use super::{
     CheckpointConfig, CheckpointError, CheckpointHistory, CheckpointMetadata, CheckpointStore,
     StoreFuture,
 };
-use crate::state::AgentState;
+use crate::state::{AgentState, StateId};
 use crate::work_thread::WorkThread;
 use options::Options;
 use past::Past;
@@ -46,7 +47,8 @@ type OnCutTail = Box<dyn Fn(&CutTail) + Send>;
 /// A save writes what the step has added, and is on the disk when its future ends. If the differences since the last whole
 /// state exceed twice the state, the whole state is written. So n steps cost what they added, not n states, and loading
 /// reads a small multiple of the state. The tail that a crash cut short is removed and reported to
-/// [`LogCheckpoints::with_on_cut`]. A changed log is [`CheckpointError::Damaged`] and stays in place.
+/// [`LogCheckpoints::with_on_cut`]. A changed log is [`CheckpointError::Damaged`] and stays in place, and so does the log of
+/// another session ([`CheckpointError::Foreign`]).
 ///
 /// A session that was saved is locked until the store is dropped or [releases](CheckpointStore::release) it: another store
 /// is refused, and so is this one if another has saved since it last read the session. Reading takes no lock.
@@ -167,7 +169,18 @@ impl CheckpointStore for LogCheckpoints {
     }
 
     fn save<'a>(&'a self, metadata: CheckpointMetadata, state: AgentState) -> StoreFuture<'a, ()> {
-        self.worker.ask(move |folder| folder.save(&metadata, state))
+        self.worker
+            .ask(move |folder| folder.save(&metadata, state, Before::Seen))
+    }
+
+    fn save_after<'a>(
+        &'a self,
+        metadata: CheckpointMetadata,
+        state: AgentState,
+        after: Option<StateId>,
+    ) -> StoreFuture<'a, ()> {
+        self.worker
+            .ask(move |folder| folder.save(&metadata, state, Before::State(after)))
     }
 
     fn load<'a>(&'a self, session_id: &'a str) -> StoreFuture<'a, Option<AgentState>> {
@@ -248,16 +261,25 @@ impl LogStore {
         &mut self,
         metadata: &CheckpointMetadata,
         state: AgentState,
+        before: Before,
     ) -> Result<(), CheckpointError> {
         let name = metadata.session_id.as_str();
-        self.hold(name)?;
+        let was_held = self.hold(name)?;
         let (seen, Some(session)) = (self.held.seen(name), self.held.get(name)) else {
             return Ok(());
         };
-        let saved = session.save(seen, metadata, state, &self.options);
+        let saved = match session.check(seen, before, metadata, &state) {
+            Ok(()) => session.save(metadata, state, &self.options),
+            refused => refused,
+        };
         if let Err(error) = saved {
-            // After a failed write only opening tells what is there; a conflict leaves the session to who saves it.
-            if !session.is_sound() {
+            // A conflict leaves the session to who saves it.
+            let is_theirs = match error {
+                CheckpointError::Conflict { found } => !was_held || seen != Seen::Checkpoint(found),
+                _ => false,
+            };
+            // After a failed write only opening tells what is there.
+            if is_theirs || !session.is_sound() {
                 self.held.close(name);
             }
             return Err(error);
@@ -276,11 +298,11 @@ impl LogStore {
         self.held.get(name).filter(|open| open.is_of(folder))
     }
 
-    /// Opens a session for writing.
-    fn hold(&mut self, name: &str) -> Result<(), CheckpointError> {
+    /// Opens a session for writing; whether it was open.
+    fn hold(&mut self, name: &str) -> Result<bool, CheckpointError> {
         let folder = self.of(name)?;
         if self.open(name, &folder).is_some() {
-            return Ok(());
+            return Ok(true);
         }
         self.held.close(name);
         let (session, cut) =
@@ -292,7 +314,7 @@ impl LogStore {
             let told = AssertUnwindSafe(|| told(&CutTail { session, bytes }));
             let _ = std::panic::catch_unwind(told);
         }
-        Ok(())
+        Ok(false)
     }
 
     /// The last checkpoint: the one that this store saved, or the one on the disk.
@@ -365,7 +387,8 @@ impl LogStore {
                 if is_done {
                     return Ok(None);
                 }
-                let (_, record) = past.next()?.ok_or_else(|| unknown.clone())?;
+                let (_, mut record) = past.next()?.ok_or_else(|| unknown.clone())?;
+                record.session = record.session.map(|_| new.to_owned());
                 is_done = record.checkpoint == checkpoint;
                 Ok(Some(record))
             })
@@ -394,7 +417,7 @@ impl LogStore {
 
     fn delete(&mut self, session: &str) -> Result<(), CheckpointError> {
         let folder = self.of(session)?;
-        self.held.saw(session, None);
+        self.held.forget(session);
         let held = self.held.close(session).map(LogSession::into_hold);
         let held = held.filter(|hold| hold.is_of(&folder));
         if !folder.is_dir() {

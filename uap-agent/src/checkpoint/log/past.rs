@@ -96,6 +96,13 @@ impl<'a> Past<'a> {
         if !record.extra.is_empty() {
             return Err(damaged("a record of a later version"));
         }
+        if record
+            .session
+            .as_deref()
+            .is_some_and(|of| of != self.session)
+        {
+            return Err(CheckpointError::Foreign);
+        }
         if let Some(agent) = &record.agent {
             self.agent.clone_from(agent);
         }

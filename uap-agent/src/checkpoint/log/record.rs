@@ -23,6 +23,8 @@ ubos_common::wire! {
         required step: u64 = "s", "UAP-12-4";
         /// The agent; absent where it is that of the record before.
         nullable agent: String = "a", "UAP-12-4";
+        /// The session, beside a whole state; absent in records from before it was written.
+        nullable session: String = "o", "UAP-12-4";
         /// Members of the metadata that its type does not know.
         nullable known: RawObject = "x", "UAP-12-4";
         /// Records back to the last whole state; absent where this is one.
@@ -57,6 +59,7 @@ impl Record {
     pub(super) fn whole(metadata: &CheckpointMetadata, state: String) -> Self {
         let mut record = Self::of(metadata);
         record.agent = Some(metadata.agent_id.clone());
+        record.session = Some(metadata.session_id.clone());
         record.state = Some(RawBuf::assume_sound(state));
         record
     }

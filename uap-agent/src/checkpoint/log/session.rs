@@ -10,8 +10,8 @@ use super::options::Options;
 use super::past::{Last, Past};
 use super::record::Record;
 use crate::checkpoint::head::{Head, damaged, whole};
-use crate::checkpoint::held::SessionLock;
-use crate::checkpoint::writers::WriterHistory;
+use crate::checkpoint::held::{Seen, SessionLock};
+use crate::checkpoint::writers::{Before, WriterHistory};
 use crate::checkpoint::{CheckpointError, CheckpointMetadata};
 use crate::state::AgentState;
 
@@ -88,28 +88,39 @@ impl LogSession {
         self.hold
     }
 
+    /// Checks that a save may follow what stands there.
+    pub(super) fn check(
+        &mut self,
+        seen: Seen,
+        before: Before,
+        metadata: &CheckpointMetadata,
+        state: &AgentState,
+    ) -> Result<(), CheckpointError> {
+        let last = self.head.as_ref();
+        if last.is_some_and(|last| last.is(metadata, state)) {
+            return Ok(());
+        }
+        let last = last.map(|last| (last.metadata.checkpoint_id, last.state.id()));
+        match before {
+            Before::State(_) => before.check(last),
+            Before::Seen => {
+                seen.check(last.map(|(found, _)| found), self.attempted)?;
+                self.writers.check(metadata, state)
+            }
+        }
+    }
+
+    /// Writes a save that [may follow](Self::check) what stands there.
     pub(super) fn save(
         &mut self,
-        seen: Option<Uuid>,
         metadata: &CheckpointMetadata,
         state: AgentState,
         options: &Options,
     ) -> Result<(), CheckpointError> {
-        if self
-            .head
-            .as_ref()
-            .is_some_and(|head| head.is(metadata, &state))
-        {
+        let last = self.head.as_ref();
+        if last.is_some_and(|last| last.is(metadata, &state)) {
             return Ok(());
         }
-        let found = self.head.as_ref().map(|head| head.metadata.checkpoint_id);
-        if let (Some(found), Some(_)) = (found, seen)
-            && ![seen, self.attempted].contains(&Some(found))
-        {
-            self.is_sound = false;
-            return Err(CheckpointError::Conflict { found });
-        }
-        self.writers.check(metadata, &state)?;
         let before = self.head.as_ref();
         let (piece, mut head) = Head::next(before, metadata, state, options.max_bytes)?;
         let agent = before.map_or("", |before| before.metadata.agent_id.as_str());

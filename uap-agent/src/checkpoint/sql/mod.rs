@@ -11,12 +11,13 @@ use ubos_common::id::Uuid;
 use super::held::OpenSessions;
 use super::seal::Seal;
 use super::seal::sealing::Sealing;
+use super::writers::Before;
 use super::{
     CheckpointConfig, CheckpointError, CheckpointHistory, CheckpointMetadata, CheckpointStore,
     StoreFuture,
 };
 use crate::sql::{Pool, check_name};
-use crate::state::AgentState;
+use crate::state::{AgentState, StateId};
 use rows::Options;
 use session::{At, Session};
 
@@ -106,7 +107,21 @@ impl CheckpointStore for SqlCheckpoints {
 
     fn save<'a>(&'a self, metadata: CheckpointMetadata, state: AgentState) -> StoreFuture<'a, ()> {
         let session = metadata.session_id.clone();
-        self.ask(&session, move |at, _| at.save(&metadata, &state))
+        self.ask(&session, move |at, _| {
+            at.save(&metadata, &state, Before::Seen)
+        })
+    }
+
+    fn save_after<'a>(
+        &'a self,
+        metadata: CheckpointMetadata,
+        state: AgentState,
+        after: Option<StateId>,
+    ) -> StoreFuture<'a, ()> {
+        let session = metadata.session_id.clone();
+        self.ask(&session, move |at, _| {
+            at.save(&metadata, &state, Before::State(after))
+        })
     }
 
     fn load<'a>(&'a self, session_id: &'a str) -> StoreFuture<'a, Option<AgentState>> {

@@ -6,8 +6,8 @@ use ubos_common::id::Uuid;
 
 use super::rows::{Checkpoints, Options, SessionRow, delete};
 use crate::checkpoint::head::Head;
-use crate::checkpoint::held::OpenSessions;
-use crate::checkpoint::writers::WriterHistory;
+use crate::checkpoint::held::{OpenSessions, Seen};
+use crate::checkpoint::writers::{Before, WriterHistory};
 use crate::checkpoint::{CheckpointError, CheckpointMetadata};
 use crate::sql::{Again, Worker};
 use crate::state::AgentState;
@@ -51,15 +51,15 @@ impl Session {
     fn check(
         &mut self,
         place: &Place,
-        seen: Option<Uuid>,
+        (seen, before): (Seen, Before),
         metadata: &CheckpointMetadata,
         state: &AgentState,
     ) -> Result<(), CheckpointError> {
-        if let (Some(row), Some(_)) = (place.row, seen)
-            && ![seen, self.attempted].contains(&Some(row.last))
-        {
-            return Err(CheckpointError::Conflict { found: row.last });
+        if let Before::State(_) = before {
+            let last = self.before(place);
+            return before.check(last.map(|last| (last.metadata.checkpoint_id, last.state.id())));
         }
+        seen.check(place.row.map(|row| row.last), self.attempted)?;
         if !self.knows_writers {
             if let Some(found) = &place.read {
                 self.writers.found(&found.metadata, &found.state);
@@ -96,6 +96,7 @@ impl At<'_> {
         &mut self,
         metadata: &CheckpointMetadata,
         state: &AgentState,
+        after: Before,
     ) -> Result<(), CheckpointError> {
         let name = metadata.session_id.as_str();
         let seen = self.known.seen(name);
@@ -125,7 +126,7 @@ impl At<'_> {
             {
                 return Ok((place.row, place.read));
             }
-            session.check(&place, seen, metadata, state)?;
+            session.check(&place, (seen, after), metadata, state)?;
             session.attempted = Some(metadata.checkpoint_id);
             let before = session.before(&place);
             let state = state.clone();
@@ -205,7 +206,7 @@ impl At<'_> {
     }
 
     pub(super) fn delete(&mut self, name: &str) -> Result<(), CheckpointError> {
-        self.known.saw(name, None);
+        self.known.forget(name);
         self.known.close(name);
         self.worker
             .write(Again::Yes, |transaction| delete(transaction, name))

@@ -36,8 +36,11 @@ use crate::journal::people::{HOUR, careful};
 use crate::journal::{asking, strategies};
 use crate::log_store::{Steps, a_run_of_another_store_is_overtaken, forks_are_seen};
 use crate::seals::Toy;
-use crate::stores::a_deleted_session_was_never_seen;
-use crate::stores::forks_have_the_writer_of_their_past;
+use crate::sessions::of_two_runs_one_is_refused;
+use crate::stores::{
+    a_deleted_session_was_never_seen, forks_have_the_writer_of_their_past,
+    nothing_is_replaced_unseen,
+};
 
 /// A database that can be opened again, as another process does.
 type Open<'a> = &'a dyn Fn() -> Database;
@@ -172,6 +175,11 @@ fn checkpoints_do_what_stores_do(open: Open<'_>) {
     forks_have_the_writer_of_their_past(&one);
     a_fork_knows_nothing_of_a_session_before(&one, &other);
     a_deleted_session_was_never_seen(&one, &other);
+    nothing_is_replaced_unseen(&one, &other);
+    of_two_runs_one_is_refused(&|| Arc::new(open().checkpoints()));
+    for session in block_on(one.list()).unwrap() {
+        block_on(one.delete(&session)).unwrap();
+    }
     // Another process removes a session and begins it anew, up to the same number.
     let (mut kept, mut anew) = (Steps::new(1), Steps::new(2));
     for (steps, store) in [(&mut kept, &one), (&mut anew, &other)] {

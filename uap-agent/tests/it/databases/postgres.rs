@@ -1,7 +1,7 @@
 //! PostgreSQL, on servers that the tests start for themselves.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Barrier, Mutex};
 use std::time::Duration;
 
 use futures::executor::block_on;
@@ -222,6 +222,29 @@ fn nothing_is_written_twice_or_lost_however_often_the_server_is_killed() {
     for (known, state) in history.iter().zip(&saved) {
         let found = block_on(store.load_at("s", known.checkpoint_id)).unwrap();
         assert_eq!(found.as_ref(), Some(state));
+    }
+}
+
+#[test]
+fn all_who_open_a_new_database_at_once_have_it() {
+    const CROWD: usize = 8;
+    let server = Server::start();
+    for round in 0..10 {
+        let name = format!("new_{round}");
+        server.make_database(&name);
+        let address = format!("{} dbname={name}", server.base());
+        let config = PostgresConfig::new(address).with_connections(1);
+        let together = Barrier::new(CROWD);
+        std::thread::scope(|scope| {
+            let open = || {
+                together.wait();
+                Database::postgres(&config).map(drop)
+            };
+            let opened = [(); CROWD].map(|()| scope.spawn(open));
+            for opened in opened {
+                opened.join().unwrap().unwrap();
+            }
+        });
     }
 }
 

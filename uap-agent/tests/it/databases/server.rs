@@ -146,6 +146,17 @@ impl Server {
         assert!(sent.unwrap().success());
     }
 
+    /// Makes an empty database.
+    pub(crate) fn make_database(&self, name: &str) {
+        let made = command("createdb")
+            .arg("--username=agents")
+            .arg("--host")
+            .arg(self.folder.path())
+            .arg(name)
+            .status();
+        assert!(made.unwrap().success());
+    }
+
     /// The address of the server, without a database.
     pub(crate) fn base(&self) -> String {
         let folder = self.folder.path().display();

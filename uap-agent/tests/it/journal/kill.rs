@@ -246,7 +246,10 @@ fn a_folder_is_one_run_and_one_writer() {
     let checked = FileJournal::open(folder.path().join("checked")).unwrap();
     block_on(check_journal(&checked)).unwrap();
     let journal = Arc::new(FileJournal::open(&path).unwrap());
-    assert!(FileJournal::open(&path).is_err());
+    let second = FileJournal::open(&path).unwrap_err();
+    assert_eq!(second, JournalError::InUse);
+    let second = FileJournal::open_existing(&path).unwrap_err();
+    assert_eq!(second, JournalError::InUse);
     let agent = agent(noting(0, folder.path(), None)).unwrap();
     let state = agent.initial_state();
     assert_eq!(
@@ -260,4 +263,32 @@ fn a_folder_is_one_run_and_one_writer() {
     let journal = Arc::new(FileJournal::open(&path).unwrap());
     let again = block_on(async { agent.resume(journal).await.unwrap().result().await });
     assert_eq!(again.unwrap(), result);
+}
+
+// spec: UAP-12-5
+#[test]
+fn who_only_looks_creates_nothing_and_tells_damage_from_use() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("journal");
+    assert!(FileJournal::open_existing(&path).unwrap().is_none());
+    assert!(!path.exists());
+    // A folder that another is removing.
+    std::fs::create_dir(&path).unwrap();
+    assert!(FileJournal::open_existing(&path).unwrap().is_none());
+    assert_eq!(std::fs::read_dir(&path).unwrap().count(), 0);
+    drop(FileJournal::open(&path).unwrap());
+    drop(FileJournal::open_existing(&path).unwrap().unwrap());
+    let segment = std::fs::read_dir(&path).unwrap().next().unwrap().unwrap();
+    let mut bytes = std::fs::read(segment.path()).unwrap();
+    bytes[3] ^= 1;
+    std::fs::write(segment.path(), bytes).unwrap();
+    for damaged in [
+        FileJournal::open(&path).err(),
+        FileJournal::open_existing(&path).err(),
+    ] {
+        assert!(
+            matches!(damaged, Some(JournalError::Failed(_))),
+            "{damaged:?}"
+        );
+    }
 }
