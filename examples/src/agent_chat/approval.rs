@@ -51,7 +51,8 @@ impl Approvals {
     /// The answer is given, or given up: its journal is removed.
     pub(super) fn end(&self) -> Result<(), String> {
         match fs::remove_dir_all(&self.folder) {
-            Err(err) if err.kind() != std::io::ErrorKind::NotFound => Err(err.to_string()),
+            // It may be gone meanwhile, in whole or in part.
+            Err(err) if self.folder.exists() => Err(err.to_string()),
             _ => Ok(()),
         }
     }
@@ -65,12 +66,13 @@ impl Approvals {
             .map_err(|err| format!("{place}: {err}"))
     }
 
-    /// The journal. Another terminal may have it open for a moment.
-    async fn journal(&self) -> Result<FileJournal, JournalError> {
+    /// The journal, where there is one. Another terminal may have it open for a moment.
+    async fn journal(&self) -> Result<Option<FileJournal>, JournalError> {
         let mut left = MOST_LOOKS;
         loop {
-            match FileJournal::open(&self.folder) {
-                Err(_) if left > 0 => left -= 1,
+            // Nothing is created: the talk may be removing it.
+            match FileJournal::open_existing(&self.folder) {
+                Err(JournalError::InUse) if left > 0 => left -= 1,
                 opened => return opened,
             }
             tokio::time::sleep(LOOKS).await;
@@ -79,12 +81,13 @@ impl Approvals {
 
     /// The recording; `None` where there is none.
     async fn recording(&self) -> Result<Option<Recording>, JournalError> {
-        if !self.folder.exists() {
+        let Some(journal) = self.journal().await? else {
             return Ok(None);
-        }
-        let journal = self.journal().await?;
+        };
         match Recording::load(&journal).await {
             Err(JournalError::Empty) => Ok(None),
+            // The answer was given while this was read.
+            Err(JournalError::Failed(_)) if !self.folder.exists() => Ok(None),
             loaded => loaded.map(Some),
         }
     }
@@ -93,7 +96,8 @@ impl Approvals {
     pub(super) async fn resumed(&self, agent: &Agent) -> Result<AgentStreamResult, String> {
         self.tell().await?;
         loop {
-            let journal = self.journal().await.map_err(|err| err.to_string())?;
+            let journal = self.journal().await.map_err(|err| told(&err))?;
+            let journal = journal.ok_or("no answer waits any more")?;
             match agent.resume(Arc::new(journal)).await {
                 Err(JournalError::Paused(_)) => {}
                 resumed => return resumed.map_err(|err| err.to_string()),
@@ -103,7 +107,7 @@ impl Approvals {
     }
 
     async fn tell(&self) -> Result<(), String> {
-        let recording = self.recording().await.map_err(|err| err.to_string())?;
+        let recording = self.recording().await.map_err(|err| told(&err))?;
         let questions = recording
             .map(|recording| recording.questions())
             .unwrap_or_default();
@@ -125,7 +129,7 @@ impl Approvals {
         decides: Decides,
         by: &str,
     ) -> Result<Vec<String>, String> {
-        let recording = self.recording().await.map_err(|err| err.to_string())?;
+        let recording = self.recording().await.map_err(|err| told(&err))?;
         let questions = recording
             .map(|recording| recording.questions())
             .unwrap_or_default();
@@ -142,11 +146,23 @@ impl Approvals {
         if !question.digest.to_string().starts_with(&asked.digest) {
             return Err(format!("{id} is another call: {}", line(question)));
         }
-        let journal = self.journal().await.map_err(|err| err.to_string())?;
+        let journal = self.journal().await.map_err(|err| told(&err))?;
+        let journal = journal.ok_or_else(|| format!("nothing waits under {id} any more"))?;
         let decision = Decision::new(question, by, verdict);
         let decided = Recording::decide(&journal, now, &decision).await;
         decided.map_err(|err| err.to_string())?;
         Ok(vec![format!("decided: {}", line(question))])
+    }
+}
+
+/// Why a journal was not opened or read.
+fn told(err: &JournalError) -> String {
+    match err {
+        JournalError::InUse => {
+            "the answer is under way: what it asks can be listed and decided when it waits"
+                .to_owned()
+        }
+        err => err.to_string(),
     }
 }
 
@@ -156,4 +172,47 @@ fn line(question: &Question) -> String {
     let call = format!("{} {}", question.tool, question.arguments.as_str());
     let start = digest.get(..Asked::DIGITS).unwrap_or(&digest);
     format!("{}:{start} {}", question.effect, screen::clean_line(&call))
+}
+
+#[cfg(test)]
+mod tests {
+    use ubos_common::time::{Mono, Timestamp};
+
+    use super::*;
+
+    async fn listed(approvals: &Approvals) -> Result<Vec<String>, String> {
+        let now = Now::new(Mono::ZERO, Timestamp::EPOCH);
+        approvals.decide(now, Decides::Lists, "ann").await
+    }
+
+    #[tokio::test]
+    async fn an_answer_under_way_is_told_from_a_journal_that_is_damaged() {
+        let dir = tempfile::tempdir().unwrap();
+        let approvals = Approvals::of(dir.path(), "s");
+        let held = approvals.begin().unwrap();
+        let why = listed(&approvals).await.unwrap_err();
+        assert!(why.contains("the answer is under way"), "{why}");
+        drop(held);
+        let segment = fs::read_dir(&approvals.folder).unwrap().next();
+        let segment = segment.unwrap().unwrap().path();
+        let mut bytes = fs::read(&segment).unwrap();
+        bytes[3] ^= 1;
+        fs::write(&segment, bytes).unwrap();
+        let why = listed(&approvals).await.unwrap_err();
+        assert!(!why.contains("under way"), "{why}");
+    }
+
+    #[tokio::test]
+    async fn who_looks_brings_no_journal_back_that_is_being_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let approvals = Approvals::of(dir.path(), "s");
+        approvals.end().unwrap();
+        assert_eq!(listed(&approvals).await, Ok(Vec::new()));
+        assert!(!approvals.folder.exists());
+        fs::create_dir_all(&approvals.folder).unwrap();
+        assert_eq!(listed(&approvals).await, Ok(Vec::new()));
+        assert_eq!(fs::read_dir(&approvals.folder).unwrap().count(), 0);
+        approvals.end().unwrap();
+        assert!(!approvals.folder.exists());
+    }
 }

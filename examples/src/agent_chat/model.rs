@@ -79,6 +79,11 @@ fn unknown(vendor: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use ubos_common::id::IdSource;
+    use ubos_common::time::Timestamp;
+    use upp::{List, LlmRequest, Message, Stamp};
+
     use super::*;
 
     fn real(vendor: &str) -> Which {
@@ -108,5 +113,51 @@ mod tests {
                 .contains("groq")
         );
         assert!(model(&Which::Scripted, |_| None).is_ok());
+    }
+
+    /// The body of the request that a model sends to a server, which refuses it.
+    async fn sent(vendor: &str) -> String {
+        let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await;
+        let listener = listener.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let model = model(&real(vendor), |name| match name.ends_with("_BASE_URL") {
+            true => Some(url.clone()),
+            false => Some("k".to_owned()),
+        });
+        let serving = async {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut seen = Vec::new();
+            let body = loop {
+                let text = String::from_utf8_lossy(&seen).into_owned();
+                if let Some((head, body)) = text.split_once("\r\n\r\n") {
+                    let head = head.to_lowercase();
+                    let (_, length) = head.split_once("content-length: ").unwrap();
+                    let length = length.lines().next().unwrap();
+                    if body.len() == length.parse::<usize>().unwrap() {
+                        break body.to_owned();
+                    }
+                }
+                assert!(stream.read_buf(&mut seen).await.unwrap() > 0, "{text}");
+            };
+            let refusal = b"HTTP/1.1 400 Bad Request\r\ncontent-length: 2\r\n\r\n{}";
+            stream.write_all(refusal).await.unwrap();
+            body
+        };
+        let mut ids = IdSource::seeded(1);
+        let mut stamp = || Stamp::new(&mut ids, Timestamp::EPOCH);
+        let hello = List::from(vec![Message::user(stamp(), "hello")]);
+        let asked = LlmRequest::new(hello, stamp());
+        let asked = model.unwrap().complete(asked);
+        tokio::select! {
+            biased;
+            body = serving => body,
+            end = asked => panic!("nothing was sent: {end:?}"),
+        }
+    }
+
+    #[tokio::test]
+    async fn anthropic_is_told_how_long_an_answer_may_be() {
+        let body = sent("anthropic").await;
+        assert!(body.contains(r#""max_tokens":8192"#), "{body}");
     }
 }
