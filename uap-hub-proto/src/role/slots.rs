@@ -104,3 +104,22 @@ impl<T> Slots<T> {
         keys
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_key_of_a_session_that_is_gone_names_no_other() {
+        let mut slots = Slots::new();
+        let gone = slots.add('a');
+        assert_eq!(slots.remove(gone), Some('a'));
+        let there = slots.add('b');
+        assert_eq!(gone.slot, there.slot, "its place is used again");
+        assert_eq!(slots.get(gone), None);
+        assert_eq!(slots.get_mut(gone), None);
+        assert_eq!(slots.remove(gone), None);
+        assert_eq!(slots.get(there), Some(&'b'));
+        assert_eq!(slots.len(), 1);
+    }
+}

@@ -42,13 +42,29 @@ pub(super) struct Receiver<T>(Arc<Mutex<Queue<T>>>);
 
 impl<T> Sender<T> {
     /// Returns whether there was room. What is sent to a receiver that is gone is dropped.
+    #[cfg(any(feature = "client", test))]
     pub(super) fn send(&self, message: T) -> bool {
+        self.put(message, |queue| queue.has_room())
+    }
+
+    /// Sends also where there is no room: for whoever stops once [`has_room`](Self::has_room) says no.
+    #[cfg(feature = "server")]
+    pub(super) fn push(&self, message: T) {
+        self.put(message, |_| true);
+    }
+
+    #[cfg(feature = "server")]
+    pub(super) fn has_room(&self) -> bool {
+        lock(&self.0).has_room()
+    }
+
+    fn put(&self, message: T, takes: impl FnOnce(&Queue<T>) -> bool) -> bool {
         let receiver = {
             let mut queue = lock(&self.0);
             if queue.is_over {
                 return true;
             }
-            if queue.messages.len() >= queue.most {
+            if !takes(&queue) {
                 return false;
             }
             queue.messages.push_back(message);
@@ -57,11 +73,11 @@ impl<T> Sender<T> {
         receiver.into_iter().for_each(Waker::wake);
         true
     }
+}
 
-    #[cfg(feature = "server")]
-    pub(super) fn has_room(&self) -> bool {
-        let queue = lock(&self.0);
-        queue.messages.len() < queue.most
+impl<T> Queue<T> {
+    fn has_room(&self) -> bool {
+        self.messages.len() < self.most
     }
 }
 
@@ -82,6 +98,12 @@ impl<T> Receiver<T> {
     pub(super) fn is_alone(&self) -> bool {
         let queue = lock(&self.0);
         queue.messages.len() == 1 && !queue.is_over
+    }
+
+    /// Whether one message more has room.
+    #[cfg(feature = "server")]
+    pub(super) fn has_room(&self) -> bool {
+        lock(&self.0).has_room()
     }
 
     /// The next message, or `None` behind the last one.

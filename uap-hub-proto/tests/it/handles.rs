@@ -368,6 +368,21 @@ async fn an_agent_whose_hub_is_away_is_not_connected() {
     }
 }
 
+// spec: HUB-5-3
+#[tokio::test]
+async fn no_agent_is_available_to_a_hub_that_has_left() {
+    let hub = hub().await;
+    let agent = AgentBuilder::new("a").start(&hub.url()).unwrap();
+    within(agent.connected()).await.unwrap();
+    within(hub.wait_for_agents(1)).await;
+    within(hub.shutdown(Duration::ZERO)).await.unwrap();
+    tokio::select! {
+        biased;
+        () = hub.wait_for_agents(1) => panic!("it cannot be offered jobs"),
+        () = hub.wait_for_agents(0) => {}
+    }
+}
+
 #[tokio::test]
 async fn a_hub_is_paused_by_its_handle() {
     let hub = hub().await;

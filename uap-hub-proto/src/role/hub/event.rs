@@ -61,7 +61,8 @@ pub enum Input<'a> {
         /// The reason, for people.
         reason: String,
     },
-    /// The call is full: messages wait in the hub, up to a limit. A driver with unlimited queues need not report it.
+    /// The call is full: messages wait in the hub, up to a limit. Those that [`Output::Send`] has said, or that are among the
+    /// outputs to be taken, do not. A driver with unlimited queues need not report it.
     Blocked {
         /// The call.
         stream: StreamId,

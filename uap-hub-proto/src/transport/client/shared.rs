@@ -229,7 +229,7 @@ impl Shared {
                     trace,
                 } => self.run(core, (session, trace), &skill, payloads),
                 Output::Stop { session } => core.stop(&session),
-                Output::Event(event) => self.event(core, event),
+                Output::Event(event) => self.event(event),
             }
         }
         if core
@@ -241,15 +241,15 @@ impl Shared {
         }
     }
 
-    fn event(&self, core: &mut Core, event: Event) {
+    fn event(&self, event: Event) {
         trace::agent(&event);
         match &event {
             Event::Listening { client_id } => {
                 self.listening.send_replace(Some(client_id.clone()));
             }
             Event::Retrying { .. } => drop(self.listening.send_replace(None)),
+            // The agent has no call left.
             Event::Closed => {
-                core.calls.clear();
                 self.listening.send_replace(None);
                 self.closed.send_replace(true);
             }
@@ -486,9 +486,12 @@ mod tests {
     use super::super::AgentBuilder;
     use super::*;
     use crate::{
-        role::hub::Job,
+        role::{agent::Inbound, hub::Job},
         transport::server::{ServerConfig, serve},
-        wire::TestResult,
+        wire::{
+            ListenResponse, SessionProposal, TestResult,
+            listen_response::Event::SessionProposal as Proposal,
+        },
     };
 
     // spec: HUB-4-1
@@ -530,6 +533,50 @@ mod tests {
         };
         let waited = tokio::time::timeout(Duration::from_secs(30), forgotten).await;
         assert!(waited.is_ok(), "{:?}", kept());
+    }
+
+    // spec: HUB-5-3
+    #[tokio::test]
+    async fn an_agent_that_has_left_has_no_call() {
+        let hub = serve(([127, 0, 0, 1], 0).into(), ServerConfig::default());
+        let hub = hub.await.unwrap();
+        let agent = AgentBuilder::new("a")
+            .on_test("hangs", |_, _| std::future::pending())
+            .start(&hub.url())
+            .unwrap();
+        let mut job = hub.submit(Job::test("hangs", vec![])).unwrap();
+        while lock(&agent.shared.core).handlers.is_empty() {
+            job.next_event().await;
+        }
+        assert_eq!(lock(&agent.shared.core).calls.len(), 2);
+        agent.shutdown(Duration::ZERO).await;
+        assert_eq!(lock(&agent.shared.core).calls.len(), 0);
+    }
+
+    #[tokio::test]
+    async fn so_many_answers_wait_for_the_hub_and_one_more_ends_its_call() {
+        let agent = AgentBuilder::new("a").start("http://127.0.0.1:9").unwrap();
+        let shared = &agent.shared;
+        let hub = AgentHubClient::new(shared.route.endpoint.connect_lazy());
+        lock(&shared.core).hub = Some(hub);
+        let (attempt, client_id) = (1, "a".to_owned());
+        shared.receive(Input::Registered { attempt, client_id });
+        let propose = |n: usize| {
+            let proposal = SessionProposal {
+                session_id: n.to_string(),
+                details: None,
+            };
+            let event = Some(Proposal(proposal));
+            let message = Inbound::Listen(ListenResponse { event });
+            let stream = StreamId(1);
+            shared.receive(Input::Message { stream, message });
+        };
+        let calls = || lock(&shared.core).calls.len();
+        // Nothing is sent while this task does not wait, and the first message says that the agent is ready.
+        (1..MAX_ANSWERS).for_each(propose);
+        assert_eq!(calls(), 1);
+        propose(MAX_ANSWERS);
+        assert_eq!(calls(), 0);
     }
 
     // spec: HUB-2-7

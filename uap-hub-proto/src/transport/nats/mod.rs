@@ -359,4 +359,13 @@ mod tests {
             assert!(refused.contains(name), "{refused}");
         }
     }
+
+    #[test]
+    fn a_name_that_subjects_do_not_take_is_refused() {
+        let check = |name: &str| QueueConfig::default().with_name(name).check();
+        assert!(check("Desk-2_b").is_ok());
+        for name in ["", "a.b", "a b", ">", "*", "\u{e9}"] {
+            assert!(matches!(check(name), Err(QueueError::Name)), "{name:?}");
+        }
+    }
 }

@@ -240,7 +240,7 @@ impl<T> Stream for Answers<T> {
             return Poll::Ready(None);
         }
         let message = std::task::ready!(self.messages.poll(cx));
-        if self.call.unblock() {
+        if self.messages.has_room() && self.call.unblock() {
             let stream = self.stream;
             // A closed hub refuses inputs.
             let _ = self
@@ -261,3 +261,6 @@ impl<T> Drop for Answers<T> {
         self.call.gone();
     }
 }
+
+#[cfg(test)]
+mod tests;

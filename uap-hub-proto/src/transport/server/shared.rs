@@ -302,15 +302,15 @@ impl Shared {
         }
     }
 
-    /// Sends without waiting: the hub keeps what a full call does not take.
+    /// Sends without waiting: what comes after a call was full waits in the hub. What the hub has said by then is sent too.
     fn send(&self, core: &mut Core, stream: StreamId, message: Outbound) {
         let Some(sink) = core.sinks.get(&stream) else {
             return;
         };
         match (&sink.messages, message) {
-            (SinkSender::Listen(to), Outbound::Listen(message)) => pass(to, message),
-            (SinkSender::Test(to), Outbound::Test(message)) => pass(to, message),
-            (SinkSender::Translation(to), Outbound::Translation(message)) => pass(to, message),
+            (SinkSender::Listen(to), Outbound::Listen(message)) => to.push(message),
+            (SinkSender::Test(to), Outbound::Test(message)) => to.push(message),
+            (SinkSender::Translation(to), Outbound::Translation(message)) => to.push(message),
             _ => {}
         }
         if sink.call.block(|| sink.messages.has_room()) {
@@ -359,12 +359,6 @@ impl Shared {
         // There may be no subscriber.
         let _ = self.news.send(event);
     }
-}
-
-/// Passes a message on. The hub sends none where there is no room, and a call whose receiver is gone is reset
-/// by its reader.
-fn pass<T>(to: &mail::Sender<T>, message: T) {
-    let _ = to.send(message);
 }
 
 impl SinkSender {

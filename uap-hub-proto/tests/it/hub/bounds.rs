@@ -65,6 +65,22 @@ fn agents_that_listen_take_no_bytes_of_those_that_do_not() {
     assert_eq!(rig.hub.view().counts().agents, 4);
 }
 
+// spec: HUB-2-4
+#[test]
+fn agents_that_do_not_listen_have_what_those_that_do_leave() {
+    for (bytes, left) in [(397, 2), (398, 1)] {
+        let mut rig = Rig::with(Config::default().with_max_registered_bytes(4_000));
+        for _ in 0..4 {
+            let listens = named(&mut rig, 797).unwrap();
+            rig.open(Rpc::Listen, Some(&listens));
+        }
+        for _ in 0..2 {
+            named(&mut rig, bytes).unwrap();
+        }
+        assert_eq!(rig.hub.view().counts().agents, 4 + left, "{bytes}");
+    }
+}
+
 #[test]
 fn bounds_of_the_queue_hold_and_refusals_change_nothing() {
     let mut rig = Rig::with(

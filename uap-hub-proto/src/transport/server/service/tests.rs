@@ -1,0 +1,157 @@
+//! Calls that are opened by hand: without a network, and without tasks that read them.
+
+use std::{collections::BTreeSet, iter::from_fn, task::Waker};
+
+use ubos_common::id::IdSource;
+
+use super::super::{ServerConfig, handle::JobHandle};
+use super::*;
+use crate::{
+    capability::Skill,
+    role::hub::{Config, Job},
+    wire::{SessionAcceptance, TestStatus, listen_request, listen_response, test_response},
+};
+
+fn hub(config: Config) -> Arc<Shared> {
+    let config = ServerConfig::default().with_hub(config);
+    // Nothing is stored.
+    let (shared, _) = Shared::new(config, IdSource::seeded(0)).unwrap();
+    shared
+}
+
+/// A call on which so many messages may wait.
+fn open<T>(
+    shared: &Arc<Shared>,
+    (rpc, key): (Rpc, &str),
+    most: usize,
+    sender: fn(mail::Sender<T>) -> SinkSender,
+) -> Answers<T> {
+    let (messages, answers) = mail::mail(most);
+    let call = CallState::default();
+    let sink = Sink {
+        messages: sender(messages),
+        call: call.clone(),
+    };
+    let stream = shared.open(sink, |hub, now, stream| {
+        let opened = Input::Opened {
+            stream,
+            rpc,
+            key: Some(key),
+            resume: None,
+            identity: None,
+        };
+        hub.handle_input(now, opened).is_ok()
+    });
+    Answers {
+        messages: answers,
+        call,
+        is_ended: false,
+        stream,
+        shared: shared.clone(),
+    }
+}
+
+/// The control stream of an agent.
+fn listen(shared: &Arc<Shared>, most: usize) -> Answers<ListenResponse> {
+    let registration = AgentRegistration {
+        display_name: "a".to_owned(),
+        capabilities: vec![Skill::test("t").into()],
+    };
+    let registered = shared.act(|hub, now| hub.register(now, registration));
+    let id = registered.unwrap().client_id;
+    open(shared, (Rpc::Listen, &id), most, SinkSender::Listen)
+}
+
+/// The session of the next message, if there is one.
+fn next(listen: &mut Answers<ListenResponse>) -> Option<String> {
+    let cx = &mut Context::from_waker(Waker::noop());
+    let Poll::Ready(next) = Pin::new(listen).poll_next(cx) else {
+        return None;
+    };
+    match next.unwrap().unwrap().event.unwrap() {
+        listen_response::Event::SessionProposal(proposal) => Some(proposal.session_id),
+        listen_response::Event::SessionReady(ready) => Some(ready.session_id),
+    }
+}
+
+fn submit(shared: &Arc<Shared>) -> JobHandle {
+    let submitted = shared.submit(|hub, now| hub.submit(now, Job::test("t", vec![])));
+    let (id, inbox) = submitted.unwrap();
+    JobHandle::new(id, inbox, shared)
+}
+
+fn tell(shared: &Arc<Shared>, stream: StreamId, message: Inbound) {
+    let input = Input::Message { stream, message };
+    shared.act(|hub, now| hub.handle_input(now, input)).unwrap();
+}
+
+#[test]
+fn messages_that_find_a_call_full_come_as_it_is_read() {
+    let shared = hub(Config::default());
+    let mut listen = listen(&shared, 1);
+    let _jobs: [_; 4] = [(); 4].map(|()| submit(&shared));
+    let proposed: BTreeSet<_> = from_fn(|| next(&mut listen)).collect();
+    assert_eq!(proposed.len(), 4);
+}
+
+#[test]
+fn messages_that_are_sent_at_the_same_time_all_come() {
+    let shared = hub(Config::default());
+    let mut listen = listen(&shared, 1);
+    shared.act(|hub, now| hub.set_paused(now, true));
+    let _jobs: [_; 4] = [(); 4].map(|()| submit(&shared));
+    shared.act(|hub, now| hub.set_paused(now, false));
+    let proposed: BTreeSet<_> = from_fn(|| next(&mut listen)).collect();
+    assert_eq!(proposed.len(), 4);
+}
+
+#[test]
+fn a_call_with_too_many_messages_has_no_room_until_they_are_read() {
+    let shared = hub(Config::default().with_max_unsent(2));
+    let mut listen = listen(&shared, 1);
+    let agents = || shared.inspect(|view| view.counts().agents);
+    // One waits on the call, and two in the hub.
+    let _first: [_; 3] = [(); 3].map(|()| submit(&shared));
+    next(&mut listen).unwrap();
+    // Two wait on the call, and two in the hub.
+    let _then: [_; 2] = [(); 2].map(|()| submit(&shared));
+    next(&mut listen).unwrap();
+    assert_eq!(agents(), 1);
+    let _last = submit(&shared);
+    assert_eq!(agents(), 0, "it does not read");
+}
+
+// spec: HUB-4-4
+#[test]
+fn a_call_goes_on_whose_job_is_dropped_by_whoever_inspects_the_hub() {
+    let shared = hub(Config::default().with_max_unread_events(2));
+    let mut listen = listen(&shared, 4);
+    let job = submit(&shared);
+    let session = next(&mut listen).unwrap();
+    let answer = SessionAcceptance {
+        session_id: session.clone(),
+        accepted: true,
+        reason: String::new(),
+    };
+    let event = Some(listen_request::Event::SessionAcceptance(answer));
+    let answer = Inbound::Listen(ListenRequest { event });
+    tell(&shared, listen.stream, answer);
+    assert_eq!(next(&mut listen).as_ref(), Some(&session), "it is ready");
+    let call = open(&shared, (Rpc::Execute, &session), 4, SinkSender::Test);
+    let status = TestStatus {
+        state: crate::state::State::Acknowledged.to_wire(crate::capability::Kind::Test),
+        message: String::new(),
+    };
+    let status = TestResponse {
+        event: Some(test_response::Event::Status(status)),
+        ..TestResponse::default()
+    };
+    tell(&shared, call.stream, Inbound::Test(status));
+    let is_read = || {
+        let cx = &mut Context::from_waker(Waker::noop());
+        call.call.poll_read(cx, |_| Poll::Ready(())).is_ready()
+    };
+    assert!(!is_read(), "two events are unread");
+    shared.inspect(|_| drop(job));
+    assert!(is_read());
+}
