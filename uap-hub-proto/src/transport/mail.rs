@@ -44,7 +44,7 @@ impl<T> Sender<T> {
     /// Returns whether there was room. What is sent to a receiver that is gone is dropped.
     #[cfg(any(feature = "client", test))]
     pub(super) fn send(&self, message: T) -> bool {
-        self.put(message, |queue| queue.has_room())
+        self.put(message, Queue::has_room)
     }
 
     /// Sends also where there is no room: for whoever stops once [`has_room`](Self::has_room) says no.
