@@ -150,9 +150,12 @@ fn a_hub_without_quotas_does_not_stand_strangers_that_listen() {
         ServerConfig::default().with_hub(config),
     );
     let served = runtime.block_on(served).unwrap();
-    let run = HostileRun::new(served.url())
-        .with_attacks(&[Attack::NamesThatListen])
-        .with_time(Duration::from_secs(3));
-    let report = run.run().unwrap();
-    assert!(!report.is_survived(), "{report}");
+    // A busy machine needs longer to take all places.
+    let is_survived = [1, 4, 16, 64].into_iter().all(|seconds| {
+        let run = HostileRun::new(served.url())
+            .with_attacks(&[Attack::NamesThatListen])
+            .with_time(Duration::from_secs(seconds));
+        run.run().unwrap().is_survived()
+    });
+    assert!(!is_survived);
 }
