@@ -408,9 +408,15 @@ async fn who_sent_a_task_may_ask_and_follow<H: Harness>(harness: &H, seen: &Seen
     let asking = async {
         // The task, RUNNING, and the handler's own RUNNING.
         until(|| seen.entries() == before + 3).await;
-        let standing = ended(Ok(harness.status(&task).await));
-        assert_eq!(standing.status, Status::Running);
-        assert_eq!(standing.output.unwrap().as_str(), "1");
+        // It is written before it is told.
+        let output = loop {
+            let standing = ended(Ok(harness.status(&task).await));
+            assert_eq!(standing.status, Status::Running);
+            if let Some(output) = standing.output {
+                break output;
+            }
+        };
+        assert_eq!(output.as_str(), "1");
         // An id is its issuer's own.
         assert!(is_unknown(harness.status(&other).await.as_ref()));
         assert!(is_unknown(harness.cancel(&other).await.as_ref()));
