@@ -30,8 +30,9 @@ ANTHROPIC_BASE_URL and GOOGLE_BASE_URL lead to other servers. The scripted model
 A line is a question; a line that begins with / is a command, and /help lists them. Ctrl-C ends the answer that is
 being given, and the program where none is. Answers go to standard output, all else to standard error.
 
-exit codes: 0 the end of the input or /quit, 1 the input was no terminal and a question of it failed, or a second
-terminal's word was not taken, as while an answer is under way, 2 usage or what cannot be read, 3 something of ours failed, 130 interrupted
+exit codes: 0 the end of the input or /quit, 1 the input was no terminal and a question of it failed, or what a second
+terminal said was not taken (as while an answer is under way), 2 usage or what cannot be read, 3 something of ours
+failed, 130 interrupted
 ";
 
 /// What was asked for.

@@ -74,8 +74,8 @@ impl RunScope {
     }
 
     /// A key of this call for a service that does the same request once: 64 hexadecimal digits of tool, arguments, the
-    /// call's id and the state in which the model asked for it; calls of one response that have one id are counted. A recorded run that is resumed calls the tool with the same
-    /// key; no other call has it.
+    /// call's id and the state in which the model asked for it; calls of one response that have one id are counted. A
+    /// recorded run that is resumed calls the tool with the same key; no other call has it.
     ///
     /// Inside a `SubagentTool` it is made of tool, arguments, the key of that tool's call, and how many calls with this tool
     /// and these arguments there were before inside of it. A sub-agent that is called again makes its calls with the same keys, as

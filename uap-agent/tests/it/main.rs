@@ -22,6 +22,8 @@ mod killed;
 mod lab;
 mod limits;
 #[cfg(feature = "log")]
+mod log_forks;
+#[cfg(feature = "log")]
 mod log_store;
 mod middleware;
 mod order;

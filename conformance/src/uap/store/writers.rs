@@ -2,7 +2,7 @@
 
 use super::states::{StateSource, at, together, wrong_if};
 use super::{StoreFault, is_kept, save};
-use uap_agent::{AgentState, CheckpointError, CheckpointStore};
+use uap_agent::{AgentState, CheckpointError, CheckpointStore, StateId};
 
 /// Lets two agents write one session, each through a store of its own over the same place, or both through one; both are
 /// left empty.
@@ -68,6 +68,23 @@ pub async fn check_writers(
     )
 }
 
+/// A state, saved unless the session is to be new, and what a save that continues from it names.
+async fn begin(
+    store: &dyn CheckpointStore,
+    states: &mut StateSource,
+    session: &str,
+    is_new: bool,
+) -> Result<(AgentState, Option<StateId>), StoreFault> {
+    let begun = states.initial();
+    if is_new {
+        return Ok((begun, None));
+    }
+    let metadata = states.metadata(session, "first", &begun);
+    save(store, metadata, begun.clone()).await?;
+    let after = Some(begun.id());
+    Ok((begun, after))
+}
+
 /// Both have loaded a session, new or not. The first one saves and lets it go, and then the second one saves.
 async fn continues(
     first: &dyn CheckpointStore,
@@ -75,13 +92,7 @@ async fn continues(
     states: &mut StateSource,
     is_new: bool,
 ) -> Result<(), StoreFault> {
-    let begun = states.initial();
-    let mut after = None;
-    if !is_new {
-        let metadata = states.metadata("continued", "first", &begun);
-        save(first, metadata, begun.clone()).await?;
-        after = Some(begun.id());
-    }
+    let (begun, after) = begin(first, states, "continued", is_new).await?;
     for store in [first, second] {
         store.load("continued").await.map_err(at("loading"))?;
     }
@@ -117,13 +128,7 @@ async fn at_once(
     states: &mut StateSource,
     is_new: bool,
 ) -> Result<(), StoreFault> {
-    let begun = states.initial();
-    let mut after = None;
-    if !is_new {
-        let metadata = states.metadata("at once", "first", &begun);
-        save(store, metadata, begun.clone()).await?;
-        after = Some(begun.id());
-    }
+    let (begun, after) = begin(store, states, "at once", is_new).await?;
     let saves: Vec<_> = ["first", "second"]
         .into_iter()
         .map(|agent| {

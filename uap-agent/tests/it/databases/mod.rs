@@ -34,7 +34,8 @@ use upp::{Message, Reply, ScriptedModel};
 use crate::journal::lease::{Hand, Seen, pay, paying};
 use crate::journal::people::{HOUR, careful};
 use crate::journal::{asking, strategies};
-use crate::log_store::{Steps, a_run_of_another_store_is_overtaken, forks_are_seen};
+use crate::log_forks::forks_are_seen;
+use crate::log_store::{Steps, a_run_of_another_store_is_overtaken};
 use crate::seals::Toy;
 use crate::sessions::of_two_runs_one_is_refused;
 use crate::stores::{
