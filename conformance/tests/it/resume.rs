@@ -37,12 +37,27 @@ fn each_mutant_breaks_its_property_and_no_other() {
         ("checkpoint", "a checkpoint that is loaded"),
         ("foreign", "a checkpoint of another session"),
         ("consume", "a question is answered once"),
+        ("late", "a question is answered once"),
         ("recovery", "two resumptions"),
     ] {
         let failed = failed(&built_in().with_mutant(mutant));
         assert_eq!(failed.len(), 1, "{mutant}: {failed:#?}");
         assert!(failed[0].starts_with(name), "{mutant}: {failed:#?}");
     }
+}
+
+// spec: UAP-12-5
+#[test]
+fn damage_is_told_from_a_lost_race() {
+    let failed = failed(&built_in().with_mutant("unreadable"));
+    let of_checkpoints = failed
+        .iter()
+        .filter(|case| case.starts_with("a checkpoint"));
+    assert_eq!(
+        (of_checkpoints.count(), failed.len()),
+        (2, 2),
+        "{failed:#?}"
+    );
 }
 
 /// A program in the shell instead of an agent.

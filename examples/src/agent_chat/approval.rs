@@ -66,7 +66,7 @@ impl Approvals {
             .map_err(|err| format!("{place}: {err}"))
     }
 
-    /// The journal, where there is one. Another terminal may have it open for a moment.
+    /// The journal for a writer, where there is one. Another terminal may have it open for a moment.
     async fn journal(&self) -> Result<Option<FileJournal>, JournalError> {
         let mut left = MOST_LOOKS;
         loop {
@@ -81,10 +81,15 @@ impl Approvals {
 
     /// The recording; `None` where there is none.
     async fn recording(&self) -> Result<Option<Recording>, JournalError> {
-        let Some(journal) = self.journal().await? else {
-            return Ok(None);
+        let loaded = match FileJournal::open_existing(&self.folder) {
+            Ok(Some(journal)) => Recording::load(&journal).await,
+            Ok(None) => return Ok(None),
+            // Another process writes it.
+            Err(JournalError::InUse) => FileJournal::peek(&self.folder)
+                .and_then(|entries| Recording::from_entries(&entries)),
+            Err(error) => Err(error),
         };
-        match Recording::load(&journal).await {
+        match loaded {
             Err(JournalError::Empty) => Ok(None),
             // The answer was given while this was read.
             Err(JournalError::Failed(_)) if !self.folder.exists() => Ok(None),
@@ -159,8 +164,7 @@ impl Approvals {
 fn told(err: &JournalError) -> String {
     match err {
         JournalError::InUse => {
-            "the answer is under way: what it asks can be listed and decided when it waits"
-                .to_owned()
+            "the answer is under way: what it asks can be decided when nothing else runs".to_owned()
         }
         err => err.to_string(),
     }
@@ -176,7 +180,10 @@ fn line(question: &Question) -> String {
 
 #[cfg(test)]
 mod tests {
+    use tokio::sync::Notify;
+    use uap_agent::{AgentOptions, agent};
     use ubos_common::time::{Mono, Timestamp};
+    use upp::{FnTool, Reply, ScriptedModel, Tool, object};
 
     use super::*;
 
@@ -185,14 +192,51 @@ mod tests {
         approvals.decide(now, Decides::Lists, "ann").await
     }
 
+    fn tool(name: &str, started: &Arc<Notify>) -> Arc<dyn Tool> {
+        let started = Arc::clone(started);
+        let run = move |_, _| {
+            started.notify_one();
+            std::future::pending()
+        };
+        Arc::new(FnTool::new(name, "", object("{}").unwrap(), run))
+    }
+
     #[tokio::test]
-    async fn an_answer_under_way_is_told_from_a_journal_that_is_damaged() {
+    async fn what_waits_is_listed_while_another_call_runs() {
         let dir = tempfile::tempdir().unwrap();
         let approvals = Approvals::of(dir.path(), "s");
-        let held = approvals.begin().unwrap();
-        let why = listed(&approvals).await.unwrap_err();
-        assert!(why.contains("the answer is under way"), "{why}");
-        drop(held);
+        let calls = Reply::default()
+            .calling("c1", "pay", object("{}").unwrap())
+            .calling("c2", "look", object("{}").unwrap());
+        let started = Arc::new(Notify::new());
+        let options = AgentOptions::new(Arc::new(ScriptedModel::new([calls])))
+            .with_tools([tool("pay", &started), tool("look", &started)])
+            .with_approvals(Arc::new(AskFirst(vec!["pay".to_owned()])));
+        let agent = agent(options).unwrap();
+        let run = agent.record(approvals.begin().unwrap(), "go", &agent.initial_state());
+        let meanwhile = async {
+            started.notified().await;
+            // Only one process writes.
+            let opened = FileJournal::open_existing(&approvals.folder);
+            let why = told(&opened.unwrap_err());
+            assert!(why.contains("the answer is under way"), "{why}");
+            listed(&approvals).await
+        };
+        let seen = tokio::select! {
+            _ = run.result() => panic!("a tool runs"),
+            listed = meanwhile => listed.unwrap(),
+        };
+        assert!(
+            matches!(&*seen, [line] if line.contains(" pay {}")),
+            "{seen:?}"
+        );
+    }
+
+    #[tokio::test]
+    async fn a_journal_that_is_damaged_is_told() {
+        let dir = tempfile::tempdir().unwrap();
+        let approvals = Approvals::of(dir.path(), "s");
+        drop(approvals.begin().unwrap());
         let segment = fs::read_dir(&approvals.folder).unwrap().next();
         let segment = segment.unwrap().unwrap().path();
         let mut bytes = fs::read(&segment).unwrap();

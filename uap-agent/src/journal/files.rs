@@ -9,7 +9,7 @@ use std::sync::Arc;
 use ubos_common::ConfigError;
 use ubos_common::json::{RawObject, decode};
 use ubos_common::log::format::EncodeError;
-use ubos_common::log::{AppendError, Config, FsDir, Log, LogId, OpenError};
+use ubos_common::log::{AppendError, Config, FsDir, Log, LogId, OpenError, ReadError, Reader};
 use ubos_common::os::fill_random;
 use ubos_common::violation::Profile;
 
@@ -163,6 +163,29 @@ impl FileJournal {
         }
     }
 
+    /// Reads the entries of the journal in a folder, which another process may be writing.
+    ///
+    /// It takes no lock and writes nothing. An entry that is being written may be there or not, and damage at the end looks
+    /// the same: whoever can open the journal is told it by [`FileJournal::open_existing`].
+    ///
+    /// ```no_run
+    /// use uap_agent::journal::{FileJournal, Recording};
+    ///
+    /// let recording = Recording::from_entries(&FileJournal::peek("runs/7")?)?;
+    /// for question in recording.questions() {
+    ///     println!("{} waits for an approval", question.tool);
+    /// }
+    /// # Ok::<(), uap_agent::journal::JournalError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`JournalError::Empty`] where there is no journal; a record is damaged or no entry; the entries exceed 256 MiB; the
+    /// file system failed.
+    pub fn peek(folder: impl Into<PathBuf>) -> Result<Vec<RawObject>, JournalError> {
+        entries(Reader::open(folder))
+    }
+
     /// As [`FileJournal::open`], with a configuration.
     ///
     /// # Errors
@@ -221,19 +244,29 @@ impl Journal for FileJournal {
     }
 
     fn read(&self) -> JournalFuture<'_, Vec<RawObject>> {
-        self.thread.ask(|log| {
-            let (mut reader, limits) = (log.log.reader(), limits());
-            let (mut entries, mut bytes) = (Vec::new(), 0_usize);
-            while let Some(record) = reader.next().map_err(failed)? {
-                bytes = size_with(bytes, record.bytes.len(), MAX_BYTES)?;
-                let entry = entries.len() as u64;
-                let read = decode::<RawObject>(record.bytes, &limits, Profile::Strict);
-                let (read, _) = read.map_err(|error| JournalError::Entry { entry, error })?;
-                entries.push(read);
-            }
-            Ok(entries)
-        })
+        self.thread.ask(|log| entries(log.log.reader()))
     }
+}
+
+fn unread(error: ReadError) -> JournalError {
+    match error {
+        ReadError::Missing => JournalError::Empty,
+        ReadError::Io(error) if error.kind() == io::ErrorKind::NotFound => JournalError::Empty,
+        error => failed(error),
+    }
+}
+
+/// All entries of a log.
+fn entries(mut reader: Reader) -> Result<Vec<RawObject>, JournalError> {
+    let (limits, mut entries, mut bytes) = (limits(), Vec::new(), 0_usize);
+    while let Some(record) = reader.next().map_err(unread)? {
+        bytes = size_with(bytes, record.bytes.len(), MAX_BYTES)?;
+        let entry = entries.len() as u64;
+        let read = decode::<RawObject>(record.bytes, &limits, Profile::Strict);
+        let (read, _) = read.map_err(|error| JournalError::Entry { entry, error })?;
+        entries.push(read);
+    }
+    Ok(entries)
 }
 
 impl fmt::Debug for FileJournal {

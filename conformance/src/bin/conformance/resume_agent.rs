@@ -1,8 +1,10 @@
 //! The program that proves the kit of resumed runs: an agent of `uap-agent` with its journal and checkpoints in files, or in a
 //! database.
 //!
-//! The variable `UAP_RESUME_MUTANT` names the property that it breaks; `once-paid` breaks it behind the pause alone.
+//! The variable `UAP_RESUME_MUTANT` names the property that it breaks; `once-paid` breaks it behind the pause alone, `late`
+//! and `unreadable` by telling the one reason as the other.
 
+use core::fmt::Display;
 use std::ffi::OsString;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io::BufRead as _;
@@ -17,15 +19,17 @@ use uap_agent::journal::{
     Decision, DecisionError, Journal, JournalError, Paused, Recording, Verdict,
 };
 use uap_agent::{
-    Agent, AgentOptions, AgentState, ApprovalPolicy, ApprovalRequest, GenerateResult, Runtime,
-    agent,
+    Agent, AgentOptions, AgentState, ApprovalPolicy, ApprovalRequest, CheckpointError,
+    GenerateResult, Runtime, agent,
 };
 use ubos_common::driver::Sleep;
 use ubos_common::id::IdSource;
 use ubos_common::json::{RawObject, to_string};
 use ubos_common::time::{Mono, Now, Timestamp};
 use ubos_conformance::uap::MARK;
-use upp::{FnTool, LlmRequest, Message, Reply, ScriptedModel, Tool, ToolCall, json_text, object};
+use upp::{
+    FnTool, LlmRequest, Message, Reply, ScriptedModel, Tool, ToolCall, UppError, json_text, object,
+};
 
 use super::resume_owner::Owner;
 use super::resume_store::{checkpoints, journal, locks_runs};
@@ -35,8 +39,9 @@ const SESSION: &str = "run";
 
 /// The exit codes of the kit.
 const PAUSED: u8 = 10;
-const REFUSED: u8 = 11;
+const LATE: u8 = 11;
 const DIFFERS: u8 = 12;
+const UNREADABLE: u8 = 13;
 
 /// Is the program under test, where it was started as such.
 pub(super) fn main() -> Option<ExitCode> {
@@ -50,21 +55,35 @@ pub(super) fn main() -> Option<ExitCode> {
 
 /// Why a verb was not carried out.
 pub(super) enum Stop {
-    Refused(String),
+    /// Another process owns the run, or the question was answered.
+    Late(String),
     Differs(String),
+    Unreadable(String),
     Unknown,
 }
 
 impl Stop {
+    pub(super) fn unreadable(error: &dyn Display) -> Self {
+        Self::Unreadable(error.to_string())
+    }
+
     fn tell(self) -> u8 {
         match self {
-            Self::Refused(why) => {
+            Self::Late(why) => {
                 say(&format!("refused {why}"));
-                REFUSED
+                if is_mutant("late") { UNREADABLE } else { LATE }
             }
             Self::Differs(what) => {
                 say(&format!("differs {what}"));
                 DIFFERS
+            }
+            Self::Unreadable(why) => {
+                say(&format!("refused {why}"));
+                if is_mutant("unreadable") {
+                    LATE
+                } else {
+                    UNREADABLE
+                }
             }
             Self::Unknown => super::UNKNOWN.try_into().unwrap_or(u8::MAX),
         }
@@ -73,12 +92,36 @@ impl Stop {
 
 impl From<JournalError> for Stop {
     fn from(error: JournalError) -> Self {
+        let why = error.to_string();
         match error {
-            JournalError::Differs { .. } | JournalError::Program { .. } => {
-                Self::Differs(error.to_string())
-            }
-            error => Self::Refused(error.to_string()),
+            JournalError::Differs { .. } | JournalError::Program { .. } => Self::Differs(why),
+            JournalError::InUse
+            | JournalError::Conflict { .. }
+            | JournalError::Leased { .. }
+            | JournalError::Superseded { .. } => Self::Late(why),
+            _ => Self::Unreadable(why),
         }
+    }
+}
+
+impl From<CheckpointError> for Stop {
+    fn from(error: CheckpointError) -> Self {
+        match error {
+            CheckpointError::InUse | CheckpointError::Conflict { .. } => {
+                Self::Late(error.to_string())
+            }
+            error => Self::unreadable(&error),
+        }
+    }
+}
+
+/// Why a run has ended with an error.
+fn stopped(error: &UppError) -> Stop {
+    let cause = error.cause.as_deref();
+    let journal = cause.and_then(|cause| cause.downcast_ref::<JournalError>());
+    match journal {
+        Some(error) => error.clone().into(),
+        None => Stop::unreadable(error),
     }
 }
 
@@ -189,7 +232,6 @@ fn program_in(
     owner: Option<&Owner>,
     session: &str,
 ) -> Result<Agent, Stop> {
-    let refused = |error: &dyn core::fmt::Display| Stop::Refused(error.to_string());
     let store = checkpoints(folder)?;
     let tools: Vec<_> = ["look", "pay"].into_iter().filter_map(tool).collect();
     let options = AgentOptions::new(Arc::new(ScriptedModel::with(reply)))
@@ -203,7 +245,7 @@ fn program_in(
         Some(owner) => options.with_ownership(owner.ownership.clone()),
         None => options,
     };
-    agent(options).map_err(|err| refused(&err))
+    agent(options).map_err(|error| Stop::unreadable(&error))
 }
 
 /// Who owns the run, where its store does not lock it.
@@ -299,7 +341,7 @@ fn ended(
         }
         Err(error) => match Paused::of(&error.error) {
             Some(paused) => Ok(waits(paused)),
-            None => Err(Stop::Refused(error.error.to_string())),
+            None => Err(stopped(&error.error)),
         },
     }
 }
@@ -317,10 +359,13 @@ fn decide(folder: &Path, id: &str) -> Result<(), Stop> {
     let recording = block_on(Recording::load(journal.as_ref()))?;
     let questions = recording.questions();
     let question = questions.iter().find(|it| it.effect.to_string() == id);
-    let question = question.ok_or_else(|| Stop::Refused("no such question is open".to_owned()))?;
+    let question = question.ok_or_else(|| Stop::Late("no such question is open".to_owned()))?;
     let decision = Decision::new(question, "person", Verdict::Approve);
     let decided = block_on(Recording::decide(journal.as_ref(), Still.now(), &decision));
-    decided.map_err(|error: DecisionError| Stop::Refused(error.to_string()))
+    decided.map_err(|error| match error {
+        DecisionError::Journal(error) => error.into(),
+        error => Stop::Late(error.to_string()),
+    })
 }
 
 /// The keys of effects that are answered, in order; `None` for other entries.
@@ -390,13 +435,12 @@ fn digest(text: &str) -> String {
 }
 
 fn last_checkpoint(folder: &Path) -> Result<u8, Stop> {
-    let refused = |error: uap_agent::CheckpointError| Stop::Refused(error.to_string());
     if let Some(state) = plain(folder) {
         say(&format!("state {state}"));
         return Ok(0);
     }
     let store = checkpoints(folder)?;
-    if let Some(state) = block_on(store.load(SESSION)).map_err(refused)? {
+    if let Some(state) = block_on(store.load(SESSION))? {
         tell(&state);
     }
     Ok(0)
@@ -412,7 +456,7 @@ fn fork(folder: &Path, to: &Path, nth: usize) -> Result<u8, Stop> {
         .collect();
     let chosen = nth.checked_sub(1).and_then(|n| effects.get(n));
     let input = chosen.and_then(|(effect, _)| recording.answer(effect.effect));
-    let input = input.ok_or_else(|| Stop::Refused("no such answer is recorded".to_owned()))?;
+    let input = input.ok_or_else(|| Stop::Unreadable("no such answer is recorded".to_owned()))?;
     let forked = recording.fork(&input)?;
     block_on(journal(to)?.append(0, forked.to_entries()))?;
     if is_mutant("fork") {

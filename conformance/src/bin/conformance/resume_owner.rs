@@ -77,5 +77,5 @@ fn open(path: &Path) -> Result<File, Stop> {
 }
 
 fn refused(error: std::io::Error) -> Stop {
-    Stop::Refused(error.to_string())
+    Stop::unreadable(&error)
 }

@@ -30,7 +30,7 @@ pub(super) fn checkpoints(folder: &Path) -> Result<Arc<dyn CheckpointStore>, Sto
     match told().as_str() {
         "files" => {
             let store = LogCheckpoints::open(folder.join("checkpoints"));
-            Ok(Arc::new(store.map_err(|error| refused(&error))?))
+            Ok(Arc::new(store?))
         }
         #[cfg(any(feature = "sqlite", feature = "postgres"))]
         other => Ok(Arc::new(database::open(other, folder)?.checkpoints())),
@@ -43,12 +43,8 @@ fn told() -> String {
     std::env::var("UAP_RESUME_STORE").unwrap_or_else(|_| "files".to_owned())
 }
 
-fn refused(error: &dyn core::fmt::Display) -> Stop {
-    Stop::Refused(error.to_string())
-}
-
 fn unknown(store: &str) -> Stop {
-    Stop::Refused(format!("this program is built without the store {store:?}"))
+    Stop::Unreadable(format!("this program is built without the store {store:?}"))
 }
 
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
@@ -58,7 +54,7 @@ mod database {
     use uap_agent::sql::Database;
 
     use super::super::resume_agent::Stop;
-    use super::{refused, unknown};
+    use super::unknown;
 
     pub(super) fn open(store: &str, folder: &Path) -> Result<Database, Stop> {
         let (kind, address) = store.split_once(' ').unwrap_or((store, ""));
@@ -66,8 +62,8 @@ mod database {
         match kind {
             #[cfg(feature = "sqlite")]
             "sqlite" => {
-                std::fs::create_dir_all(folder).map_err(|error| refused(&error))?;
-                Database::sqlite(folder.join("agents.db")).map_err(|error| refused(&error))
+                std::fs::create_dir_all(folder).map_err(|error| Stop::unreadable(&error))?;
+                Database::sqlite(folder.join("agents.db")).map_err(|error| Stop::unreadable(&error))
             }
             #[cfg(feature = "postgres")]
             "postgres" => super::server::open(address, folder),
@@ -85,7 +81,6 @@ mod server {
     use ubos_common::canon::Digest;
 
     use super::super::resume_agent::Stop;
-    use super::refused;
 
     /// The file of a folder that names its database, and the folder that it was made for.
     const FILE: &str = "database";
@@ -103,42 +98,42 @@ mod server {
         let told = format!("{name}\n{path}");
         let file = folder.join(FILE);
         let known = match std::fs::read(&file) {
-            Ok(bytes) => Some(String::from_utf8(bytes).map_err(|error| refused(&error))?),
+            Ok(bytes) => Some(String::from_utf8(bytes).map_err(|error| Stop::unreadable(&error))?),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
-            Err(error) => return Err(refused(&error)),
+            Err(error) => return Err(Stop::unreadable(&error)),
         };
         if known.as_ref() != Some(&told) {
             let from = known
                 .as_deref()
                 .map(|known| known.split_once('\n').unwrap_or((known, "")).0);
             make(address, &name, from)?;
-            std::fs::create_dir_all(folder).map_err(|error| refused(&error))?;
-            std::fs::write(file, told).map_err(|error| refused(&error))?;
+            std::fs::create_dir_all(folder).map_err(|error| Stop::unreadable(&error))?;
+            std::fs::write(file, told).map_err(|error| Stop::unreadable(&error))?;
         }
         let config = PostgresConfig::new(format!("{address} dbname={name}")).with_connections(1);
-        Database::postgres(&config).map_err(|error| refused(&error))
+        Database::postgres(&config).map_err(|error| Stop::unreadable(&error))
     }
 
     fn make(address: &str, name: &str, from: Option<&str>) -> Result<(), Stop> {
         let from = from.unwrap_or("template0");
         let is_name = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
         if from.is_empty() || !from.bytes().all(is_name) {
-            return Err(Stop::Refused(
+            return Err(Stop::Unreadable(
                 "the name of the database is damaged".to_owned(),
             ));
         }
         let mut client = Client::connect(&format!("{address} dbname=postgres"), NoTls)
-            .map_err(|error| refused(&error))?;
+            .map_err(|error| Stop::unreadable(&error))?;
         // A folder whose file was damaged may have one already.
         let drop = format!("DROP DATABASE IF EXISTS {name}");
         let create = format!("CREATE DATABASE {name} TEMPLATE {from}");
         if name != from {
             client
                 .execute(&drop, &[])
-                .map_err(|error| refused(&error))?;
+                .map_err(|error| Stop::unreadable(&error))?;
             client
                 .execute(&create, &[])
-                .map_err(|error| refused(&error))?;
+                .map_err(|error| Stop::unreadable(&error))?;
         }
         Ok(())
     }

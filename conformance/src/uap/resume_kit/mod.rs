@@ -23,8 +23,9 @@
 //! |---|---|
 //! | 0 | done |
 //! | 10 | the run waits for a person |
-//! | 11 | refused, with the line `refused WHY`: another process owns the run, the question was answered, a file is damaged |
+//! | 11 | too late, with the line `refused WHY`: another process owns the run, or the question was answered |
 //! | 12 | the program is not the one that was recorded, with the line `differs WHAT` |
+//! | 13 | what is kept cannot be read, with the line `refused WHY`: a file is damaged, or belongs to another session |
 //! | 127 | the verb is unknown |
 //!
 //! The run calls two tools or more, one of which needs the approval of a person before it runs. Ids come from a seed, and

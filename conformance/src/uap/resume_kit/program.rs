@@ -22,8 +22,9 @@ const MAX_OUTPUT: u64 = 256 << 20;
 /// The exit code of a program that does not know a verb.
 pub(super) const UNKNOWN: i32 = 127;
 pub(super) const PAUSED: i32 = 10;
-pub(super) const REFUSED: i32 = 11;
+pub(super) const LATE: i32 = 11;
 pub(super) const DIFFERS: i32 = 12;
+pub(super) const UNREADABLE: i32 = 13;
 
 /// A program that records and resumes a run, as the [module](super) says.
 #[derive(Clone, Debug)]

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::program::{Broken, DIFFERS, Ended, PAUSED, Process, REFUSED, ResumeProgram};
+use super::program::{Broken, DIFFERS, Ended, LATE, PAUSED, Process, ResumeProgram, UNREADABLE};
 
 /// Stops at which a run is killed, at most. A run with more is killed at these.
 const MAX_STOPS: usize = 64;
@@ -371,8 +371,7 @@ fn is_known_or_refused(
     let told = ended.told("state");
     let is_sound = match ended.code {
         Some(0) => told.iter().all(|state| known.contains(state)),
-        Some(REFUSED) => ended.told("refused").iter().any(|why| !why.is_empty()),
-        _ => false,
+        _ => is_refused(&ended, UNREADABLE),
     };
     match is_sound {
         true => Ok(()),
@@ -414,7 +413,7 @@ pub(super) fn consume_once(program: &ResumeProgram) -> Checked {
             let answer = ["answer".as_ref(), folder.as_ref(), question.as_ref()];
             let taken = crowd(program, &answer)?;
             let won = taken.iter().filter(|ended| ended.code == Some(0)).count();
-            let refused = taken.iter().filter(|ended| is_refused(ended)).count();
+            let refused = taken.iter().filter(|ended| is_refused(ended, LATE)).count();
             if won != 1 || won + refused != CROWD {
                 let what = format!("of {CROWD} answers {won} are taken and {refused} refused");
                 return Err(Broken::new(what));
@@ -433,7 +432,7 @@ pub(super) fn consume_once(program: &ResumeProgram) -> Checked {
         }
         let idle = resumed.iter().filter(|ended| ended.told("done").is_empty());
         for other in idle {
-            let is_told = is_refused(other) || matches!(other.code, Some(0 | PAUSED));
+            let is_told = is_refused(other, LATE) || matches!(other.code, Some(0 | PAUSED));
             if !is_told {
                 return Err(Broken::new(format!(
                     "a resumer that lost ends with {:?}",
@@ -442,7 +441,7 @@ pub(super) fn consume_once(program: &ResumeProgram) -> Checked {
             }
         }
         ended = program.ask("resume", &folder)?;
-        if ended.code == Some(REFUSED) {
+        if matches!(ended.code, Some(LATE | UNREADABLE)) {
             return Err(Broken::new("the run cannot be resumed behind the crowd"));
         }
     }
@@ -452,8 +451,9 @@ pub(super) fn consume_once(program: &ResumeProgram) -> Checked {
     }
 }
 
-fn is_refused(ended: &Ended) -> bool {
-    ended.code == Some(REFUSED) && ended.told("refused").iter().any(|why| !why.is_empty())
+/// Whether a verb was refused with this code and a reason.
+fn is_refused(ended: &Ended, code: i32) -> bool {
+    ended.code == Some(code) && ended.told("refused").iter().any(|why| !why.is_empty())
 }
 
 /// The same verb, in several processes at the same time.

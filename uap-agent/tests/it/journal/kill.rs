@@ -250,6 +250,7 @@ fn a_folder_is_one_run_and_one_writer() {
     assert_eq!(second, JournalError::InUse);
     let second = FileJournal::open_existing(&path).unwrap_err();
     assert_eq!(second, JournalError::InUse);
+    assert_eq!(FileJournal::peek(&path), Ok(Vec::new()));
     let agent = agent(noting(0, folder.path(), None)).unwrap();
     let state = agent.initial_state();
     assert_eq!(
@@ -259,6 +260,10 @@ fn a_folder_is_one_run_and_one_writer() {
     let result = block_on(agent.record(journal.clone(), "go", &state).result()).unwrap();
     let conflict = block_on(journal.append(3, Vec::new())).unwrap_err();
     assert!(matches!(conflict, JournalError::Conflict { wanted: 3, .. }));
+    // Who only looks needs no lock.
+    let entries = block_on(journal.read()).unwrap();
+    assert!(entries.len() > 3, "{entries:?}");
+    assert_eq!(FileJournal::peek(&path), Ok(entries));
     drop(journal);
     let journal = Arc::new(FileJournal::open(&path).unwrap());
     let again = block_on(async { agent.resume(journal).await.unwrap().result().await });
@@ -271,10 +276,12 @@ fn who_only_looks_creates_nothing_and_tells_damage_from_use() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("journal");
     assert!(FileJournal::open_existing(&path).unwrap().is_none());
+    assert_eq!(FileJournal::peek(&path), Err(JournalError::Empty));
     assert!(!path.exists());
     // A folder that another is removing.
     std::fs::create_dir(&path).unwrap();
     assert!(FileJournal::open_existing(&path).unwrap().is_none());
+    assert_eq!(FileJournal::peek(&path), Err(JournalError::Empty));
     assert_eq!(std::fs::read_dir(&path).unwrap().count(), 0);
     drop(FileJournal::open(&path).unwrap());
     drop(FileJournal::open_existing(&path).unwrap().unwrap());
