@@ -236,9 +236,10 @@ impl Recorder {
     }
 
     fn on_written(&mut self, written: Result<(), JournalError>) {
-        match &written {
-            Ok(()) => trace!(next = self.next, "journal written"),
-            Err(_) => debug!(next = self.next, "journal failed"),
+        if written.is_ok() {
+            trace!(next = self.next, "journal written");
+        } else {
+            debug!(next = self.next, "journal failed");
         }
         self.unwritten.clear();
         self.gives_up_at = None;
