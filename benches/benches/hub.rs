@@ -203,7 +203,7 @@ fn place_among(
 fn sessions() {
     for threads in [1, 2] {
         let (mut ours, mut by_hand, mut plain) = (Vec::new(), Vec::new(), Vec::new());
-        for _ in 0..5 {
+        for _ in 0..15 {
             plain.push(measured(threads, plain_streams()));
             by_hand.push(measured(threads, sessions_by_hand()));
             ours.push(measured(threads, negotiated()));
@@ -317,7 +317,7 @@ async fn negotiated() -> Cost {
         .on_test("t", |_, _| async { Ok(TestResult::completed("done")) })
         .start(&hub.url())
         .expect("starts");
-    hub.wait_for_agents(1).await;
+    hub.wait_for_agents(1).await.expect("the hub lives");
     let run = |count: usize| {
         let hub = hub.clone();
         async move {

@@ -48,7 +48,7 @@ async fn main() {
         })
         .start(&hub.url())
         .unwrap();
-    hub.wait_for_agents(1).await;
+    hub.wait_for_agents(1).await.expect("the hub lives");
     trips(&hub).await;
     for round in 1..=5 {
         let quiet = trips(&hub).await;

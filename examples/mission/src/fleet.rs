@@ -77,7 +77,8 @@ impl Fleet {
                     "{} of {AGENTS} agents came within {ARRIVAL:?}",
                     hub.agents().len()
                 )
-            })?;
+            })?
+            .map_err(|err| err.to_string())?;
         screen.say(
             Who::Hub,
             format!("{AGENTS} agents registered and listening"),

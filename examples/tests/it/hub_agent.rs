@@ -153,7 +153,7 @@ fn it_shows_its_token_and_comes_back() {
     let mut stranger = Agent::start(&["--hub", &url]);
     assert!(stranger.says("trying again in 1s").ends_with("who?"));
     let mut agent = Agent::start(&["--hub", &url, "--token-file", file.to_str().unwrap()]);
-    runtime.block_on(hub.wait_for_agents(1));
+    runtime.block_on(hub.wait_for_agents(1)).unwrap();
     runtime.block_on(hub.shutdown(Duration::ZERO)).unwrap();
     drop(hub);
     agent.says("the hub is shutting down");

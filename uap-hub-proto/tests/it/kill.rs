@@ -169,7 +169,7 @@ fn the_process_that_is_killed() {
             })
             .start(&hub.url())
             .unwrap();
-        hub.wait_for_agents(1).await;
+        hub.wait_for_agents(1).await.unwrap();
         work(&hub, std::env::var(FINISH).is_ok()).await;
         hub.shutdown(Duration::ZERO).await.unwrap();
     });

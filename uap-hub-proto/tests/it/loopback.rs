@@ -100,7 +100,7 @@ async fn two_agents_share_many_jobs() {
     let _agents: Vec<AgentHandle> = ["one", "two"]
         .map(|name| worker(name).start(&hub.url()).unwrap())
         .into();
-    within(hub.wait_for_agents(2)).await;
+    within(hub.wait_for_agents(2)).await.unwrap();
     let jobs: Vec<_> = (0..40)
         .map(|_| hub.submit(Job::test("sum", figures("1\n2\n39"))).unwrap())
         .collect();
@@ -206,7 +206,7 @@ async fn a_refused_job_goes_to_another_agent() {
         .configure(|config| config.with_max_sessions(0))
         .start(&hub.url())
         .unwrap();
-    within(hub.wait_for_agents(1)).await;
+    within(hub.wait_for_agents(1)).await.unwrap();
     let busy = named(&hub, "busy");
     let mut job = hub.submit(Job::test("sum", figures("3"))).unwrap();
     loop {
@@ -236,14 +236,14 @@ async fn a_refused_job_goes_to_another_agent() {
 async fn a_killed_agent_fails_its_sessions_and_no_others() {
     let hub = hub().await;
     let killed = worker("killed").start(&hub.url()).unwrap();
-    within(hub.wait_for_agents(1)).await;
+    within(hub.wait_for_agents(1)).await.unwrap();
     let mut lost = hub.submit(Job::test("hang", vec![])).unwrap();
     while !matches!(
         within(lost.next_event()).await,
         Some(JobEvent::Started { .. })
     ) {}
     let _stays = worker("stays").start(&hub.url()).unwrap();
-    within(hub.wait_for_agents(2)).await;
+    within(hub.wait_for_agents(2)).await.unwrap();
     drop(killed);
     let outcome = within(lost.outcome()).await;
     assert_eq!(outcome.verdict, Verdict::Failed);
@@ -322,7 +322,7 @@ async fn shutdown_drains_sessions_before_agents_are_disconnected() {
     let hub = hub().await;
     let agent = worker("one").start(&hub.url()).unwrap();
     let mut news = agent.events();
-    within(hub.wait_for_agents(1)).await;
+    within(hub.wait_for_agents(1)).await.unwrap();
     let hangs = hub.submit(Job::test("hang", vec![])).unwrap();
     let never = hub.submit(Job::test("nobody does this", vec![])).unwrap();
     within(hub.shutdown(Duration::from_millis(200)))
@@ -346,11 +346,11 @@ async fn an_agent_finds_a_hub_that_comes_back() {
     let addr = first.local_addr();
     let fast = |config: agent::Config| config.with_first_retry(Duration::from_millis(20));
     let _agent = worker("one").configure(fast).start(&first.url()).unwrap();
-    within(first.wait_for_agents(1)).await;
+    within(first.wait_for_agents(1)).await.unwrap();
     within(first.shutdown(Duration::ZERO)).await.unwrap();
     drop(first);
     let second = serve(addr, ServerConfig::default()).await.unwrap();
-    within(second.wait_for_agents(1)).await;
+    within(second.wait_for_agents(1)).await.unwrap();
     let outcome = within(
         second
             .submit(Job::test("sum", figures("2")))
@@ -368,7 +368,7 @@ async fn a_hub_that_is_dropped_lets_its_agents_and_jobs_go() {
     let addr = first.local_addr();
     let fast = |config: agent::Config| config.with_first_retry(Duration::from_millis(20));
     let _agent = worker("one").configure(fast).start(&first.url()).unwrap();
-    within(first.wait_for_agents(1)).await;
+    within(first.wait_for_agents(1)).await.unwrap();
     let job = first.submit(Job::test("hang", vec![])).unwrap();
     drop(first);
     assert_eq!(within(job.outcome()).await.verdict, Verdict::Cancelled);
@@ -381,7 +381,7 @@ async fn a_hub_that_is_dropped_lets_its_agents_and_jobs_go() {
             }
         }
     });
-    within(second.await.wait_for_agents(1)).await;
+    within(second.await.wait_for_agents(1)).await.unwrap();
 }
 
 // spec: HUB-3-1

@@ -93,7 +93,7 @@ async fn hub() -> (HubHandle, AgentHandle) {
         .await
         .unwrap();
     let agent = echoing(&hub);
-    hub.wait_for_agents(1).await;
+    hub.wait_for_agents(1).await.unwrap();
     (hub, agent)
 }
 
@@ -275,7 +275,7 @@ async fn to_give_a_job_back_for_lack_of_room_is_no_attempt() {
     let filling = hub.submit(Job::test("nothing", vec![])).unwrap();
     let jobs = submit(&queue, 1).await;
     let agent = echoing(&hub);
-    hub.wait_for_agents(1).await;
+    hub.wait_for_agents(1).await.unwrap();
     let room = async {
         while queue_backs(&nats.url, jobs[0].0).await < 5 {
             tokio::time::sleep(Duration::from_millis(10)).await;
@@ -477,7 +477,7 @@ async fn a_job_may_have_as_many_bytes_as_the_server_takes_beside_its_headers() {
         .on_test("echo", |_, _| async { Ok(TestResult::completed("")) })
         .start(&hub.url())
         .unwrap();
-    hub.wait_for_agents(1).await;
+    hub.wait_for_agents(1).await.unwrap();
     let end_of = async |said: String| {
         let id = IdSource::from_os().unwrap().next_id();
         let payload = Payload::file("text", "t", "", said);
@@ -528,7 +528,7 @@ async fn tracing_hub() -> (HubHandle, AgentHandle) {
         })
         .start(&hub.url())
         .unwrap();
-    hub.wait_for_agents(1).await;
+    hub.wait_for_agents(1).await.unwrap();
     (hub, agent)
 }
 

@@ -153,7 +153,7 @@ async fn both_sides_notice_a_dead_idle_peer() {
     let wire = Wire::to(hub.local_addr()).await;
     let (_go, waits) = watch::channel(false);
     let agent = agent(&wire.url, &waits);
-    within(hub.wait_for_agents(1)).await;
+    within(hub.wait_for_agents(1)).await.unwrap();
     let (mut of_hub, mut of_agent) = (hub.events(), agent.events());
     let started = std::time::Instant::now();
     wire.cut();

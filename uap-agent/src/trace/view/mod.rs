@@ -188,7 +188,11 @@ impl Run {
             return;
         }
         let text = plan_text(&plan);
-        let row = Row::new(Kind::Plan, "", format!("{} steps", plan.len()), at);
+        let steps = match plan.len() {
+            1 => "1 step".to_owned(),
+            count => format!("{count} steps"),
+        };
+        let row = Row::new(Kind::Plan, "", steps, at);
         let row = row.with("Plan", text, false).done(at);
         self.step(at).rows.push(row);
         self.plan = plan;

@@ -2,6 +2,7 @@
 
 use std::{
     error::Error as _,
+    mem,
     pin::Pin,
     task::{Context, Poll},
 };
@@ -58,7 +59,7 @@ impl Call {
         let (sender, reader) = match opening.rpc {
             Rpc::Listen => {
                 let (sender, request) = request(route, CLIENT_ID_KEY, &opening);
-                let call = async move { hub.listen(request?).await };
+                let call = Box::pin(async move { hub.listen(request?).await });
                 (
                     Sender::Listen(sender),
                     spawn(read(receive, stream, call, Inbound::Listen)),
@@ -66,7 +67,7 @@ impl Call {
             }
             Rpc::Execute => {
                 let (sender, request) = request(route, SESSION_ID_KEY, &opening);
-                let call = async move { hub.execute(request?).await };
+                let call = Box::pin(async move { hub.execute(request?).await });
                 (
                     Sender::Test(sender),
                     spawn(read(receive, stream, call, Inbound::Test)),
@@ -74,7 +75,7 @@ impl Call {
             }
             Rpc::Translate => {
                 let (sender, request) = request(route, SESSION_ID_KEY, &opening);
-                let call = async move { hub.translate(request?).await };
+                let call = Box::pin(async move { hub.translate(request?).await });
                 (
                     Sender::Translation(sender),
                     spawn(read(receive, stream, call, Inbound::Translation)),
@@ -156,32 +157,32 @@ fn request<T>(route: &Route, name: &'static str, opening: &Opening<'_>) -> Opene
 }
 
 /// Reads a call until it ends. The call counts as open before its headers come.
+///
+/// Opening it is boxed: it is large, and over before the first message comes.
 async fn read<T>(
     receive: impl Fn(Input),
     stream: StreamId,
-    call: impl Future<Output = Result<Response<Streaming<T>>, Status>>,
+    call: Pin<Box<impl Future<Output = Result<Response<Streaming<T>>, Status>>>>,
     inbound: fn(T) -> Inbound,
 ) {
-    let status = match call.await {
-        Err(status) => status,
-        Ok(response) => {
-            if let Some(trace) = carried(response.metadata()) {
-                receive(Input::Trace { stream, trace });
+    let mut opened = call.await.map(|response| {
+        if let Some(trace) = carried(response.metadata()) {
+            receive(Input::Trace { stream, trace });
+        }
+        response.into_inner()
+    });
+    let status = loop {
+        let messages = match &mut opened {
+            Ok(messages) => messages,
+            Err(status) => break mem::replace(status, Status::ok("")),
+        };
+        match messages.message().await {
+            Ok(Some(message)) => {
+                let message = inbound(message);
+                receive(Input::Message { stream, message });
             }
-            let mut messages = response.into_inner();
-            loop {
-                match messages.message().await {
-                    Ok(Some(message)) => {
-                        let input = Input::Message {
-                            stream,
-                            message: inbound(message),
-                        };
-                        receive(input);
-                    }
-                    Ok(None) => break Status::ok(""),
-                    Err(status) => break status,
-                }
-            }
+            Ok(None) => break Status::ok(""),
+            Err(status) => break status,
         }
     };
     // The library keeps the error of a connection in the status that it makes of it.
@@ -215,7 +216,7 @@ impl<T> Stream for Body<T> {
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<T>> {
         // One turn of the executor: the result of a handler that is done at once comes behind the status that it runs.
-        if self.messages.is_alone() && !std::mem::replace(&mut self.has_waited, true) {
+        if self.messages.is_alone() && !mem::replace(&mut self.has_waited, true) {
             cx.waker().wake_by_ref();
             return Poll::Pending;
         }

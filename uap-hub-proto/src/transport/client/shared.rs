@@ -359,7 +359,7 @@ impl Shared {
         );
         let (shared, kind, id) = (self.clone(), skill.kind(), session.clone());
         let span = trace::session(&session, skill);
-        let running = async move { run_handler(handler, payloads, context, kind).await };
+        let running = run_handler(handler, payloads, context, kind);
         let task = spawn(async move {
             let result = trace::within(span.clone(), running).await;
             trace::finished(&span, result.state());
@@ -456,27 +456,33 @@ fn innermost(error: &dyn std::error::Error) -> String {
 }
 
 /// Runs a handler, and keeps its panics to itself: what it holds is dropped with it.
-async fn run_handler(
+#[expect(
+    clippy::manual_async_fn,
+    reason = "an async fn holds what it was given twice"
+)]
+fn run_handler(
     handler: Handler,
     payloads: Vec<Payload>,
     context: Context,
     kind: Kind,
-) -> JobResult {
-    let started = catch_unwind(AssertUnwindSafe(|| handler.run(payloads, context)));
-    let done = match started {
-        Err(_) => None,
-        Ok(mut running) => {
-            poll_fn(|cx| {
-                let polled = catch_unwind(AssertUnwindSafe(|| running.as_mut().poll(cx)));
-                polled.map_or(Poll::Ready(None), |polled| polled.map(Some))
-            })
-            .await
+) -> impl Future<Output = JobResult> {
+    async move {
+        let started = catch_unwind(AssertUnwindSafe(|| handler.run(payloads, context)));
+        let done = match started {
+            Err(_) => None,
+            Ok(mut running) => {
+                poll_fn(|cx| {
+                    let polled = catch_unwind(AssertUnwindSafe(|| running.as_mut().poll(cx)));
+                    polled.map_or(Poll::Ready(None), |polled| polled.map(Some))
+                })
+                .await
+            }
+        };
+        match done {
+            Some(Ok(result)) => result,
+            Some(Err(error)) => error.into_result(kind),
+            None => HandlerError::new("the handler panicked").into_result(kind),
         }
-    };
-    match done {
-        Some(Ok(result)) => result,
-        Some(Err(error)) => error.into_result(kind),
-        None => HandlerError::new("the handler panicked").into_result(kind),
     }
 }
 

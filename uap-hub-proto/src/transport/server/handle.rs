@@ -99,15 +99,19 @@ impl HubHandle {
     }
 
     /// Waits until at least `count` agents may be offered jobs.
-    pub async fn wait_for_agents(&self, count: usize) {
-        // The sender lives as long as this handle.
-        let _ = self
-            .0
-            .shared
-            .available
-            .subscribe()
-            .wait_for(|available| *available >= count)
-            .await;
+    ///
+    /// # Errors
+    ///
+    /// [`CommandError::ShuttingDown`] where the hub has left: no agent comes any more.
+    pub async fn wait_for_agents(&self, count: usize) -> Result<(), CommandError> {
+        let mut available = self.0.shared.available.subscribe();
+        let mut closed = self.0.shared.closed.subscribe();
+        // The senders live as long as this handle.
+        tokio::select! {
+            biased;
+            _ = available.wait_for(|available| *available >= count) => Ok(()),
+            _ = closed.wait_for(|closed| *closed) => Err(CommandError::ShuttingDown),
+        }
     }
 
     /// Events of agents and audits, without those of jobs: the first time from the start on, then from now on. A reader that

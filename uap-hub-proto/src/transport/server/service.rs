@@ -176,42 +176,57 @@ struct Reader {
 }
 
 impl Reader {
-    async fn run<In>(self, mut messages: Streaming<In>, inbound: fn(In) -> Inbound) {
-        let Self {
-            shared,
-            stream,
-            broken,
-            call,
-            peer,
-        } = self;
-        let end = loop {
-            // One that is not read stops its own stream and no other.
-            let next = poll_fn(|cx| call.poll_read(cx, |cx| Pin::new(&mut messages).poll_next(cx)));
-            let Some(read) = next.await else {
-                poll_fn(|cx| read_out(&mut messages, cx)).await;
-                break Status::cancelled("the call was dropped");
-            };
-            match read {
-                Some(Ok(message)) => {
-                    let message = inbound(message);
-                    let input = Input::Message { stream, message };
-                    if shared.act(|hub, now| hub.handle_input(now, input)).is_err() {
+    #[expect(
+        clippy::manual_async_fn,
+        reason = "an async fn holds what it was given twice"
+    )]
+    fn run<In>(
+        self,
+        mut messages: Streaming<In>,
+        inbound: fn(In) -> Inbound,
+    ) -> impl Future<Output = ()> {
+        async move {
+            let stream = self.stream;
+            let end = loop {
+                // One that is not read stops its own stream and no other.
+                let next = poll_fn(|cx| {
+                    self.call
+                        .poll_read(cx, |cx| Pin::new(&mut messages).poll_next(cx))
+                });
+                let Some(read) = next.await else {
+                    poll_fn(|cx| read_out(&mut messages, cx)).await;
+                    break Status::cancelled("the call was dropped");
+                };
+                match read {
+                    Some(Ok(message)) => {
+                        let message = inbound(message);
+                        let input = Input::Message { stream, message };
+                        if self
+                            .shared
+                            .act(|hub, now| hub.handle_input(now, input))
+                            .is_err()
+                        {
+                            return;
+                        }
+                    }
+                    None if self.broken.is_lost() => {
+                        break Status::cancelled("the connection was lost");
+                    }
+                    None if self.broken.is_set() => {
+                        break Status::cancelled("the call was cancelled");
+                    }
+                    None => {
+                        // A closed hub refuses inputs.
+                        let last = Input::HalfClosed { stream };
+                        let _ = self.shared.act(|hub, now| hub.handle_input(now, last));
                         return;
                     }
+                    Some(Err(status)) => break status,
                 }
-                None if broken.is_lost() => break Status::cancelled("the connection was lost"),
-                None if broken.is_set() => break Status::cancelled("the call was cancelled"),
-                None => {
-                    // A closed hub refuses inputs.
-                    let last = Input::HalfClosed { stream };
-                    let _ = shared.act(|hub, now| hub.handle_input(now, last));
-                    return;
-                }
-                Some(Err(status)) => break status,
-            }
-        };
-        let is_lost = broken.is_lost() || peer.is_some_and(|peer| peer.is_lost());
-        shared.broke(stream, end.into(), is_lost);
+            };
+            let is_lost = self.broken.is_lost() || self.peer.is_some_and(|peer| peer.is_lost());
+            self.shared.broke(stream, end.into(), is_lost);
+        }
     }
 }
 
