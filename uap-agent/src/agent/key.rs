@@ -101,3 +101,33 @@ impl CallKey {
         IdSource::seeded(u64::from_le_bytes([a, b, c, d, e, f, g, h]).wrapping_add(run))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // spec: UAP-12-5
+    #[test]
+    fn keys_are_those_of_earlier_versions() {
+        let call = |id: &str, tool: &str| {
+            ToolCall::new(id.into(), tool.into(), upp::object(r#"{"sum":5}"#).unwrap())
+        };
+        let scope = CallScope {
+            step: 1,
+            state_id: "00000000-0000-4000-8000-000000000001".parse().unwrap(),
+            nth: 0,
+            trace: None,
+            is_repeated: false,
+        };
+        let outer = CallKey::new(&call("c1", "pay"), &scope, None);
+        let inner = CallKey::new(&call("c2", "look"), &scope, Some(&outer));
+        let again = CallKey::new(&call("c3", "look"), &scope, Some(&outer));
+        let keys = [outer, inner, again].map(|key| key.digest().to_string());
+        let wanted = [
+            "da041295087c1c9eabf4800c2907639d42e3aa340e71c19c6a486e720219e031",
+            "65dd77fd3e2f6b0eddfa9ae6b7e0cb32e933e443872293f9fefc702e5d78cfa6",
+            "d1a3f08d3e5880f6b6d23800811b85ddabf15f433eacce64fa0370fa8acd0fc4",
+        ];
+        assert_eq!(keys, wanted);
+    }
+}

@@ -149,9 +149,9 @@ impl Timer {
     fn leave(&self, key: u64) {
         let mut waits = self.lock();
         waits.deadlines.clear(&key);
-        let waker = waits.wakers.remove(&key);
+        // Dropped with the lock free: it is the caller's code.
+        let _waker = waits.wakers.remove(&key);
         drop(waits);
-        drop(waker);
     }
 
     /// Wakes who waits, until nobody has for a while.

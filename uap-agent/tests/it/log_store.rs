@@ -338,12 +338,24 @@ pub(crate) fn a_run_of_another_store_is_overtaken<S: CheckpointStore>(open: impl
         matches!(refused, Err(CheckpointError::Conflict { .. })),
         "{refused:?}"
     );
-    assert_eq!(block_on(store.load("overtaken")), Ok(Some(other.state)));
+    assert_eq!(
+        block_on(store.load("overtaken")),
+        Ok(Some(other.state.clone()))
+    );
     // Who looks may go on.
     one.save(&store, "overtaken").unwrap();
-    // A deleted session has no past.
-    block_on(store.delete("overtaken")).unwrap();
-    one.save(&store, "overtaken").unwrap();
+    // A deleted session has no past, neither for its last writer nor for one that was overtaken.
+    for writer in [&mut one, &mut other] {
+        block_on(store.delete("overtaken")).unwrap();
+        writer.save(&store, "overtaken").unwrap();
+    }
+    one.step(5);
+    let refused = one.save(&store, "overtaken");
+    assert_eq!(
+        refused,
+        Ok(()),
+        "it has not saved since the session was deleted"
+    );
     block_on(store.delete("overtaken")).unwrap();
 }
 

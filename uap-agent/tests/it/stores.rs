@@ -615,6 +615,36 @@ fn who_looked_and_found_nothing_replaces_nothing() {
     }
 }
 
+// spec: UAP-12-4
+#[test]
+fn a_save_that_is_refused_leaves_the_session_free() {
+    let folder = tempfile::tempdir().unwrap();
+    let open = || -> [Box<dyn CheckpointStore>; 2] {
+        [
+            Box::new(FileCheckpoints::open(folder.path().join("files")).unwrap()),
+            Box::new(LogCheckpoints::open(folder.path().join("log")).unwrap()),
+        ]
+    };
+    let [mut first, mut late] = [1, 2].map(Steps::new);
+    first.step(5);
+    late.step(9);
+    for store in open() {
+        first.save(&*store, "s").unwrap();
+    }
+    for (store, other) in open().iter().zip(open()) {
+        // It has seen the last state, and continues from another.
+        assert!(block_on(store.load("s")).unwrap().is_some());
+        let (metadata, state) = (late.metadata("s"), late.state.clone());
+        let refused = block_on(store.save_after(metadata, state, None));
+        assert!(
+            matches!(refused, Err(CheckpointError::Conflict { .. })),
+            "{refused:?}"
+        );
+        first.step(5);
+        first.save(&*other, "s").unwrap();
+    }
+}
+
 /// A store has looked for a session that was not there, and another store has saved it since.
 pub(crate) fn nothing_is_replaced_unseen(store: &dyn CheckpointStore, other: &dyn CheckpointStore) {
     let [mut steps, mut theirs] = [1, 2].map(Steps::new);

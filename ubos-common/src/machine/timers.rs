@@ -3,9 +3,10 @@
 use std::{
     cmp::Reverse,
     collections::{BinaryHeap, HashMap},
-    hash::Hash,
+    hash::{BuildHasher, BuildHasherDefault, Hash, RandomState},
 };
 
+use crate::id::IdHasher;
 use crate::time::Mono;
 
 /// Entries of the heap beyond two for each deadline, at which those that are out of date are removed.
@@ -28,10 +29,12 @@ const SLACK: usize = 64;
 /// assert_eq!(timers.pop_due(Mono::from_millis(699)), None);
 /// assert_eq!(timers.pop_due(Mono::from_millis(700)), Some("call"));
 /// ```
+///
+/// Keys that are all drawn or counted here can be hashed faster: [`IdTimers`].
 #[derive(Clone, Debug)]
-pub struct Timers<K> {
+pub struct Timers<K, S = RandomState> {
     /// The slot of each key that has a deadline.
-    by_key: HashMap<K, Slot>,
+    by_key: HashMap<K, Slot, S>,
     /// What is set, by slot.
     slots: Vec<Set>,
     free: Vec<Slot>,
@@ -41,6 +44,9 @@ pub struct Timers<K> {
     /// How often a deadline was set.
     made: u64,
 }
+
+/// Deadlines of keys that are drawn or counted here, as [`IdHasher`] says.
+pub type IdTimers<K> = Timers<K, BuildHasherDefault<IdHasher>>;
 
 type Slot = usize;
 
@@ -55,15 +61,11 @@ impl<K: Ord + Hash + Clone> Timers<K> {
     /// No deadline.
     #[must_use]
     pub fn new() -> Self {
-        Self {
-            by_key: HashMap::new(),
-            slots: Vec::new(),
-            free: Vec::new(),
-            by_time: BinaryHeap::new(),
-            made: 0,
-        }
+        Self::default()
     }
+}
 
+impl<K: Ord + Hash + Clone, S: BuildHasher + Default> Timers<K, S> {
     /// Sets the deadline of a key, in place of an earlier one.
     pub fn set(&mut self, key: K, at: Mono) {
         let slots = &mut self.slots;
@@ -111,7 +113,7 @@ impl<K: Ord + Hash + Clone> Timers<K> {
         let made = self.made;
         *self = Self {
             made,
-            ..Self::new()
+            ..Self::default()
         };
     }
 
@@ -183,23 +185,29 @@ impl<K: Ord + Hash + Clone> Timers<K> {
     }
 }
 
-impl<K: Ord + Hash + Clone> Default for Timers<K> {
+impl<K: Ord, S: Default> Default for Timers<K, S> {
     fn default() -> Self {
-        Self::new()
+        Self {
+            by_key: HashMap::default(),
+            slots: Vec::new(),
+            free: Vec::new(),
+            by_time: BinaryHeap::new(),
+            made: 0,
+        }
     }
 }
 
 /// Equal when the same keys have the same deadlines.
-impl<K: Eq + Hash> PartialEq for Timers<K> {
+impl<K: Eq + Hash, S: BuildHasher> PartialEq for Timers<K, S> {
     fn eq(&self, other: &Self) -> bool {
         let has = |key: &K| self.at(key) == other.at(key);
         self.by_key.len() == other.by_key.len() && self.by_key.keys().all(has)
     }
 }
 
-impl<K: Eq + Hash> Eq for Timers<K> {}
+impl<K: Eq + Hash, S: BuildHasher> Eq for Timers<K, S> {}
 
-impl<K: Eq + Hash> Timers<K> {
+impl<K: Eq + Hash, S: BuildHasher> Timers<K, S> {
     fn at(&self, key: &K) -> Option<Mono> {
         let slot = self.by_key.get(key)?;
         self.slots.get(*slot).map(|set| set.at)

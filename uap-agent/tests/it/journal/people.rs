@@ -1,7 +1,7 @@
 //! Calls that wait for a person.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures::StreamExt;
@@ -14,8 +14,8 @@ use uap_agent::journal::{
 };
 use uap_agent::{Agent, AgentOptions, ApprovalPolicy, ApprovalRequest, agent};
 use ubos_common::driver::Sleep;
-use ubos_common::json::RawObject;
-use upp::{ToolCall, json_text, object};
+use ubos_common::json::{RawBuf, RawObject};
+use upp::{FnTool, Reply, ScriptedModel, ToolCall, json_text, object};
 
 use super::lease::{Hand, Seen, pay, paying, resumed};
 
@@ -271,13 +271,12 @@ fn a_decision_while_the_run_is_under_way_is_taken_by_it() {
             Ok(json_text("looked"))
         }
     };
-    let look: Arc<dyn upp::Tool> =
-        Arc::new(upp::FnTool::new("look", "", object("{}").unwrap(), run));
-    let model = upp::ScriptedModel::new([
-        upp::Reply::default()
+    let look: Arc<dyn upp::Tool> = Arc::new(FnTool::new("look", "", object("{}").unwrap(), run));
+    let model = ScriptedModel::new([
+        Reply::default()
             .calling("a", "pay", object("{}").unwrap())
             .calling("b", "look", object("{}").unwrap()),
-        upp::Reply::text("done"),
+        Reply::text("done"),
     ]);
     let options = careful(&clock, &seen)
         .with_tools([pay(&seen, None), look])
@@ -403,25 +402,33 @@ impl uap_agent::AgentStrategy for SlowHook {
     }
 }
 
+/// Pays, where a person approves, and looks at the same time.
+fn paying_and_looking(
+    clock: &Hand,
+    seen: &Seen,
+    look: impl Fn() -> upp::HookFuture<'static, RawBuf> + Send + Sync + 'static,
+) -> AgentOptions {
+    let look = FnTool::new("look", "", object("{}").unwrap(), move |_, _| look());
+    careful(clock, seen).with_tool(look).map_llm(|llm| {
+        let both = Reply::default()
+            .calling("a", "pay", object("{}").unwrap())
+            .calling("b", "look", object("{}").unwrap());
+        llm.with_model(Arc::new(ScriptedModel::new([both])))
+    })
+}
+
 // spec: UAP-12-5
 #[test]
 fn a_run_that_is_aborted_waits_for_nobody() {
     let (clock, seen) = (Hand::default(), Seen::default());
     let journal = Arc::new(MemoryJournal::default());
-    let options = careful(&clock, &seen).with_strategy(Arc::new(SlowHook));
-    let options = options
-        .with_tool(upp::FnTool::new(
-            "look",
-            "",
-            object("{}").unwrap(),
-            |_, _| std::future::pending(),
-        ))
-        .map_llm(|llm| {
-            llm.with_model(Arc::new(upp::ScriptedModel::new([upp::Reply::default()
-                .calling("a", "pay", object("{}").unwrap())
-                .calling("b", "look", object("{}").unwrap())])))
-        });
-    let agent = agent(options).unwrap();
+    let looks = Arc::new(AtomicUsize::new(0));
+    let looked = Arc::clone(&looks);
+    let options = paying_and_looking(&clock, &seen, move || {
+        looked.fetch_add(1, Ordering::Relaxed);
+        Box::pin(std::future::pending())
+    });
+    let agent = agent(options.with_strategy(Arc::new(SlowHook))).unwrap();
     let mut run = agent.record(journal.clone(), "go", &agent.initial_state());
     while run.next().now_or_never().flatten().is_some() {}
     let questions = |journal: &MemoryJournal| {
@@ -435,6 +442,49 @@ fn a_run_that_is_aborted_waits_for_nobody() {
     let recording = block_on(Recording::load(journal.as_ref())).unwrap();
     assert!(recording.has_ended());
     assert_eq!(questions(&journal), 0);
+    // Killed behind the abort, it is ended: nothing that it waited for is done again.
+    let entries = block_on(journal.read()).unwrap();
+    let is_abort = |entry: &RawObject| entry.as_str().contains(r#""abort":true"#);
+    let abort = entries.iter().position(is_abort).unwrap();
+    for count in abort + 1..entries.len() {
+        let kept = super::cut(&journal, count);
+        let resumed = block_on(agent.resume(kept)).unwrap();
+        let error = block_on(resumed.result()).unwrap_err();
+        assert_eq!(error.error.code, upp::ErrorCode::Cancelled, "{count}");
+    }
+    assert_eq!(looks.load(Ordering::Relaxed), 1);
+}
+
+// spec: UAP-12-5
+#[test]
+fn what_was_not_asked_for_yet_does_not_wait_for_a_person() {
+    let (clock, seen) = (Hand::default(), Seen::default());
+    let journal = Arc::new(MemoryJournal::default());
+    let looks = Arc::new(AtomicUsize::new(0));
+    let looked = Arc::clone(&looks);
+    let options = paying_and_looking(&clock, &seen, move || {
+        looked.fetch_add(1, Ordering::Relaxed);
+        Box::pin(std::future::ready(Ok(json_text("seen"))))
+    });
+    let agent = agent(options).unwrap();
+    let run = agent.record(journal.clone(), "go", &agent.initial_state());
+    block_on(run.result()).unwrap_err();
+    // Killed when the question was written, and not yet the other call.
+    let entries = block_on(journal.read()).unwrap();
+    let is_question = |entry: &RawObject| entry.as_str().contains(r#""question""#);
+    let question = entries.iter().position(is_question).unwrap();
+    let is_look = |entry: &RawObject| entry.as_str().contains(r#""look""#);
+    let kept = super::cut(&journal, question + 1);
+    let calls = block_on(kept.read()).unwrap();
+    assert!(
+        !calls
+            .iter()
+            .any(|entry| is_look(entry) && entry.as_str().contains(r#""kind":"tool""#)),
+        "{calls:#?}"
+    );
+    assert_eq!(&*pauses(&agent, &kept).call_id, "a");
+    assert_eq!(looks.load(Ordering::Relaxed), 2);
+    assert_eq!(*seen.lock().unwrap(), []);
 }
 
 // spec: UAP-12-5
@@ -521,18 +571,18 @@ fn a_call_that_needs_an_approval_by_now_is_not_repeated_without_it() {
 }
 
 /// Two payments side by side, and what came of them.
-fn side_by_side(request: &upp::LlmRequest) -> Option<upp::Reply> {
+fn side_by_side(request: &upp::LlmRequest) -> Option<Reply> {
     let results = request.messages.iter().find_map(|message| match message {
         upp::Message::ToolResult(result) => Some(result),
         _ => None,
     });
     Some(match results {
-        None => upp::Reply::default()
+        None => Reply::default()
             .calling("a", "pay", object("{}").ok()?)
             .calling("b", "pay", object("{}").ok()?),
         Some(results) => {
             let texts = results.results.iter().map(|result| result.text());
-            upp::Reply::text(texts.collect::<Vec<_>>().join(", "))
+            Reply::text(texts.collect::<Vec<_>>().join(", "))
         }
     })
 }
@@ -542,7 +592,7 @@ fn side_by_side(request: &upp::LlmRequest) -> Option<upp::Reply> {
 fn of_two_calls_the_one_that_nobody_has_decided_about_waits_on_until_it_expires() {
     let (clock, seen) = (Hand::default(), Seen::default());
     let new = || {
-        let model = Arc::new(upp::ScriptedModel::with(side_by_side));
+        let model = Arc::new(ScriptedModel::with(side_by_side));
         agent(careful(&clock, &seen).map_llm(|llm| llm.with_model(model))).unwrap()
     };
     let journal = Arc::new(MemoryJournal::default());
@@ -650,7 +700,7 @@ fn a_question_that_expires_while_the_run_is_under_way_is_rejected() {
     let (clock, seen) = (Hand::default(), Seen::default());
     let (open, gate) = oneshot::channel::<()>();
     let gate = std::sync::Mutex::new(Some(gate));
-    let look = upp::FnTool::new("look", "", object("{}").unwrap(), move |_: RawObject, _| {
+    let look = FnTool::new("look", "", object("{}").unwrap(), move |_: RawObject, _| {
         let gate = gate.lock().unwrap().take();
         async move {
             let _ = gate.unwrap().await;
@@ -658,9 +708,9 @@ fn a_question_that_expires_while_the_run_is_under_way_is_rejected() {
         }
     });
     let look: Arc<dyn upp::Tool> = Arc::new(look);
-    let model = upp::ScriptedModel::with(|request| match request.messages.len() {
+    let model = ScriptedModel::with(|request| match request.messages.len() {
         1 => Some(
-            upp::Reply::default()
+            Reply::default()
                 .calling("a", "pay", object("{}").ok()?)
                 .calling("b", "look", object("{}").ok()?),
         ),

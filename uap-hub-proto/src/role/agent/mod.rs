@@ -14,7 +14,7 @@ use std::{
 
 use ubos_common::{
     id::IdSource,
-    machine::{Backoff, Outbox, Timers},
+    machine::{Backoff, IdTimers, Outbox},
     time::{Mono, Now},
 };
 
@@ -63,7 +63,7 @@ impl FleetAgent {
             sessions: Slots::new(),
             by_id: HashMap::new(),
             streams: BTreeMap::new(),
-            timers: Timers::new(),
+            timers: IdTimers::default(),
             outputs: Outbox::new(MAX_OUTPUTS),
         })
     }
@@ -363,7 +363,7 @@ impl FleetAgent {
 
     fn close(&mut self) {
         self.phase = Phase::Closed;
-        self.timers = Timers::new();
+        self.timers = IdTimers::default();
         self.outputs.push(Output::Event(Event::Closed));
     }
 }

@@ -32,7 +32,7 @@ use std::net::IpAddr;
 use prost::Message as _;
 use ubos_common::{
     id::IdSource,
-    machine::{Outbox, Timers},
+    machine::{IdTimers, Outbox},
     time::{Mono, Now},
 };
 
@@ -113,7 +113,8 @@ pub struct Hub {
     queue: Queue,
     sessions: Sessions,
     streams: Streams,
-    timers: Timers<Timer>,
+    /// Their keys are ids that the hub has drawn, or the caller for jobs, and keys of its tables.
+    timers: IdTimers<Timer>,
     outputs: Outbox<Output>,
 }
 
@@ -180,7 +181,7 @@ impl Hub {
             queue: Queue::default(),
             sessions: Sessions::new(),
             streams: Streams::default(),
-            timers: Timers::new(),
+            timers: IdTimers::default(),
             outputs: Outbox::new(MAX_OUTPUTS),
             config,
             ids,

@@ -1,6 +1,8 @@
 //! The table of sessions: live ones, and the ids of ended ones.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
+
+use ubos_common::id::IdMap;
 
 pub(super) use crate::role::slots::SessionKey;
 use crate::{
@@ -73,7 +75,7 @@ impl Stage {
 pub(super) struct Sessions {
     live: Slots<Session>,
     /// Live sessions by id, and ended ones, which have no key.
-    by_id: HashMap<SessionId, Option<SessionKey>>,
+    by_id: IdMap<SessionId, Option<SessionKey>>,
     ended: VecDeque<SessionId>,
 }
 
@@ -81,7 +83,7 @@ impl Sessions {
     pub(super) fn new() -> Self {
         Self {
             live: Slots::new(),
-            by_id: HashMap::new(),
+            by_id: IdMap::default(),
             ended: VecDeque::new(),
         }
     }

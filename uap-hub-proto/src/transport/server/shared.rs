@@ -2,7 +2,6 @@
 
 use std::{
     cell::RefCell,
-    collections::HashMap,
     panic::{self, AssertUnwindSafe},
     sync::{
         Arc, Mutex,
@@ -12,7 +11,7 @@ use std::{
 
 use tokio::sync::{Notify, broadcast, mpsc, watch};
 use ubos_common::{
-    id::IdSource,
+    id::{IdMap, IdSource},
     os::Clock,
     time::{Mono, Now},
     trace_context::TraceContext,
@@ -58,8 +57,8 @@ pub(super) struct Shared {
 #[derive(Debug)]
 struct Core {
     hub: Hub,
-    sinks: HashMap<StreamId, Sink>,
-    inboxes: HashMap<JobId, Arc<Inbox>>,
+    sinks: IdMap<StreamId, Sink>,
+    inboxes: IdMap<JobId, Arc<Inbox>>,
     jobs: trace::Jobs,
     /// The deadline of the timer.
     armed: Mono,
@@ -124,8 +123,8 @@ impl Shared {
             core: Mutex::new(Core {
                 jobs: trace::Jobs::new(config.hub.max_jobs),
                 hub: Hub::new(config.hub, ids)?,
-                sinks: HashMap::new(),
-                inboxes: HashMap::new(),
+                sinks: IdMap::default(),
+                inboxes: IdMap::default(),
                 armed: Mono::ZERO,
             }),
         };
