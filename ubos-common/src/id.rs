@@ -181,9 +181,14 @@ pub type IdMap<K, V> = HashMap<K, V, BuildHasherDefault<IdHasher>>;
 impl IdHasher {
     /// Both halves of a product depend on all bits: a table uses the lowest and the highest.
     const fn add(&mut self, word: u64) {
-        let product = (self.0 ^ word) as u128 * 0xd6e8_feb8_6659_fd93;
-        self.0 = (product >> 64) as u64 ^ product as u64;
+        let [low, high] = halves((self.0 ^ word) as u128 * 0xd6e8_feb8_6659_fd93);
+        self.0 = low ^ high;
     }
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "the other half is there")]
+const fn halves(n: u128) -> [u64; 2] {
+    [n as u64, (n >> 64) as u64]
 }
 
 impl Hasher for IdHasher {
@@ -210,8 +215,7 @@ impl Hasher for IdHasher {
     }
 
     fn write_u128(&mut self, n: u128) {
-        self.add(n as u64);
-        self.add((n >> 64) as u64);
+        halves(n).into_iter().for_each(|half| self.add(half));
     }
 
     fn write_usize(&mut self, n: usize) {
