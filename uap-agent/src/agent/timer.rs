@@ -374,6 +374,45 @@ mod tests {
         assert_eq!(Arc::strong_count(&second), 1);
     }
 
+    /// A waker that waits once more when it is dropped.
+    struct WaitsAgain(Arc<Timer>, Arc<Woken>);
+
+    impl ArcWake for WaitsAgain {
+        fn wake_by_ref(_: &Arc<Self>) {}
+    }
+
+    impl Drop for WaitsAgain {
+        fn drop(&mut self) {
+            assert!(!poll(&mut Timer::wait(&self.0, NEVER), &self.1));
+        }
+    }
+
+    #[test]
+    fn a_waker_is_dropped_with_the_lock_free() {
+        let threads = Arc::new(Threads::default());
+        let timer = threads.timer(Duration::MAX);
+        let woken = Arc::new(Woken::default());
+        let again = || waker(Arc::new(WaitsAgain(Arc::clone(&timer), Arc::clone(&woken))));
+        let mut wait = Timer::wait(&timer, NEVER);
+        // Replaced by another, and by none.
+        for _ in 0..2 {
+            let waker = again();
+            assert!(
+                wait.poll_unpin(&mut Context::from_waker(&waker))
+                    .is_pending()
+            );
+        }
+        drop(wait);
+        assert!(timer.lock().wakers.is_empty());
+    }
+
+    #[test]
+    fn the_clock_of_agents_wakes_those_who_wait() {
+        let end = soon();
+        block_on(SystemClock.sleep_until(end));
+        assert!(SystemClock.now().mono >= end);
+    }
+
     #[test]
     fn a_waker_that_panics_stops_nobody_else() {
         struct Panics;

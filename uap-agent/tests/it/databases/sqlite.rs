@@ -7,6 +7,7 @@ use uap_agent::journal::{Journal as _, JournalError};
 use uap_agent::sql::{Database, OpenError};
 use uap_agent::{CheckpointConfig, CheckpointError, CheckpointHistory as _, CheckpointStore as _};
 use ubos_common::time::Timestamp;
+use upp::json_text;
 
 use super::race::two_processes_race;
 use crate::log_store::Steps;
@@ -148,6 +149,35 @@ fn a_save_does_not_read_what_its_store_has_saved() {
     steps.save(&store, "s").unwrap();
     steps.step(20);
     assert!(steps.save(&open(), "s").is_err());
+}
+
+// spec: UAP-12-4
+#[test]
+fn a_state_is_written_whole_again_before_its_differences_cost_much_more() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("agents.db");
+    let (store, mut steps) = (
+        Database::sqlite(&file).unwrap().checkpoints(),
+        Steps::new(4),
+    );
+    for n in 0..20 {
+        let value = json_text(&n.to_string().repeat(10_000));
+        steps.step(1);
+        steps.state = steps.state.with_metadata(&mut steps.ids, "replaced", value);
+        steps.save(&store, "s").unwrap();
+    }
+    let rows = rusqlite::Connection::open(&file).unwrap();
+    let count = |back| {
+        let text = format!("SELECT count(*) FROM uap_checkpoint WHERE back {back}");
+        rows.query_row(&text, [], |row| row.get::<_, i64>(0))
+            .unwrap()
+    };
+    // Each difference is about as long as the state: some are borne, and not all.
+    let (whole, differences) = (count("= 0"), count("> 0"));
+    assert!(
+        whole > 1 && differences > whole,
+        "{whole} whole, {differences} differences"
+    );
 }
 
 // spec: UAP-12-5

@@ -285,6 +285,62 @@ impl Journal for Shared {
     }
 }
 
+/// A journal that refuses one write.
+struct RefusesOne(MemoryJournal, AtomicU64);
+
+impl Journal for RefusesOne {
+    fn append(&self, first: u64, entries: Vec<RawObject>) -> JournalFuture<'_, ()> {
+        match self.1.fetch_sub(1, Ordering::Relaxed) {
+            1 => Box::pin(core::future::ready(Err(JournalError::Failed(
+                "full".into(),
+            )))),
+            _ => self.0.append(first, entries),
+        }
+    }
+    fn read(&self) -> JournalFuture<'_, Vec<RawObject>> {
+        self.0.read()
+    }
+}
+
+// spec: UAP-12-5
+#[test]
+fn what_could_not_be_written_is_not_done() {
+    let mut writes = 1;
+    loop {
+        let (clock, seen) = (Hand::default(), Seen::default());
+        let journal = Arc::new(RefusesOne(MemoryJournal::default(), AtomicU64::new(writes)));
+        let asked = Arc::new(AtomicU64::new(0));
+        let counted = Arc::clone(&asked);
+        let model = ScriptedModel::with(move |request| {
+            counted.fetch_add(1, Ordering::Relaxed);
+            reply(request)
+        });
+        let options = paying(&clock, pay(&seen, None));
+        let options = options.map_llm(|llm| llm.with_model(Arc::new(model)));
+        let agent = agent(options).unwrap();
+        let run = agent.record(journal.clone(), "go", &agent.initial_state());
+        let ended = block_on(run.result());
+        let entries = block_on(journal.read()).unwrap();
+        let recorded = |kind: &str| {
+            let kind = format!(r#""kind":"{kind}""#);
+            let is = |entry: &&RawObject| entry.as_str().contains(&kind);
+            entries.iter().filter(is).count()
+        };
+        let done = (asked.load(Ordering::Relaxed), seen.lock().unwrap().len());
+        let wanted = (recorded("infer") as u64, recorded("tool"));
+        assert!(
+            done <= wanted && done.1 <= wanted.1,
+            "write {writes}: {done:?}, {wanted:?}"
+        );
+        // The last of all writes is that of the end.
+        if ended.is_ok() {
+            break;
+        }
+        writes += 1;
+    }
+    assert!(writes > 5, "{writes}");
+}
+
 // spec: UAP-12-5
 #[test]
 fn a_living_run_is_not_taken_over_by_default() {

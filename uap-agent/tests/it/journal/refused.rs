@@ -1,6 +1,6 @@
 //! Journals of another program, and journals that were changed.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 
 use futures::executor::block_on;
 use proptest::prelude::*;
@@ -9,14 +9,44 @@ use uap_agent::journal::Journal as _;
 use uap_agent::journal::{Decision, Difference, JournalError, MemoryJournal, Recording, Verdict};
 use uap_agent::{AgentOptions, GenerateResult, ReactOptions, Runtime, agent, react};
 use ubos_common::id::IdSource;
-use ubos_common::json::RawObject;
-use upp::{Message, ToolExecution, object};
+use ubos_common::json::{RawBuf, RawObject};
+use upp::{HookFuture, Message, Metadata, Tool, ToolContext, ToolExecution, object};
 
 use crate::support::{Noting, Still, echo, script};
 
 use super::lease::{Hand, Seen};
 use super::people::{decide, paused};
 use super::{asking, cut, everything, recorded, strategies};
+
+/// A tool that says more of itself than the one that it is.
+struct Described(Arc<dyn Tool>);
+
+impl Tool for Described {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+    fn description(&self) -> &str {
+        self.0.description()
+    }
+    fn parameters(&self) -> &RawObject {
+        self.0.parameters()
+    }
+    fn metadata(&self) -> Option<&Metadata> {
+        static MORE: LazyLock<Metadata> = LazyLock::new(|| {
+            let mut more = Metadata::default();
+            more.set("version", RawObject::empty());
+            more
+        });
+        Some(&MORE)
+    }
+    fn run<'a>(
+        &'a self,
+        arguments: &'a RawObject,
+        context: &'a ToolContext,
+    ) -> HookFuture<'a, RawBuf> {
+        self.0.run(arguments, context)
+    }
+}
 
 // spec: UAP-12-5
 #[test]
@@ -28,10 +58,12 @@ fn a_changed_program_is_refused_before_anything_is_done() {
         let options = ReactOptions::default().with_reasoning_prompt(prompt.to_owned());
         react(options).unwrap()
     };
-    let refused: [(AgentOptions, &str); 6] = [
+    let described: [Arc<dyn Tool>; 2] = [Arc::new(Described(echo("echo"))), echo("other")];
+    let refused: [(AgentOptions, &str); 7] = [
         (asking(&looped), "strategy"),
         (asking(&reacts).with_system("be brief"), "system"),
         (asking(&reacts).with_tools([echo("echo")]), "tools"),
+        (asking(&reacts).with_tools(described), "tools"),
         (
             asking(&reacts).with_strategy(Arc::new(Noting::default())),
             "hooks",
@@ -294,8 +326,7 @@ fn a_run_that_was_forked_writes_behind_what_it_has() {
 // spec: UAP-12-5
 #[test]
 fn data_of_a_response_are_in_the_journal() {
-    let data =
-        upp::Reply::text("{}").with_data(ubos_common::json::RawBuf::parse(r#"{"x":1}"#).unwrap());
+    let data = upp::Reply::text("{}").with_data(RawBuf::parse(r#"{"x":1}"#).unwrap());
     let agent = agent(crate::support::options(&script([data]))).unwrap();
     let journal = Arc::new(MemoryJournal::default());
     let state = agent.initial_state();
