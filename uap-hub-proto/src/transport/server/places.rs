@@ -79,15 +79,18 @@ mod tests {
         let places = Places::new(3, 2);
         let take = |address: &str| places.take(address.parse().ok());
         let one = take("10.0.0.1").unwrap();
-        let _two = take("10.0.0.1").unwrap();
+        let two = take("10.0.0.1").unwrap();
         assert!(take("10.0.0.1").is_none());
         assert!(take("::ffff:10.0.0.1").is_none(), "the same address");
         let other = take("2001:db8::1").unwrap();
         assert!(take("10.0.0.2").is_none(), "the port is full");
         drop(other);
-        let _others = [take("2001:db8::1").unwrap()];
+        let others = take("2001:db8::1").unwrap();
         drop(one);
         assert!(take("10.0.0.1").is_some());
         assert_eq!(lock(&places.taken).of.len(), 2);
+        // An address that is gone is not remembered.
+        drop((two, others));
+        assert!(lock(&places.taken).of.is_empty());
     }
 }

@@ -184,6 +184,46 @@ fn an_unanswered_proposal_goes_elsewhere_under_a_new_name() {
     );
 }
 
+/// A capability that takes such a type of each of these payloads.
+fn taking(mime: &str, payloads: &[&str]) -> Capability {
+    let requirement = |kind: &&str| PayloadRequirement {
+        r#type: (*kind).into(),
+        is_required: *kind != "image",
+        accepted_mime_types: vec![mime.into()],
+        ..PayloadRequirement::default()
+    };
+    Capability {
+        format: Some(Format::Test(TestCapability {
+            r#type: "picky".into(),
+            payloads: payloads.iter().map(requirement).collect(),
+        })),
+    }
+}
+
+// spec: HUB-3-6
+#[test]
+fn of_many_reasons_three_are_told_and_the_others_counted() {
+    let mut rig = Rig::new();
+    let needs = ["a", "b", "c", "d", "e"];
+    for (n, need) in needs.iter().enumerate() {
+        for _ in n..needs.len() {
+            let agent = rig.register(vec![taking("text/plain", &[need])]);
+            rig.open(Rpc::Listen, Some(&agent));
+        }
+    }
+    let job = Job::test("picky", vec![]).with_wait_limit(Duration::from_secs(10));
+    rig.hub.submit(rig.now, job).unwrap();
+    rig.seconds(10);
+    let [end] = &ended(&mut rig)[..] else {
+        panic!("one job has ended");
+    };
+    let parts: Vec<_> = end.split("; ").collect();
+    assert_eq!(parts.len(), 4, "{end}");
+    assert!(parts[0].contains(r#"0 take these payloads: 5: "#) && parts[0].contains(r#""a""#));
+    assert!(parts[2].starts_with("3: "), "{end}");
+    assert_eq!(parts[3], "3: other reasons");
+}
+
 // spec: HUB-3-6
 #[test]
 fn a_job_that_nobody_takes_ends_with_the_reason() {
@@ -197,17 +237,7 @@ fn a_job_that_nobody_takes_ends_with_the_reason() {
         ended(&mut rig),
         ["ended Unplaced no agent offers test type \"t\""]
     );
-    let capability = Capability {
-        format: Some(Format::Test(TestCapability {
-            r#type: "picky".into(),
-            payloads: vec![PayloadRequirement {
-                r#type: "image".into(),
-                accepted_mime_types: vec!["Image/PNG".into()],
-                ..PayloadRequirement::default()
-            }],
-        })),
-    };
-    let picky = rig.register(vec![capability]);
+    let picky = rig.register(vec![taking("Image/PNG", &["image"])]);
     rig.open(Rpc::Listen, Some(&picky));
     for (mime, end) in [
         (
