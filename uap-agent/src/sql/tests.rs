@@ -28,6 +28,7 @@ use crate::state::AgentState;
 const COMMIT: u8 = 1;
 const ANSWER: u8 = 2;
 const STATEMENT: u8 = 3;
+const QUERY: u8 = 4;
 
 struct Lossy {
     inner: LiteLink,
@@ -84,10 +85,10 @@ impl Link for Lossy {
         values: &[Param<'_>],
         each: &mut dyn FnMut(Row) -> bool,
     ) -> Result<(), DbFault> {
-        match self.is_closed {
-            true => Err(self.lost()),
-            false => self.inner.query(text, values, each),
+        if self.is_closed || self.loses(QUERY) {
+            return Err(self.lost());
         }
+        self.inner.query(text, values, each)
     }
 
     fn renew(&mut self) -> Result<(), DbFault> {
@@ -130,11 +131,13 @@ fn an_entry_is_written_once_whatever_is_lost() {
     let (database, loses) = lossy(&folder.path().join("runs.db"));
     let run = database.journal("run");
     for n in 0..60 {
-        loses.store(u8::try_from(n % 4).unwrap(), Ordering::SeqCst);
+        loses.store(u8::try_from(n % 5).unwrap(), Ordering::SeqCst);
         block_on(run.append(n, vec![entry(n)])).unwrap();
     }
     let wanted: Vec<_> = (0..60).map(entry).collect();
+    loses.store(QUERY, Ordering::SeqCst);
     assert_eq!(block_on(run.read()).unwrap(), wanted);
+    assert_eq!(loses.load(Ordering::SeqCst), 0);
 }
 
 // spec: UAP-12-5
@@ -174,7 +177,7 @@ fn a_checkpoint_is_saved_once_whatever_is_lost() {
     let mut state = AgentState::initial(ids);
     let mut saved = Vec::new();
     for n in 0..60_u64 {
-        loses.store(u8::try_from(n % 4).unwrap(), Ordering::SeqCst);
+        loses.store(u8::try_from(n % 5).unwrap(), Ordering::SeqCst);
         state = state.with_step(ids, n);
         let (at, agent) = (Timestamp::EPOCH, "agent".to_owned());
         let metadata = CheckpointMetadata::new("s".into(), ids.uuid(), at, n, agent);
