@@ -118,3 +118,59 @@ pub(super) fn slow(what: &str) -> UppError {
         format!("{what} has taken too long"),
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use core::sync::atomic::{AtomicUsize, Ordering};
+
+    use futures::task::{ArcWake, waker};
+    use ubos_common::time::{Now, Timestamp};
+
+    use super::*;
+
+    /// A clock that stands still, and whose first timer is ready too early.
+    #[derive(Default)]
+    struct Early(AtomicUsize);
+
+    impl Sleep for Early {
+        fn now(&self) -> Now {
+            Now::new(Mono::ZERO, Timestamp::EPOCH)
+        }
+        fn sleep_until(&self, _: Mono) -> BoxFuture<'static, ()> {
+            match self.0.fetch_add(1, Ordering::SeqCst) {
+                0 => Box::pin(future::ready(())),
+                _ => Box::pin(future::pending()),
+            }
+        }
+    }
+
+    struct Woken(AtomicUsize);
+
+    impl ArcWake for Woken {
+        fn wake_by_ref(woken: &Arc<Self>) {
+            woken.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    #[test]
+    fn a_timer_that_is_early_is_asked_anew() {
+        let early = Arc::new(Early::default());
+        let clock: Arc<dyn Sleep + Send + Sync> = early.clone();
+        let woken = Arc::new(Woken(AtomicUsize::new(0)));
+        let waker = waker(woken.clone());
+        let mut end = Deadline::new(&clock, Mono::MAX);
+        let mut poll = || pin!(&mut end).poll(&mut Context::from_waker(&waker));
+        assert!(poll().is_pending());
+        let seen = (
+            early.0.load(Ordering::SeqCst),
+            woken.0.load(Ordering::SeqCst),
+        );
+        assert_eq!(seen, (2, 1), "the second timer has to be polled");
+        assert!(poll().is_pending());
+        let seen = (
+            early.0.load(Ordering::SeqCst),
+            woken.0.load(Ordering::SeqCst),
+        );
+        assert_eq!(seen, (2, 1));
+    }
+}

@@ -12,6 +12,8 @@ use ubos_common::id::IdSource;
 use ubos_common::time::Timestamp;
 use upp::{Reply, ScriptedModel};
 
+use crate::log_store::Steps;
+
 fn store() -> (tempfile::TempDir, FileCheckpoints) {
     let folder = tempfile::tempdir().unwrap();
     let store = FileCheckpoints::open(folder.path()).unwrap();
@@ -107,6 +109,37 @@ fn a_state_of_another_session_is_refused_and_stays() {
     block_on(store.delete("bob")).unwrap();
     block_on(store.save(metadata, state.clone())).unwrap();
     assert_eq!(block_on(store.load("bob")), Ok(Some(state)));
+}
+
+// spec: UAP-12-3, UAP-12-4
+#[test]
+fn a_run_does_not_replace_what_another_implementation_has_written_meanwhile() {
+    let (folder, store) = store();
+    let (elsewhere, other) = self::store();
+    let mut ours = Steps::new(1);
+    ours.step(5);
+    ours.save(&store, "s").unwrap();
+    let before = ours.state.id();
+    // It knows of no lock.
+    let mut theirs = Steps::new(2);
+    theirs.step(9);
+    theirs.save(&other, "s").unwrap();
+    for file in ["checkpoint.json", "metadata.json"] {
+        let [from, to] = [&elsewhere, &folder].map(|folder| folder.path().join("s").join(file));
+        fs::copy(from, to).unwrap();
+    }
+    ours.step(5);
+    let mut save_after = |id| {
+        let metadata = ours.metadata("s");
+        block_on(store.save_after(metadata, ours.state.clone(), Some(id)))
+    };
+    let refused = save_after(before).unwrap_err();
+    assert!(
+        matches!(refused, CheckpointError::Conflict { .. }),
+        "{refused:?}"
+    );
+    assert_eq!(block_on(store.load("s")), Ok(Some(theirs.state.clone())));
+    save_after(theirs.state.id()).unwrap();
 }
 
 // spec: UAP-12-3

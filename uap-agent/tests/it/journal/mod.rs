@@ -106,6 +106,7 @@ fn a_recorded_run_is_the_run_and_replays_as_it_was() {
         });
         let recording = block_on(Recording::load(journal.as_ref())).unwrap();
         assert!(recording.has_ended() && recording.outstanding().is_empty());
+        assert_eq!(recording.agent_id(), recorded.id());
 
         // Another agent, whose model, tools and hooks must not be asked for anything.
         let hooks = Arc::new(Noting::default());
