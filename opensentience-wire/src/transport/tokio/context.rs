@@ -147,8 +147,8 @@ impl ToolContext {
     /// The call has ended, or the piece is too long.
     pub async fn send(&self, chunk: impl Into<Chunk>) -> Result<(), CommandError> {
         let (piece, answer) = self.piece(chunk.into());
-        let sent = self.chunks_tx.send(piece).await;
-        sent.map_err(|_| CommandError::Closing)?;
+        // Where nobody takes it, the answer goes with it.
+        let _ = self.chunks_tx.send(piece).await;
         answer.await.unwrap_or(Err(CommandError::Closing))
     }
 

@@ -1,9 +1,11 @@
 //! Sides that read slowly, or not at all.
 
+use std::pin::pin;
 use std::time::Duration;
 
 use opensentience_wire::message::Status;
 use opensentience_wire::role::CloseReason;
+use opensentience_wire::role::core::Config;
 use opensentience_wire::{CommandError, Limits};
 use serde_json::json;
 use tokio::io::DuplexStream;
@@ -11,7 +13,9 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::kit::{frame, message, token, tool};
 
-use super::{code, connect, launch, next_frame, raw_agent, raw_agent_within, request};
+use super::{
+    code, connect, launch, next_frame, raw_agent, raw_agent_with, raw_agent_within, request,
+};
 
 // spec: OSW-4.3-11
 #[tokio::test]
@@ -151,6 +155,32 @@ async fn long_output_that_nobody_takes_is_not_read_on() {
     assert!(quiet.await.is_err());
     assert!(written <= 4, "{written}");
     assert_eq!(call.next_chunk().await.unwrap().seq, 1);
+}
+
+// Nothing else happens on the connection: that its output is taken lets the agent be read again.
+// spec: OSW-4.3-11
+#[tokio::test]
+async fn an_agent_is_read_again_once_its_output_is_taken() {
+    let quiet = Config::default().with_heartbeat_interval(Duration::from_secs(3600));
+    let (handle, mut far) = raw_agent_with(quiet).await;
+    let mut call = handle.call(request("echo", json!({}))).await.unwrap();
+    let id = next_calls(&mut far, 1).await.remove(0);
+    let mut flood = pin!(async {
+        for seq in 1..=60 {
+            let data = json!({"text": "x".repeat(500_000)});
+            let piece = json!({"call_id": id, "seq": seq, "channel": "stdout", "data": data});
+            let piece = message("agent.tool.stream", piece);
+            far.write_all(&frame(&piece)).await.unwrap();
+        }
+    });
+    let quiet = tokio::time::timeout(Duration::from_millis(100), &mut flood);
+    assert!(quiet.await.is_err());
+    let take = async {
+        for seq in 1..=60 {
+            assert_eq!(call.next_chunk().await.unwrap().seq, seq);
+        }
+    };
+    tokio::join!(flood, take);
 }
 
 // spec: OSW-2-9

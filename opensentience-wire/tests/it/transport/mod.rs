@@ -444,13 +444,16 @@ async fn raw_agent() -> (CoreHandle, DuplexStream) {
 }
 
 async fn raw_agent_within(limits: Limits) -> (CoreHandle, DuplexStream) {
+    raw_agent_with(Config::default().with_limits(limits)).await
+}
+
+async fn raw_agent_with(config: Config) -> (CoreHandle, DuplexStream) {
     let (near, mut far) = tokio::io::duplex(4_096);
     let register = message("agent.tools.register", json!({"tools": [tool("echo")]}));
     far.write_all(&frame(&hello())).await.unwrap();
     let clock = Clock::start();
     let grant = Grant::new(clock.now().mono, token(), AGENT);
     let ids = IdSource::seeded(1);
-    let config = Config::default().with_limits(limits);
     let attached = attach(near, clock, config, ids, grant, AuditSink::default());
     let mut handle = attached.await.unwrap();
     far.write_all(&frame(&register)).await.unwrap();
