@@ -16,7 +16,9 @@ use std::process::Stdio;
 use std::rc::Rc;
 
 use rustix::process::{Pid, Signal};
-use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::io::{
+    AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, BufReader,
+};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::process::{Child, Command};
 use tokio::runtime::Runtime;
@@ -300,16 +302,28 @@ pub async fn run_test_agent(control: &Path) -> io::Result<()> {
     let mut word = [0];
     while let Ok(1) = judge.read(&mut word).await {
         let to_core = UnixStream::connect(&core).await;
-        let mut to_judge = UnixStream::connect(control).await?;
+        let to_judge = UnixStream::connect(control).await?;
         // A core that takes no more connections is one that closes at once.
-        if let Ok(mut to_core) = to_core {
-            tokio::spawn(async move {
-                // A side that breaks off ends the relay, which the other side sees.
-                let _ = tokio::io::copy_bidirectional(&mut to_core, &mut to_judge).await;
-            });
+        if let Ok(to_core) = to_core {
+            tokio::spawn(both_ways(to_core, to_judge));
         }
     }
     Ok(())
+}
+
+/// Passes bytes on. A core that takes no more may have said goodbye before: each way ends by itself, and the other side sees it.
+async fn both_ways(core: impl AsyncRead + AsyncWrite, judge: impl AsyncRead + AsyncWrite) {
+    let ((mut core_says, mut to_core), (mut judge_says, mut to_judge)) =
+        (tokio::io::split(core), tokio::io::split(judge));
+    let from_core = async {
+        let _ = tokio::io::copy(&mut core_says, &mut to_judge).await;
+        let _ = to_judge.shutdown().await;
+    };
+    let from_judge = async {
+        let _ = tokio::io::copy(&mut judge_says, &mut to_core).await;
+        let _ = to_core.shutdown().await;
+    };
+    tokio::join!(from_core, from_judge);
 }
 
 /// A socket in a folder that only this user reaches.
@@ -321,4 +335,30 @@ fn socket() -> io::Result<(tempfile::TempDir, PathBuf, UnixListener)> {
     let path = folder.path().join("core");
     let listener = UnixListener::bind(&path)?;
     Ok((folder, path, listener))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn what_a_core_has_said_is_passed_on_although_it_takes_no_more() {
+        let (core, mut far) = tokio::io::duplex(64);
+        let (judge, mut near) = tokio::io::duplex(64);
+        let (says, _) = tokio::io::split(core);
+        // Writing to it fails.
+        let (gone, _) = tokio::io::duplex(1);
+        let core = tokio::io::join(says, gone);
+        near.write_all(b"a result").await.unwrap();
+        let mut heard = String::new();
+        let talk = async {
+            tokio::task::yield_now().await;
+            far.write_all(b"goodbye").await.unwrap();
+            drop(far);
+            near.read_to_string(&mut heard).await.unwrap();
+            drop(near);
+        };
+        tokio::join!(both_ways(core, judge), talk);
+        assert_eq!(heard, "goodbye");
+    }
 }
