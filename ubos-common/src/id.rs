@@ -1,8 +1,6 @@
 //! Identifiers: newtypes over UUID, and the source that makes them.
 
 use core::fmt;
-use core::hash::{BuildHasherDefault, Hasher};
-use std::collections::HashMap;
 
 /// Declares an identifier: a newtype over [`Uuid`] with the strict text form.
 ///
@@ -157,76 +155,6 @@ pub enum IdError {
     Shape,
 }
 
-/// Hashes keys that are drawn or counted here, several times as fast as the standard library's hash.
-///
-/// It has no key of its own: whoever may choose what is put into a map can make all of it meet in one place. So it is for ids
-/// from an [`IdSource`], for counters, and for what is made of both; never for keys that a peer names.
-///
-/// ```
-/// use std::collections::HashMap;
-/// use std::hash::BuildHasherDefault;
-/// use ubos_common::id::{IdHasher, IdSource, Uuid};
-///
-/// let mut names: HashMap<Uuid, &str, BuildHasherDefault<IdHasher>> = HashMap::default();
-/// let id = IdSource::seeded(7).uuid();
-/// names.insert(id, "first");
-/// assert_eq!(names.get(&id), Some(&"first"));
-/// ```
-#[derive(Clone, Copy, Debug, Default)]
-pub struct IdHasher(u64);
-
-/// A map whose keys are drawn or counted here, as [`IdHasher`] says.
-pub type IdMap<K, V> = HashMap<K, V, BuildHasherDefault<IdHasher>>;
-
-impl IdHasher {
-    /// Both halves of a product depend on all bits: a table uses the lowest and the highest.
-    const fn add(&mut self, word: u64) {
-        let [low, high] = halves((self.0 ^ word) as u128 * 0xd6e8_feb8_6659_fd93);
-        self.0 = low ^ high;
-    }
-}
-
-#[expect(clippy::cast_possible_truncation, reason = "the other half is there")]
-const fn halves(n: u128) -> [u64; 2] {
-    [n as u64, (n >> 64) as u64]
-}
-
-impl Hasher for IdHasher {
-    fn write(&mut self, bytes: &[u8]) {
-        let (words, rest) = bytes.as_chunks();
-        for word in words {
-            self.add(u64::from_le_bytes(*word));
-        }
-        let mut last = [0; 8];
-        last.iter_mut().zip(rest).for_each(|(to, from)| *to = *from);
-        self.add(u64::from_le_bytes(last));
-    }
-
-    fn write_u8(&mut self, n: u8) {
-        self.add(n.into());
-    }
-
-    fn write_u32(&mut self, n: u32) {
-        self.add(n.into());
-    }
-
-    fn write_u64(&mut self, n: u64) {
-        self.add(n);
-    }
-
-    fn write_u128(&mut self, n: u128) {
-        halves(n).into_iter().for_each(|half| self.add(half));
-    }
-
-    fn write_usize(&mut self, n: usize) {
-        self.add(n as u64);
-    }
-
-    fn finish(&self) -> u64 {
-        self.0
-    }
-}
-
 /// Makes identifiers and random numbers, one after the other.
 ///
 /// A machine is given one in its configuration, so that the same inputs give the same ids. A seeded source
@@ -337,53 +265,11 @@ impl SplitMix64 {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashSet;
-
     use super::*;
 
     id_type! {
         /// For the tests.
         pub(crate) struct TestId;
-    }
-
-    fn hash(key: impl core::hash::Hash) -> u64 {
-        let mut hasher = IdHasher::default();
-        key.hash(&mut hasher);
-        hasher.finish()
-    }
-
-    /// Of as many places as there are keys, about 63 % are taken where each key goes anywhere.
-    fn spreads(hashes: impl Iterator<Item = u64>) {
-        let hashes: Vec<u64> = hashes.collect();
-        let mask = hashes.len() as u64 - 1;
-        let low: HashSet<u64> = hashes.iter().map(|hash| hash & mask).collect();
-        assert!(low.len() * 2 > hashes.len(), "{} places", low.len());
-        // What a table compares before it looks at a key.
-        let high: HashSet<u64> = hashes.iter().map(|hash| hash >> 57).collect();
-        assert_eq!(high.len(), 128);
-    }
-
-    #[test]
-    fn ids_counters_and_their_texts_are_spread_over_a_table() {
-        let mut ids = IdSource::seeded(1);
-        let ids: Vec<TestId> = (0..4096).map(|_| ids.next_id()).collect();
-        spreads(ids.iter().map(hash));
-        spreads(ids.iter().map(|id| hash(id.to_string())));
-        spreads((0..4096_u64).map(hash));
-        spreads((0..4096_u64).map(|n| hash(Some(n))));
-        spreads((0..4096_usize).map(|n| hash((n % 2 == 0, n))));
-        spreads((0..4096_u32).map(|n| hash((n % 3, n))));
-        spreads((0..4096_u64).map(|n| hash(n << 40)));
-    }
-
-    #[test]
-    fn a_text_and_what_it_is_borrowed_from_have_one_hash() {
-        for length in 0..40 {
-            let text = "x".repeat(length);
-            assert_eq!(hash(&text), hash(text.as_str()));
-            assert_ne!(hash(&text), hash(text.clone() + "x"));
-            assert_ne!(hash(text.clone() + "y"), hash(text.clone() + "x"));
-        }
     }
 
     #[test]

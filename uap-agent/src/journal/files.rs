@@ -183,7 +183,11 @@ impl FileJournal {
     /// [`JournalError::Empty`] where there is no journal; a record is damaged or no entry; the entries exceed 256 MiB; the
     /// file system failed.
     pub fn peek(folder: impl Into<PathBuf>) -> Result<Vec<RawObject>, JournalError> {
-        entries(Reader::open(folder))
+        entries(Reader::open(folder), |error| match error {
+            ReadError::Missing => JournalError::Empty,
+            ReadError::Io(error) if error.kind() == io::ErrorKind::NotFound => JournalError::Empty,
+            error => failed(error),
+        })
     }
 
     /// As [`FileJournal::open`], with a configuration.
@@ -244,22 +248,17 @@ impl Journal for FileJournal {
     }
 
     fn read(&self) -> JournalFuture<'_, Vec<RawObject>> {
-        self.thread.ask(|log| entries(log.log.reader()))
-    }
-}
-
-fn unread(error: ReadError) -> JournalError {
-    match error {
-        ReadError::Missing => JournalError::Empty,
-        ReadError::Io(error) if error.kind() == io::ErrorKind::NotFound => JournalError::Empty,
-        error => failed(error),
+        self.thread.ask(|log| entries(log.log.reader(), failed))
     }
 }
 
 /// All entries of a log.
-fn entries(mut reader: Reader) -> Result<Vec<RawObject>, JournalError> {
+fn entries(
+    mut reader: Reader,
+    unread: impl Fn(ReadError) -> JournalError,
+) -> Result<Vec<RawObject>, JournalError> {
     let (limits, mut entries, mut bytes) = (limits(), Vec::new(), 0_usize);
-    while let Some(record) = reader.next().map_err(unread)? {
+    while let Some(record) = reader.next().map_err(&unread)? {
         bytes = size_with(bytes, record.bytes.len(), MAX_BYTES)?;
         let entry = entries.len() as u64;
         let read = decode::<RawObject>(record.bytes, &limits, Profile::Strict);

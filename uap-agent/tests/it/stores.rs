@@ -1,5 +1,6 @@
 //! What holds of every store, and that the suites find a store of which it does not.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -19,6 +20,14 @@ use upp::Reply;
 use crate::log_store::Steps;
 use crate::seals::Toy;
 use crate::support::{calling, options, script, yield_now};
+
+/// The stores in files of a folder.
+fn in_files(folder: &Path) -> [Box<dyn CheckpointStore>; 2] {
+    [
+        Box::new(FileCheckpoints::open(folder.join("files")).unwrap()),
+        Box::new(LogCheckpoints::open(folder.join("log")).unwrap()),
+    ]
+}
 
 // spec: UAP-12-7
 #[test]
@@ -518,12 +527,7 @@ fn memory_keeps_as_many_checkpoints_as_it_says() {
 #[test]
 fn a_session_that_another_store_has_begun_anew_is_not_deleted() {
     let folder = tempfile::tempdir().unwrap();
-    let open = || -> [Box<dyn CheckpointStore>; 2] {
-        [
-            Box::new(FileCheckpoints::open(folder.path().join("files")).unwrap()),
-            Box::new(LogCheckpoints::open(folder.path().join("log")).unwrap()),
-        ]
-    };
+    let open = || in_files(folder.path());
     let mut steps = Steps::new(1);
     for ((store, other), place) in open().iter().zip(open()).zip(["files/s", "log/s"]) {
         steps.step(9);
@@ -542,12 +546,7 @@ fn a_session_that_another_store_has_begun_anew_is_not_deleted() {
 #[test]
 fn a_session_that_another_store_has_begun_anew_is_what_is_loaded() {
     let folder = tempfile::tempdir().unwrap();
-    let open = || -> [Box<dyn CheckpointStore>; 2] {
-        [
-            Box::new(FileCheckpoints::open(folder.path().join("files")).unwrap()),
-            Box::new(LogCheckpoints::open(folder.path().join("log")).unwrap()),
-        ]
-    };
+    let open = || in_files(folder.path());
     let mut steps = Steps::new(1);
     for ((store, other), place) in open().iter().zip(open()).zip(["files/s", "log/s"]) {
         steps.step(9);
@@ -589,12 +588,7 @@ fn a_fork_takes_the_name_of_a_session_that_was_removed_by_hand() {
 #[test]
 fn a_deleted_session_is_one_that_its_store_has_never_seen() {
     let folder = tempfile::tempdir().unwrap();
-    let open = || -> [Box<dyn CheckpointStore>; 2] {
-        [
-            Box::new(FileCheckpoints::open(folder.path().join("files")).unwrap()),
-            Box::new(LogCheckpoints::open(folder.path().join("log")).unwrap()),
-        ]
-    };
+    let open = || in_files(folder.path());
     for (store, other) in open().iter().zip(open()) {
         a_deleted_session_was_never_seen(&**store, &*other);
     }
@@ -604,12 +598,7 @@ fn a_deleted_session_is_one_that_its_store_has_never_seen() {
 #[test]
 fn who_looked_and_found_nothing_replaces_nothing() {
     let folder = tempfile::tempdir().unwrap();
-    let open = || -> [Box<dyn CheckpointStore>; 2] {
-        [
-            Box::new(FileCheckpoints::open(folder.path().join("files")).unwrap()),
-            Box::new(LogCheckpoints::open(folder.path().join("log")).unwrap()),
-        ]
-    };
+    let open = || in_files(folder.path());
     for (store, other) in open().iter().zip(open()) {
         nothing_is_replaced_unseen(&**store, &*other);
     }
@@ -619,12 +608,7 @@ fn who_looked_and_found_nothing_replaces_nothing() {
 #[test]
 fn a_save_that_is_refused_leaves_the_session_free() {
     let folder = tempfile::tempdir().unwrap();
-    let open = || -> [Box<dyn CheckpointStore>; 2] {
-        [
-            Box::new(FileCheckpoints::open(folder.path().join("files")).unwrap()),
-            Box::new(LogCheckpoints::open(folder.path().join("log")).unwrap()),
-        ]
-    };
+    let open = || in_files(folder.path());
     let [mut first, mut late] = [1, 2].map(Steps::new);
     first.step(5);
     late.step(9);

@@ -7,7 +7,10 @@ use futures::StreamExt;
 use futures::executor::block_on;
 use futures::future::BoxFuture;
 use proptest::prelude::*;
-use uap_agent::{AgentOptions, ReactOptions, Runtime, SubagentTool, agent, react};
+use uap_agent::{
+    AgentOptions, ExecutionStrategy, PlanOptions, ReactOptions, Runtime, SubagentTool, agent, plan,
+    react,
+};
 use uap_agent::{Trace, TraceError, TraceLimits};
 use ubos_common::driver::Sleep;
 use ubos_common::id::IdSource;
@@ -32,6 +35,14 @@ impl Sleep for Ticking {
 }
 
 fn traced(replies: impl IntoIterator<Item = Reply>, limits: TraceLimits) -> Trace {
+    traced_by(react(ReactOptions::default()).unwrap(), replies, limits)
+}
+
+fn traced_by(
+    execution: Arc<dyn ExecutionStrategy>,
+    replies: impl IntoIterator<Item = Reply>,
+    limits: TraceLimits,
+) -> Trace {
     let clock = Arc::new(Ticking::default());
     let hostile = FnTool::new("<i>", "", object("{}").unwrap(), |_, _| async {
         let text = "</pre></script><script>alert(1)</script>\u{1b}[2J\u{202e}\u{0}\" onload='x'";
@@ -39,7 +50,7 @@ fn traced(replies: impl IntoIterator<Item = Reply>, limits: TraceLimits) -> Trac
     });
     let options = AgentOptions::new(script(replies) as _)
         .with_tools([echo("echo"), Arc::new(hostile) as Arc<dyn Tool>])
-        .with_execution(react(ReactOptions::default()).unwrap())
+        .with_execution(execution)
         .with_runtime(Runtime::new(clock.clone(), IdSource::seeded(7)));
     let agent = agent(options).unwrap();
     let mut run = agent.stream("Is it <b>safe</b>?", &agent.initial_state());
@@ -82,6 +93,25 @@ fn a_page_has_its_headings_in_order() {
         rest = after;
     }
     assert!(!page.contains("<h2>Plan</h2>"), "the run has no plan");
+}
+
+#[test]
+fn a_plan_says_how_many_steps_it_has() {
+    for (steps, said) in [
+        (r#"{"id":"a","description":"x"}"#, "1 step"),
+        (
+            r#"{"id":"a","description":"x"},{"id":"b","description":"y"}"#,
+            "2 steps",
+        ),
+    ] {
+        let replies = [format!(r#"{{"steps":[{steps}]}}"#), "x".into(), "y".into()];
+        let planned = plan(PlanOptions::default()).unwrap();
+        let page = traced_by(planned, replies.map(Reply::text), TraceLimits::default()).to_html();
+        assert!(
+            page.contains("<h2>Plan</h2>") && page.contains(&format!(">{said}<")),
+            "{page}"
+        );
+    }
 }
 
 // spec: UAP-11-3

@@ -56,7 +56,7 @@ mod timers;
 
 pub use backoff::Backoff;
 pub use outbox::Outbox;
-pub use timers::{IdTimers, Timers};
+pub use timers::Timers;
 
 use crate::time::{Mono, Now};
 

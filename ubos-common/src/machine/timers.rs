@@ -3,10 +3,9 @@
 use std::{
     cmp::Reverse,
     collections::{BinaryHeap, HashMap},
-    hash::{BuildHasher, BuildHasherDefault, Hash, RandomState},
+    hash::Hash,
 };
 
-use crate::id::IdHasher;
 use crate::time::Mono;
 
 /// Entries of the heap beyond two for each deadline, at which those that are out of date are removed.
@@ -29,12 +28,10 @@ const SLACK: usize = 64;
 /// assert_eq!(timers.pop_due(Mono::from_millis(699)), None);
 /// assert_eq!(timers.pop_due(Mono::from_millis(700)), Some("call"));
 /// ```
-///
-/// Keys that are all drawn or counted here can be hashed faster: [`IdTimers`].
 #[derive(Clone, Debug)]
-pub struct Timers<K, S = RandomState> {
+pub struct Timers<K> {
     /// The slot of each key that has a deadline.
-    by_key: HashMap<K, Slot, S>,
+    by_key: HashMap<K, Slot>,
     /// What is set, by slot.
     slots: Vec<Set>,
     free: Vec<Slot>,
@@ -44,9 +41,6 @@ pub struct Timers<K, S = RandomState> {
     /// How often a deadline was set.
     made: u64,
 }
-
-/// Deadlines of keys that are drawn or counted here, as [`IdHasher`] says.
-pub type IdTimers<K> = Timers<K, BuildHasherDefault<IdHasher>>;
 
 type Slot = usize;
 
@@ -61,11 +55,15 @@ impl<K: Ord + Hash + Clone> Timers<K> {
     /// No deadline.
     #[must_use]
     pub fn new() -> Self {
-        Self::default()
+        Self {
+            by_key: HashMap::new(),
+            slots: Vec::new(),
+            free: Vec::new(),
+            by_time: BinaryHeap::new(),
+            made: 0,
+        }
     }
-}
 
-impl<K: Ord + Hash + Clone, S: BuildHasher + Default> Timers<K, S> {
     /// Sets the deadline of a key, in place of an earlier one.
     pub fn set(&mut self, key: K, at: Mono) {
         let slots = &mut self.slots;
@@ -113,7 +111,7 @@ impl<K: Ord + Hash + Clone, S: BuildHasher + Default> Timers<K, S> {
         let made = self.made;
         *self = Self {
             made,
-            ..Self::default()
+            ..Self::new()
         };
     }
 
@@ -185,29 +183,23 @@ impl<K: Ord + Hash + Clone, S: BuildHasher + Default> Timers<K, S> {
     }
 }
 
-impl<K: Ord, S: Default> Default for Timers<K, S> {
+impl<K: Ord + Hash + Clone> Default for Timers<K> {
     fn default() -> Self {
-        Self {
-            by_key: HashMap::default(),
-            slots: Vec::new(),
-            free: Vec::new(),
-            by_time: BinaryHeap::new(),
-            made: 0,
-        }
+        Self::new()
     }
 }
 
 /// Equal when the same keys have the same deadlines.
-impl<K: Eq + Hash, S: BuildHasher> PartialEq for Timers<K, S> {
+impl<K: Eq + Hash> PartialEq for Timers<K> {
     fn eq(&self, other: &Self) -> bool {
         let has = |key: &K| self.at(key) == other.at(key);
         self.by_key.len() == other.by_key.len() && self.by_key.keys().all(has)
     }
 }
 
-impl<K: Eq + Hash, S: BuildHasher> Eq for Timers<K, S> {}
+impl<K: Eq + Hash> Eq for Timers<K> {}
 
-impl<K: Eq + Hash, S: BuildHasher> Timers<K, S> {
+impl<K: Eq + Hash> Timers<K> {
     fn at(&self, key: &K) -> Option<Mono> {
         let slot = self.by_key.get(key)?;
         self.slots.get(*slot).map(|set| set.at)

@@ -402,32 +402,32 @@ impl uap_agent::AgentStrategy for SlowHook {
     }
 }
 
-/// Pays, where a person approves, and looks at the same time.
+/// Pays, where a person approves, and looks at the same time; with how often it has looked.
 fn paying_and_looking(
-    clock: &Hand,
     seen: &Seen,
     look: impl Fn() -> upp::HookFuture<'static, RawBuf> + Send + Sync + 'static,
-) -> AgentOptions {
-    let look = FnTool::new("look", "", object("{}").unwrap(), move |_, _| look());
-    careful(clock, seen).with_tool(look).map_llm(|llm| {
+) -> (AgentOptions, Arc<AtomicUsize>) {
+    let looks = Arc::new(AtomicUsize::new(0));
+    let looked = Arc::clone(&looks);
+    let look = FnTool::new("look", "", object("{}").unwrap(), move |_, _| {
+        looked.fetch_add(1, Ordering::Relaxed);
+        look()
+    });
+    let options = careful(&Hand::default(), seen).with_tool(look);
+    let options = options.map_llm(|llm| {
         let both = Reply::default()
             .calling("a", "pay", object("{}").unwrap())
             .calling("b", "look", object("{}").unwrap());
         llm.with_model(Arc::new(ScriptedModel::new([both])))
-    })
+    });
+    (options, looks)
 }
 
 // spec: UAP-12-5
 #[test]
 fn a_run_that_is_aborted_waits_for_nobody() {
-    let (clock, seen) = (Hand::default(), Seen::default());
-    let journal = Arc::new(MemoryJournal::default());
-    let looks = Arc::new(AtomicUsize::new(0));
-    let looked = Arc::clone(&looks);
-    let options = paying_and_looking(&clock, &seen, move || {
-        looked.fetch_add(1, Ordering::Relaxed);
-        Box::pin(std::future::pending())
-    });
+    let (seen, journal) = (Seen::default(), Arc::new(MemoryJournal::default()));
+    let (options, looks) = paying_and_looking(&seen, || Box::pin(std::future::pending()));
     let agent = agent(options.with_strategy(Arc::new(SlowHook))).unwrap();
     let mut run = agent.record(journal.clone(), "go", &agent.initial_state());
     while run.next().now_or_never().flatten().is_some() {}
@@ -458,14 +458,11 @@ fn a_run_that_is_aborted_waits_for_nobody() {
 // spec: UAP-12-5
 #[test]
 fn what_was_not_asked_for_yet_does_not_wait_for_a_person() {
-    let (clock, seen) = (Hand::default(), Seen::default());
-    let journal = Arc::new(MemoryJournal::default());
-    let looks = Arc::new(AtomicUsize::new(0));
-    let looked = Arc::clone(&looks);
-    let options = paying_and_looking(&clock, &seen, move || {
-        looked.fetch_add(1, Ordering::Relaxed);
+    let (seen, journal) = (Seen::default(), Arc::new(MemoryJournal::default()));
+    let sees = || -> upp::HookFuture<'static, RawBuf> {
         Box::pin(std::future::ready(Ok(json_text("seen"))))
-    });
+    };
+    let (options, looks) = paying_and_looking(&seen, sees);
     let agent = agent(options).unwrap();
     let run = agent.record(journal.clone(), "go", &agent.initial_state());
     block_on(run.result()).unwrap_err();

@@ -14,7 +14,7 @@ use std::{
 
 use ubos_common::{
     id::IdSource,
-    machine::{Backoff, IdTimers, Outbox},
+    machine::{Backoff, Outbox, Timers},
     time::{Mono, Now},
 };
 
@@ -63,7 +63,7 @@ impl FleetAgent {
             sessions: Slots::new(),
             by_id: HashMap::new(),
             streams: BTreeMap::new(),
-            timers: IdTimers::default(),
+            timers: Timers::new(),
             outputs: Outbox::new(MAX_OUTPUTS),
         })
     }
@@ -363,7 +363,7 @@ impl FleetAgent {
 
     fn close(&mut self) {
         self.phase = Phase::Closed;
-        self.timers = IdTimers::default();
+        self.timers = Timers::new();
         self.outputs.push(Output::Event(Event::Closed));
     }
 }

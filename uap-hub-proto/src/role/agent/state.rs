@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use ubos_common::{
     id::IdSource,
-    machine::{Backoff, IdTimers, Outbox},
+    machine::{Backoff, Outbox, Timers},
     time::Mono,
     trace_context::TraceContext,
 };
@@ -60,7 +60,7 @@ pub struct FleetAgent {
     pub(super) sessions: Slots<Session>,
     pub(super) by_id: HashMap<SessionId, SessionKey>,
     pub(super) streams: BTreeMap<StreamId, SessionKey>,
-    pub(super) timers: IdTimers<Timer>,
+    pub(super) timers: Timers<Timer>,
     pub(super) outputs: Outbox<Output>,
 }
 

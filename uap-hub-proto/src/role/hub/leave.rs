@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ubos_common::{machine::IdTimers, time::Now};
+use ubos_common::{machine::Timers, time::Now};
 
 use super::{
     CommandError, Event, Hub, JobEvent, Outcome, Output, Phase, Timer, Verdict, execution::Closed,
@@ -157,7 +157,7 @@ impl Hub {
             self.outputs.push(Output::End { stream, status });
         }
         self.fleet.unlisten_all();
-        self.timers = IdTimers::default();
+        self.timers = Timers::new();
         self.phase = Phase::Closed;
         self.event(Event::Closed);
     }

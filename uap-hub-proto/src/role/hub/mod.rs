@@ -32,7 +32,7 @@ use std::net::IpAddr;
 use prost::Message as _;
 use ubos_common::{
     id::IdSource,
-    machine::{IdTimers, Outbox},
+    machine::{Outbox, Timers},
     time::{Mono, Now},
 };
 
@@ -113,8 +113,7 @@ pub struct Hub {
     queue: Queue,
     sessions: Sessions,
     streams: Streams,
-    /// Their keys are ids that the hub has drawn, or the caller for jobs, and keys of its tables.
-    timers: IdTimers<Timer>,
+    timers: Timers<Timer>,
     outputs: Outbox<Output>,
 }
 
@@ -181,7 +180,7 @@ impl Hub {
             queue: Queue::default(),
             sessions: Sessions::new(),
             streams: Streams::default(),
-            timers: IdTimers::default(),
+            timers: Timers::new(),
             outputs: Outbox::new(MAX_OUTPUTS),
             config,
             ids,

@@ -3,9 +3,7 @@
 //! Shapes of jobs that the same agents can do share a ranking: what an agent does changes the rankings that it is in, and not
 //! one for each shape.
 
-use std::collections::{BTreeMap, BTreeSet};
-
-use ubos_common::id::IdMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crate::{
     capability::{Shape, Skill},
@@ -127,7 +125,7 @@ const fn mixed(number: u64) -> u64 {
 #[derive(Debug, Default)]
 pub(super) struct Rankings {
     skills: BTreeMap<Skill, OfSkill>,
-    rankings: IdMap<RankingKey, (Skill, Ranking)>,
+    rankings: HashMap<RankingKey, (Skill, Ranking)>,
     made: u64,
     /// How often a ranking was asked for.
     uses: u64,

@@ -1,8 +1,6 @@
 //! The table of sessions: live ones, and the ids of ended ones.
 
-use std::collections::VecDeque;
-
-use ubos_common::id::IdMap;
+use std::collections::{HashMap, VecDeque};
 
 pub(super) use crate::role::slots::SessionKey;
 use crate::{
@@ -75,7 +73,7 @@ impl Stage {
 pub(super) struct Sessions {
     live: Slots<Session>,
     /// Live sessions by id, and ended ones, which have no key.
-    by_id: IdMap<SessionId, Option<SessionKey>>,
+    by_id: HashMap<SessionId, Option<SessionKey>>,
     ended: VecDeque<SessionId>,
 }
 
@@ -83,7 +81,7 @@ impl Sessions {
     pub(super) fn new() -> Self {
         Self {
             live: Slots::new(),
-            by_id: IdMap::default(),
+            by_id: HashMap::new(),
             ended: VecDeque::new(),
         }
     }

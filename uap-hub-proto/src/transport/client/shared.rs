@@ -15,7 +15,7 @@ use tokio::{
 };
 use tonic::transport::Channel;
 use ubos_common::{
-    id::{IdMap, IdSource},
+    id::IdSource,
     os::Clock,
     time::{Mono, Now},
     trace_context::TraceContext,
@@ -79,7 +79,7 @@ struct Core {
     agent: FleetAgent,
     hub: Option<AgentHubClient<Channel>>,
     registering: Option<AbortHandle>,
-    calls: IdMap<StreamId, Call>,
+    calls: HashMap<StreamId, Call>,
     handlers: HashMap<SessionId, Running>,
     /// Handlers of sessions that are over, which end by themselves, until their time is over.
     ending: JoinSet<()>,
@@ -111,7 +111,7 @@ impl Shared {
             agent: FleetAgent::new(config, ids)?,
             hub: None,
             registering: None,
-            calls: IdMap::default(),
+            calls: HashMap::new(),
             handlers: HashMap::new(),
             ending: JoinSet::new(),
             permit: None,

@@ -2,6 +2,7 @@
 
 use std::{
     cell::RefCell,
+    collections::HashMap,
     panic::{self, AssertUnwindSafe},
     sync::{
         Arc, Mutex,
@@ -11,7 +12,7 @@ use std::{
 
 use tokio::sync::{Notify, broadcast, mpsc, watch};
 use ubos_common::{
-    id::{IdMap, IdSource},
+    id::IdSource,
     os::Clock,
     time::{Mono, Now},
     trace_context::TraceContext,
@@ -57,8 +58,8 @@ pub(super) struct Shared {
 #[derive(Debug)]
 struct Core {
     hub: Hub,
-    sinks: IdMap<StreamId, Sink>,
-    inboxes: IdMap<JobId, Arc<Inbox>>,
+    sinks: HashMap<StreamId, Sink>,
+    inboxes: HashMap<JobId, Arc<Inbox>>,
     jobs: trace::Jobs,
     /// The deadline of the timer.
     armed: Mono,
@@ -123,8 +124,8 @@ impl Shared {
             core: Mutex::new(Core {
                 jobs: trace::Jobs::new(config.hub.max_jobs),
                 hub: Hub::new(config.hub, ids)?,
-                sinks: IdMap::default(),
-                inboxes: IdMap::default(),
+                sinks: HashMap::new(),
+                inboxes: HashMap::new(),
                 armed: Mono::ZERO,
             }),
         };

@@ -184,18 +184,12 @@ fn an_unanswered_proposal_goes_elsewhere_under_a_new_name() {
     );
 }
 
-/// A capability that takes such a type of each of these payloads.
-fn taking(mime: &str, payloads: &[&str]) -> Capability {
-    let requirement = |kind: &&str| PayloadRequirement {
-        r#type: (*kind).into(),
-        is_required: *kind != "image",
-        accepted_mime_types: vec![mime.into()],
-        ..PayloadRequirement::default()
-    };
+/// A capability with one payload.
+fn with_payload(payload: PayloadRequirement) -> Capability {
     Capability {
         format: Some(Format::Test(TestCapability {
             r#type: "picky".into(),
-            payloads: payloads.iter().map(requirement).collect(),
+            payloads: vec![payload],
         })),
     }
 }
@@ -207,7 +201,12 @@ fn of_many_reasons_three_are_told_and_the_others_counted() {
     let needs = ["a", "b", "c", "d", "e"];
     for (n, need) in needs.iter().enumerate() {
         for _ in n..needs.len() {
-            let agent = rig.register(vec![taking("text/plain", &[need])]);
+            let payload = PayloadRequirement {
+                r#type: (*need).into(),
+                is_required: true,
+                ..PayloadRequirement::default()
+            };
+            let agent = rig.register(vec![with_payload(payload)]);
             rig.open(Rpc::Listen, Some(&agent));
         }
     }
@@ -237,7 +236,11 @@ fn a_job_that_nobody_takes_ends_with_the_reason() {
         ended(&mut rig),
         ["ended Unplaced no agent offers test type \"t\""]
     );
-    let picky = rig.register(vec![taking("Image/PNG", &["image"])]);
+    let picky = rig.register(vec![with_payload(PayloadRequirement {
+        r#type: "image".into(),
+        accepted_mime_types: vec!["Image/PNG".into()],
+        ..PayloadRequirement::default()
+    })]);
     rig.open(Rpc::Listen, Some(&picky));
     for (mime, end) in [
         (
