@@ -11,7 +11,8 @@ mod file_transcript;
 mod fsck;
 #[cfg(feature = "log")]
 mod library;
-mod memory;
+mod memory_cache;
+mod memory_transcript;
 #[cfg(feature = "log")]
 mod proof;
 mod redacting;
@@ -28,7 +29,8 @@ pub use file_transcript::FileTranscript;
 pub use fsck::{StoreFinding, StoreKind, StoreReport, fsck};
 #[cfg(feature = "log")]
 pub use library::Library;
-pub use memory::{MemoryCache, MemoryTranscript};
+pub use memory_cache::MemoryCache;
+pub use memory_transcript::MemoryTranscript;
 pub use redacting::Redacting;
 #[cfg(feature = "log")]
 pub use thread::wait_for_dropped;

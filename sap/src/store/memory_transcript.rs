@@ -1,0 +1,357 @@
+//! A transcript that lives as long as the process.
+
+use std::iter;
+use std::sync::{Arc, Mutex};
+
+use ubos_common::canon::{Digest, Domain};
+use ubos_common::json;
+
+use super::memory_cache::{MAX_BYTES, lock};
+use crate::future::{BoxFuture, ready};
+use crate::transcript::{Entry, Head, Proof, Transcript, TranscriptError, Verdict};
+
+/// A transcript in memory, chained like one in files, and bounded in entries and in bytes: what would be above a bound is
+/// not taken, so that its task is not answered.
+#[derive(Debug)]
+pub struct MemoryTranscript {
+    bounds: Bounds,
+    /// Shared with what is being made of long entries on another thread.
+    chain: Arc<Chain>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Bounds {
+    entries: usize,
+    bytes: usize,
+}
+
+#[derive(Debug)]
+struct Chain {
+    domain: Domain,
+    blocks: Mutex<Blocks>,
+}
+
+/// Entries in blocks, each of which begins with the digest of the one before: BLAKE3 takes many chunks at once, so a digest
+/// of a block costs a fraction of a digest an entry.
+#[derive(Debug)]
+struct Blocks {
+    full: Vec<Block>,
+    open: Block,
+    entries: usize,
+    bytes: usize,
+}
+
+#[derive(Debug)]
+struct Block {
+    /// The number of its first entry.
+    first: usize,
+    /// The digest of the block before, then the texts of its entries.
+    text: Vec<u8>,
+    /// Where each of them ends.
+    ends: Vec<usize>,
+}
+
+impl MemoryTranscript {
+    /// A transcript of at most `max_entries` entries and 64 MiB.
+    #[must_use]
+    pub fn new(max_entries: usize) -> Self {
+        Self {
+            bounds: Bounds {
+                entries: max_entries,
+                bytes: MAX_BYTES,
+            },
+            chain: Arc::new(Chain {
+                domain: Domain::new("ubos sap 2026-11 transcript in memory"),
+                blocks: Mutex::new(Blocks {
+                    full: Vec::new(),
+                    open: Block::after(&[0; LINK], 0),
+                    entries: 0,
+                    bytes: 0,
+                }),
+            }),
+        }
+    }
+
+    /// Sets how many bytes of entries it takes.
+    #[must_use]
+    pub const fn with_max_bytes(mut self, bytes: usize) -> Self {
+        self.bounds.bytes = bytes;
+        self
+    }
+}
+
+impl Chain {
+    /// Adds an entry, and gives its number.
+    fn add(&self, entry: &Entry, bounds: Bounds) -> Result<u64, TranscriptError> {
+        let blocks = &mut *lock(&self.blocks);
+        if blocks.entries >= bounds.entries {
+            return Err(TranscriptError::Full {
+                limit: bounds.entries,
+            });
+        }
+        let left = bounds.bytes.saturating_sub(blocks.bytes);
+        let Some(bytes) = blocks.open.push(entry, left) else {
+            return Err(TranscriptError::FullOfBytes {
+                limit: bounds.bytes,
+            });
+        };
+        blocks.bytes += bytes;
+        blocks.entries += 1;
+        if blocks.open.text.len() >= BLOCK {
+            let digest = Digest::of(&self.domain, &blocks.open.text);
+            let next = Block::after(digest.as_bytes(), blocks.entries);
+            let mut full = std::mem::replace(&mut blocks.open, next);
+            full.text.shrink_to_fit();
+            full.ends.shrink_to_fit();
+            blocks.full.push(full);
+        }
+        Ok(blocks.entries as u64 - 1)
+    }
+
+    /// The end of the first `count` entries.
+    fn head(&self, blocks: &Blocks, count: usize) -> Head {
+        let chained = count.checked_sub(1).and_then(|last| blocks.up_to(last));
+        let digest = chained.map_or_else(
+            || Digest::of_bytes(b""),
+            |text| Digest::of(&self.domain, text),
+        );
+        Head::from(format!("memory:{count}:{digest}"))
+    }
+
+    /// The first entry of a block that is not what the block behind it says.
+    fn damaged(&self, blocks: &Blocks) -> Option<usize> {
+        let next = blocks.full.iter().skip(1).chain([&blocks.open]);
+        let mut pairs = blocks.full.iter().zip(next);
+        let holds = |block: &Block, next: &Block| {
+            next.text
+                .starts_with(Digest::of(&self.domain, &block.text).as_bytes())
+        };
+        pairs
+            .find(|(block, next)| !holds(block, next))
+            .map(|(block, _)| block.first)
+    }
+}
+
+impl Blocks {
+    fn all(&self) -> impl Iterator<Item = &Block> {
+        self.full.iter().chain([&self.open])
+    }
+
+    /// The text of the block that has an entry, up to its end.
+    fn up_to(&self, entry: usize) -> Option<&[u8]> {
+        let behind = self.full.partition_point(|block| block.first <= entry);
+        let full = behind.checked_sub(1).and_then(|n| self.full.get(n));
+        let block = if entry >= self.open.first {
+            Some(&self.open)
+        } else {
+            full
+        }?;
+        let end = block.ends.get(entry - block.first)?;
+        block.text.get(..*end)
+    }
+
+    /// Whether a head was the end at some time.
+    fn knows(&self, head: &Head, chain: &Chain) -> bool {
+        let count = head.as_ref().split(':').nth(1);
+        let count = count.and_then(|count| count.parse().ok());
+        count.is_some_and(|count| count <= self.entries && chain.head(self, count) == *head)
+    }
+}
+
+impl Block {
+    fn after(link: &[u8; LINK], first: usize) -> Self {
+        Self {
+            first,
+            text: link.to_vec(),
+            ends: Vec::new(),
+        }
+    }
+
+    /// Adds an entry of at most so many bytes, and gives how many it has.
+    fn push(&mut self, entry: &Entry, most: usize) -> Option<usize> {
+        let start = self.text.len();
+        json::Write::write(entry, &mut self.text);
+        let bytes = self.text.len() - start;
+        if bytes > most {
+            self.text.truncate(start);
+            return None;
+        }
+        self.ends.push(self.text.len());
+        Some(bytes)
+    }
+
+    /// The texts from the entry `number` on.
+    fn from(&self, number: usize) -> impl Iterator<Item = &[u8]> {
+        let starts = iter::once(&LINK).chain(&self.ends);
+        let texts = starts
+            .zip(&self.ends)
+            .skip(number.saturating_sub(self.first));
+        texts.filter_map(|(start, end)| self.text.get(*start..*end))
+    }
+}
+
+impl Default for MemoryTranscript {
+    /// At most 100,000 entries and 64 MiB.
+    fn default() -> Self {
+        Self::new(100_000)
+    }
+}
+
+impl Transcript for MemoryTranscript {
+    fn record(&self, entry: &Entry) -> BoxFuture<'_, Result<u64, TranscriptError>> {
+        ready(self.chain.add(entry, self.bounds))
+    }
+
+    /// Made on another thread where the entry is long.
+    #[cfg(feature = "driver")]
+    fn record_made(
+        &self,
+        entry: Entry,
+        make: fn(Entry) -> Entry,
+    ) -> BoxFuture<'_, Result<u64, TranscriptError>> {
+        let (chain, bounds) = (Arc::clone(&self.chain), self.bounds);
+        let bytes = entry.body.as_str().len();
+        Box::pin(crate::work::done(bytes, move || {
+            chain.add(&make(entry), bounds)
+        }))
+    }
+
+    fn read(&self, from: u64, max: usize) -> BoxFuture<'_, Result<Vec<Entry>, TranscriptError>> {
+        let blocks = lock(&self.chain.blocks);
+        let from = usize::try_from(from).unwrap_or(usize::MAX);
+        let behind = blocks
+            .all()
+            .skip_while(|block| block.first + block.ends.len() <= from);
+        let texts = behind.flat_map(|block| block.from(from)).take(max);
+        ready(texts.map(Entry::decode).collect())
+    }
+
+    fn verify(&self, kept: Option<&Head>) -> Result<Proof, TranscriptError> {
+        let blocks = &*lock(&self.chain.blocks);
+        let verdict = if let Some(entry) = self.chain.damaged(blocks) {
+            Verdict::broken(entry as u64, "record is damaged")
+        } else if kept.is_some_and(|head| !blocks.knows(head, &self.chain)) {
+            Verdict::broken(blocks.entries as u64, "the head that was kept is not here")
+        } else {
+            Verdict::Intact
+        };
+        Ok(Proof {
+            records: blocks.entries as u64,
+            head: self.chain.head(blocks, blocks.entries),
+            verdict,
+        })
+    }
+}
+
+/// Bytes from which on a block is full.
+const BLOCK: usize = 32 << 10;
+/// Bytes of the digest that a block begins with.
+const LINK: usize = 32;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::transcript::EntryKind;
+    use futures::executor::block_on;
+    use ubos_common::json::{RawBuf, RawObject};
+
+    /// Three fit into a block.
+    fn entry(number: usize) -> Entry {
+        let body = format!(
+            r#"{{"number":{number},"text":"{}"}}"#,
+            "x".repeat(BLOCK / 3)
+        );
+        let at = "2026-01-01T00:00:00Z".parse().unwrap();
+        Entry::new(
+            EntryKind::Task,
+            at,
+            RawObject::new(RawBuf::parse(&body).unwrap()).unwrap(),
+        )
+    }
+
+    /// With the head behind each of so many entries.
+    fn with_entries(count: usize) -> (MemoryTranscript, Vec<Head>) {
+        let transcript = MemoryTranscript::default();
+        let mut heads = vec![transcript.verify(None).unwrap().head];
+        for number in 0..count {
+            assert_eq!(
+                block_on(transcript.record(&entry(number))).unwrap(),
+                number as u64
+            );
+            heads.push(transcript.verify(None).unwrap().head);
+        }
+        (transcript, heads)
+    }
+
+    #[test]
+    fn every_end_that_was_is_known_and_no_other() {
+        let (transcript, mut heads) = with_entries(11);
+        for head in &heads {
+            let proof = transcript.verify(Some(head)).unwrap();
+            assert_eq!(
+                (proof.records, &proof.verdict),
+                (11, &Verdict::Intact),
+                "{head}"
+            );
+        }
+        let (_, later) = with_entries(12);
+        assert_eq!(heads, later[..12], "the same entries have the same ends");
+        heads.extend([later[12].clone()]);
+        heads.dedup();
+        assert_eq!(heads.len(), 13, "each has its own");
+        let text = later[11].as_ref();
+        for wrong in [
+            later[12].to_string(),
+            text.replace("memory:11", "memory:10"),
+            text.replace("memory:11", "memory:18446744073709551615"),
+            text.replace("memory:11", "memory:0"),
+            text.replace("memory", "log"),
+            "memory".to_owned(),
+        ] {
+            let proof = transcript.verify(Some(&Head::from(wrong.clone()))).unwrap();
+            let missing = Verdict::broken(11, "the head that was kept is not here");
+            assert_eq!(proof.verdict, missing, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn entries_are_read_across_blocks() {
+        let (transcript, _) = with_entries(10);
+        for from in 0..12 {
+            for max in [0, 1, 4, usize::MAX] {
+                let read = block_on(transcript.read(from as u64, max)).unwrap();
+                let wanted: Vec<Entry> = (from..10).take(max).map(entry).collect();
+                assert_eq!(read, wanted, "{max} from {from}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_block_that_was_changed_is_damaged() {
+        let (transcript, heads) = with_entries(10);
+        {
+            let mut blocks = lock(&transcript.chain.blocks);
+            let byte = blocks.full[1].text.last_mut().unwrap();
+            *byte = b' ';
+        }
+        let proof = transcript.verify(Some(&heads[10])).unwrap();
+        assert_eq!(proof.verdict, Verdict::broken(3, "record is damaged"));
+    }
+
+    #[test]
+    fn what_is_over_the_bound_of_bytes_is_not_taken_and_leaves_nothing() {
+        let at = "2026-01-01T00:00:00Z".parse().unwrap();
+        let small = Entry::new(EntryKind::Task, at, RawObject::empty());
+        let limit = 2 * json::to_vec(&entry(0)).len() + json::to_vec(&small).len();
+        let transcript = MemoryTranscript::default().with_max_bytes(limit);
+        for number in [0, 1] {
+            block_on(transcript.record(&entry(number))).unwrap();
+        }
+        let full = transcript.verify(None).unwrap();
+        let refused = block_on(transcript.record(&entry(2)));
+        assert!(matches!(refused, Err(TranscriptError::FullOfBytes { limit: l }) if l == limit));
+        assert_eq!(transcript.verify(None).unwrap(), full);
+        block_on(transcript.record(&small)).unwrap();
+        assert_eq!(block_on(transcript.read(2, 9)).unwrap(), [small]);
+    }
+}
