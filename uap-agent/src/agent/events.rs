@@ -4,10 +4,11 @@ use core::future::Future;
 use core::pin::Pin;
 use core::task::{Context, Poll, Waker};
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use upp::CancelToken;
 
+use super::sync::{Mutex, MutexGuard};
 use crate::checkpoint::CheckpointError;
 use crate::event::AgentStreamEvent;
 use crate::result::RunResult;
@@ -250,5 +251,79 @@ mod tests {
         shared.end();
         is_free(2);
         assert!(wait.now_or_never().is_some());
+    }
+}
+
+/// Emitters and reader under every order of their threads that a scheduler finds: `RUSTFLAGS="--cfg shuttle"`.
+#[cfg(all(test, shuttle))]
+mod model {
+    use core::future::poll_fn;
+
+    use shuttle::{future::block_on, thread};
+
+    use super::*;
+    use crate::event::{EventData, UapEvent, UapEventType};
+
+    const ORDERS: usize = 1_000;
+
+    fn event(number: u32) -> AgentStreamEvent {
+        let data = EventData::Iteration(number.into());
+        AgentStreamEvent::Uap(UapEvent::new(UapEventType::StepStart, 1, "a".into(), data))
+    }
+
+    /// Emits events `from` to `to` on a thread of its own.
+    fn emit(shared: &Arc<Shared>, numbers: core::ops::Range<u32>) -> thread::JoinHandle<()> {
+        let emitter = Emitter(Arc::clone(shared));
+        thread::spawn(move || {
+            for number in numbers {
+                block_on(emitter.emit(event(number)));
+            }
+        })
+    }
+
+    /// A queue without room.
+    fn full() -> Arc<Shared> {
+        let shared = Arc::<Shared>::default();
+        (0..CAPACITY).for_each(|_| shared.push(event(0)));
+        shared
+    }
+
+    async fn next(shared: &Shared) -> AgentStreamEvent {
+        poll_fn(|cx| {
+            shared.set_reader(cx.waker());
+            shared.pop().map_or(Poll::Pending, Poll::Ready)
+        })
+        .await
+    }
+
+    #[test]
+    fn every_event_of_two_tools_comes_in_its_order() {
+        let order = || {
+            let shared = full();
+            let tools = [emit(&shared, 1..4), emit(&shared, 4..7)];
+            for _ in 0..CAPACITY {
+                assert_eq!(block_on(next(&shared)), event(0));
+            }
+            let seen: Vec<_> = (0..6).map(|_| block_on(next(&shared))).collect();
+            for numbers in [1..4, 4..7] {
+                let of_one = numbers.map(event).collect::<Vec<_>>();
+                let in_order = seen.iter().filter(|seen| of_one.contains(seen));
+                assert!(in_order.eq(&of_one), "{seen:?}");
+            }
+            tools.into_iter().for_each(|tool| tool.join().unwrap());
+        };
+        shuttle::check_random(order, ORDERS);
+    }
+
+    #[test]
+    fn no_tool_waits_for_a_reader_that_is_gone() {
+        let order = || {
+            let shared = full();
+            let tools = [emit(&shared, 1..4), emit(&shared, 4..7)];
+            block_on(next(&shared));
+            shared.end();
+            tools.into_iter().for_each(|tool| tool.join().unwrap());
+        };
+        shuttle::check_random(order, ORDERS);
     }
 }

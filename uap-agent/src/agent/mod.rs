@@ -15,6 +15,7 @@ mod session;
 #[cfg(feature = "tracing")]
 mod spans;
 mod stream;
+mod sync;
 #[cfg(feature = "os")]
 mod timer;
 mod world;

@@ -5,11 +5,11 @@
 
 use std::{
     collections::VecDeque,
-    sync::{Arc, Mutex},
+    sync::{Arc, PoisonError},
     task::{Context, Poll, Waker},
 };
 
-use super::lock;
+use super::sync::Mutex;
 
 /// A queue of at most `most` messages.
 pub(super) fn mail<T>(most: usize) -> (Sender<T>, Receiver<T>) {
@@ -55,12 +55,15 @@ impl<T> Sender<T> {
 
     #[cfg(feature = "server")]
     pub(super) fn has_room(&self) -> bool {
-        lock(&self.0).has_room()
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .has_room()
     }
 
     fn put(&self, message: T, takes: impl FnOnce(&Queue<T>) -> bool) -> bool {
         let receiver = {
-            let mut queue = lock(&self.0);
+            let mut queue = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             if queue.is_over {
                 return true;
             }
@@ -84,7 +87,7 @@ impl<T> Queue<T> {
 impl<T> Drop for Sender<T> {
     fn drop(&mut self) {
         let receiver = {
-            let mut queue = lock(&self.0);
+            let mut queue = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             queue.is_over = true;
             queue.receiver.take()
         };
@@ -96,19 +99,22 @@ impl<T> Receiver<T> {
     /// Whether one message is there, and others may come.
     #[cfg(feature = "client")]
     pub(super) fn is_alone(&self) -> bool {
-        let queue = lock(&self.0);
+        let queue = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         queue.messages.len() == 1 && !queue.is_over
     }
 
     /// Whether one message more has room.
     #[cfg(feature = "server")]
     pub(super) fn has_room(&self) -> bool {
-        lock(&self.0).has_room()
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .has_room()
     }
 
     /// The next message, or `None` behind the last one.
     pub(super) fn poll(&self, cx: &Context<'_>) -> Poll<Option<T>> {
-        let mut queue = lock(&self.0);
+        let mut queue = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match queue.messages.pop_front() {
             None if !queue.is_over => {
                 queue.receiver = Some(cx.waker().clone());
@@ -122,7 +128,7 @@ impl<T> Receiver<T> {
 impl<T> Drop for Receiver<T> {
     fn drop(&mut self) {
         let left = {
-            let mut queue = lock(&self.0);
+            let mut queue = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             queue.is_over = true;
             std::mem::take(&mut queue.messages)
         };
@@ -196,5 +202,56 @@ mod tests {
         assert_eq!(Arc::strong_count(&message), 1);
         assert!(sender.send(message.clone()) && sender.send(message.clone()));
         assert_eq!(Arc::strong_count(&message), 1);
+    }
+}
+
+/// Both ends under every order of their threads that a scheduler finds: `RUSTFLAGS="--cfg shuttle"`.
+#[cfg(all(test, shuttle))]
+mod model {
+    use std::future::poll_fn;
+
+    use shuttle::{future::block_on, thread};
+
+    use super::*;
+
+    const ORDERS: usize = 2_000;
+
+    #[test]
+    fn every_message_comes_and_the_end_behind_them() {
+        let order = || {
+            let (sender, receiver) = mail(2);
+            let sender = thread::spawn(move || {
+                let taken = (1..=4).filter(|n| sender.send(*n)).collect();
+                drop(sender);
+                taken
+            });
+            let mut seen = Vec::new();
+            while let Some(n) = block_on(poll_fn(|cx| receiver.poll(cx))) {
+                seen.push(n);
+            }
+            let taken: Vec<u8> = sender.join().unwrap();
+            assert_eq!(seen, taken);
+            assert!(seen.starts_with(&[1, 2]));
+        };
+        shuttle::check_random(order, ORDERS);
+    }
+
+    #[test]
+    fn nothing_is_kept_for_a_receiver_that_goes_meanwhile() {
+        let order = || {
+            let (sender, receiver) = mail(2);
+            let message = Arc::new(());
+            let sent = message.clone();
+            let sender = thread::spawn(move || {
+                assert!(sender.send(sent.clone()));
+                sender.send(sent);
+                sender
+            });
+            drop(receiver);
+            let sender = sender.join().unwrap();
+            assert_eq!(Arc::strong_count(&message), 1);
+            assert!(sender.send(message.clone()), "and is told nothing");
+        };
+        shuttle::check_random(order, ORDERS);
     }
 }

@@ -11,6 +11,7 @@ mod mail;
 pub mod nats;
 #[cfg(feature = "server")]
 pub mod server;
+mod sync;
 #[cfg(feature = "tls")]
 mod tls;
 mod trace;

@@ -4,8 +4,9 @@ use core::fmt;
 use core::future::poll_fn;
 use core::task::{Context, Poll, Waker};
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 
+use super::sync::{Mutex, MutexGuard};
 use crate::error::{ErrorCode, ErrorObject};
 use crate::message::ToolStream;
 use crate::role::CallId;
@@ -308,5 +309,125 @@ mod tests {
             reader.expect("somebody waits").wake();
         };
         tokio::join!(biased; call.ended(), end);
+    }
+}
+
+/// Handle and driver under every order of their threads that a scheduler finds: `RUSTFLAGS="--cfg shuttle"`.
+#[cfg(all(test, unix, shuttle))]
+mod model {
+    use shuttle::future::block_on;
+    use shuttle::thread;
+
+    use super::*;
+    use crate::message::{Channel, ChunkData, Status};
+
+    const ORDERS: usize = 1_000;
+
+    /// What a driver is told.
+    #[derive(Default)]
+    struct Told(Mutex<(usize, Vec<Change>)>);
+
+    impl Link<u8> for Told {
+        fn cancel(&self, _: &u8) {
+            self.0.lock().unwrap().0 += 1;
+        }
+
+        fn on_change(&self, change: Change) {
+            self.0.lock().unwrap().1.push(change);
+        }
+    }
+
+    fn call() -> (Arc<Told>, RunningCall<u8>, CallDriver) {
+        let told = Arc::<Told>::default();
+        let (call, driver) = RunningCall::new(0, Arc::<Told>::clone(&told));
+        (told, call, driver)
+    }
+
+    fn chunk(seq: u64) -> Box<ToolStream> {
+        Box::new(ToolStream::new(
+            String::new(),
+            seq,
+            Channel::Stdout,
+            ChunkData::new(),
+        ))
+    }
+
+    /// Wakes whom a change of the driver's wakes.
+    fn woken((change, reader): (Change, Option<Waker>)) -> Change {
+        reader.into_iter().for_each(Waker::wake);
+        change
+    }
+
+    #[test]
+    fn every_piece_comes_and_the_end_behind_them() {
+        let order = || {
+            let (told, mut call, driver) = call();
+            let driver = thread::spawn(move || {
+                let mut changes: Vec<_> =
+                    (1..=3).map(|seq| woken(driver.push(chunk(seq)))).collect();
+                changes.push(woken(driver.end(Outcome::canceled("enough"))));
+                changes
+            });
+            let reader = async {
+                let mut seen = Vec::new();
+                while let Some(chunk) = call.next_chunk().await {
+                    seen.push(chunk.seq);
+                }
+                assert_eq!(seen, [1, 2, 3]);
+                call.result().await
+            };
+            assert_eq!(block_on(reader).status, Status::Canceled);
+            let changes = driver.join().unwrap();
+            let told = core::mem::take(&mut *told.0.lock().unwrap());
+            assert_eq!(told.0, 0, "it has ended by itself");
+            let settled = changes
+                .iter()
+                .chain(&told.1)
+                .filter(|change| change.is_settled);
+            assert_eq!(settled.count(), 1);
+        };
+        shuttle::check_random(order, ORDERS);
+    }
+
+    #[test]
+    fn a_driver_without_room_gets_it_from_whoever_takes_or_leaves() {
+        const PIECES: u64 = CHUNKS as u64 + 2;
+        for taken in [0, 1, PIECES] {
+            let order = move || {
+                let (told, mut call, driver) = call();
+                for seq in 1..PIECES {
+                    assert_eq!(woken(driver.push(chunk(seq))).is_full, seq == PIECES - 1);
+                }
+                let driver = thread::spawn(move || {
+                    block_on(driver.room());
+                    woken(driver.push(chunk(PIECES)));
+                    woken(driver.end(Outcome::canceled("enough")));
+                });
+                for seq in 1..=taken {
+                    let chunk = block_on(call.next_chunk()).expect("another piece");
+                    assert_eq!(chunk.seq, seq);
+                }
+                drop(call);
+                driver.join().unwrap();
+                assert!(told.0.lock().unwrap().0 <= 1, "canceled once");
+            };
+            shuttle::check_random(order, ORDERS);
+        }
+    }
+
+    #[test]
+    fn a_call_fails_whose_driver_is_gone() {
+        let order = || {
+            let (_, call, driver) = call();
+            let driver = thread::spawn(move || drop(driver));
+            let outcome = block_on(async {
+                call.ended().await;
+                call.result().await
+            });
+            let error = outcome.error.expect("it failed");
+            assert_eq!(error.code, ErrorCode::AgentDisconnected);
+            driver.join().unwrap();
+        };
+        shuttle::check_random(order, ORDERS);
     }
 }

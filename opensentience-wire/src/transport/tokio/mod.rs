@@ -15,6 +15,7 @@ mod manifest;
 #[cfg(unix)]
 mod router;
 mod schemas;
+mod sync;
 mod tcp;
 mod trace;
 mod typed;
