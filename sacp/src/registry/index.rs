@@ -156,3 +156,18 @@ impl Indexes {
 pub(super) fn last_part(name: &str) -> &str {
     name.rsplit_once('.').map_or(name, |(_, last)| last)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_that_nobody_has_any_more_is_forgotten() {
+        let agent = AgentRecord::new("A".into(), vec![], vec![], vec![], vec![], "d".into());
+        let (agent, mut index) = (Arc::new(agent), Index::default());
+        let rank = Rank::of(&agent);
+        index.add("word", &rank, &agent);
+        index.remove("word", &rank);
+        assert!(index.0.is_empty());
+    }
+}

@@ -1,7 +1,7 @@
 //! From 0.1 to 1.0 and back.
 
 use proptest::prelude::*;
-use sacp::ubos_common::violation::Profile;
+use sacp::ubos_common::violation::{Level, Profile};
 use sacp::v1::{self, Id, Ts};
 use sacp::v1::{ConvertError, Down, Up, answer_up, down, up};
 use sacp::{AnyMessage, Code, ErrReply, Message, State};
@@ -129,6 +129,11 @@ fn the_rest_of_a_message_survives_up_and_down() {
         "subtask": {"g": "S", "plan": [["b", "T", {}]]}, "x-new": {"deep": [1]}});
     let new = up_of(&whole);
     assert_eq!((new.msg_id.as_str(), new.test_mode), ("_nd_1", Some(true)));
+    let (_, told) = up(&old(&whole), &config()).unwrap();
+    let told: Vec<_> = told.iter().map(|f| (f.level, f.pointer.as_str())).collect();
+    for pointer in ["/msg_id", "/g", "/reply_to", "/subtask"] {
+        assert!(told.contains(&(Level::Advice, pointer)), "{told:?}");
+    }
     assert_eq!(round_trip(&whole), whole);
     for (ctx, outputs) in [
         (json!({"result": [1, 2]}), json!({"result": [1, 2]})),
@@ -150,6 +155,26 @@ fn the_rest_of_a_message_survives_up_and_down() {
     assert_eq!(
         failed.error.as_ref().unwrap().code.as_str(),
         "INTERNAL_ERROR"
+    );
+}
+
+// spec: SACP1-15-1
+#[test]
+fn as_many_dependencies_as_may_be_are_listed_and_no_more() {
+    let group = |members: usize| json!({"parallel": vec![json!(["a", "T", {}]); members]});
+    let upped = |first, second| {
+        let plan = json!([group(first), group(second)]);
+        up(&old(&json!({"g": "G", "plan": plan})), &config())
+    };
+    let (new, _) = upped(500, 500).unwrap();
+    assert_eq!(new.plan.len(), 1000);
+    let Err(ConvertError::Lossy(losses)) = upped(500, 501) else {
+        panic!("taken");
+    };
+    assert!(
+        losses
+            .iter()
+            .any(|f| f.message.contains("more than 250000 dependencies"))
     );
 }
 
@@ -237,9 +262,7 @@ fn what_0_1_cannot_say_is_refused_or_dropped_and_listed() {
     let Err(ConvertError::Lossy(losses)) = down(&new, Profile::Strict) else {
         panic!("taken");
     };
-    let musts = losses
-        .iter()
-        .filter(|f| f.level == ubos_common::violation::Level::Must);
+    let musts = losses.iter().filter(|f| f.level == Level::Must);
     let mut pointers: Vec<_> = musts.map(|f| f.pointer.as_str()).collect();
     pointers.sort_unstable();
     assert_eq!(

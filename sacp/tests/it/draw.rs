@@ -57,6 +57,7 @@ fn a_plan_is_drawn_with_states_and_times() {
     for line in [
         "digraph plan {",
         r##"s1 [label="1 fetch WEATHER - done 12 ms", fillcolor="#c8f0c8"];"##,
+        r#"subgraph cluster_1 { label="INNER";"#,
         "s1 -> s3;",
         r#"s4 -> s5 [style=dashed, label="subtask"];"#,
     ] {
@@ -82,7 +83,13 @@ fn words_end_no_label_and_groups_make_no_thicket() {
         picture.contains(r#"label="1 a\"]; x T\\\"--> s9""#),
         "{picture}"
     );
+    let rings = graph(r#"{"g":"G","plan":[["a\u0007b","T",{}]]}"#);
+    let picture = mermaid(&rings, |_| StepView::default());
+    assert!(picture.contains(r#"s1["1 ab T"]"#), "{picture}");
     let act = r#"["a","T",{}]"#;
+    let pair = format!(r#"{{"parallel":[{act},{act}]}}"#);
+    let pairs = graph(&format!(r#"{{"g":"G","plan":[{pair},{pair}]}}"#));
+    assert!(dot(&pairs, |_| StepView::default()).contains("j1 [shape=point];"));
     let group = format!(r#"{{"parallel":[{}]}}"#, [act; 300].join(","));
     let wide = graph(&format!(r#"{{"g":"G","plan":[{group},{group}]}}"#));
     let arrows = mermaid(&wide, |_| StepView::default())

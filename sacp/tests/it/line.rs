@@ -84,6 +84,8 @@ fn groups_keep_their_form() {
             json!(["join", "M", {}]),
             group(vec![act(4)]),
         ],
+        // As deep as groups may be.
+        vec![(0..8).fold(act(1), |inner, _| group(vec![inner]))],
     ] {
         round_trip(&json!({"g": "G", "plan": plan}));
     }

@@ -347,6 +347,14 @@ fn a_query_is_met_by_those_who_meet_every_member_best_first() {
     assert_eq!(found(r#"{"tags":["travel","all"]}"#), "A D C");
     assert_eq!(found(r#"{"output_type":"text"}"#), "D");
     assert_eq!(found(r#"{"tool":"H_API","output_type":"text"}"#), "D");
+    assert_eq!(
+        found(r#"{"inputs":["xhistory"],"tool":"H_API","output_type":"list"}"#),
+        ""
+    );
+    assert_eq!(
+        found(r#"{"inputs":["ctx.items"],"tool":"H_API","output_type":"list"}"#),
+        ""
+    );
     assert_eq!(found("{}"), "B A D C");
     assert_eq!(found(r#"{"verb":"rank","tags":["legal"]}"#), "");
     assert_eq!(found(r#"{"verb":"none"}"#), "");

@@ -416,6 +416,22 @@ fn a_long_chain_is_no_cycle_and_needs_no_stack() {
 
 // spec: SACP1-7-1
 #[test]
+fn a_plan_has_ten_thousand_steps_and_no_more() {
+    let steps = |count: usize| {
+        let step = |n| json!({"id": format!("s{n}"), "verb": "v", "tool": "T", "params": {}});
+        with("/plan", (0..count).map(step).collect())
+    };
+    assert_eq!(findings(&steps(10_000)), []);
+    let [(pointer, code, clause)] = &findings(&steps(10_003))[..] else {
+        panic!("told once");
+    };
+    assert_eq!(
+        (&**pointer, &**code, &**clause),
+        ("/plan/10000", "too_many_steps", "SACP1-6-2")
+    );
+}
+
+#[test]
 fn results_and_errors_have_their_form() {
     let done = |result: Value| {
         let mut message = with("/state", json!("DONE"));

@@ -120,6 +120,13 @@ fn what_nobody_serves_is_found_with_what_would_do() {
             Repair::RemoveStep { at: at() }
         ]
     );
+    // The nearest verb is offered first.
+    let near = repairs(json!(["cuont", "H_API2", {"of": []}]));
+    let set = |verb: &str| {
+        let verb = verb.into();
+        Repair::SetVerb { at: at(), verb }
+    };
+    assert_eq!(near[..2], [set("count"), set("search")]);
     // Without a library nobody is looked for.
     let message = decode(&old(json!([["serch", "H_API", {}]])));
     assert!(check_plan(&message, None, &Config::default()).is_empty());

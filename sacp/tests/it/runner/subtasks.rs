@@ -86,6 +86,48 @@ fn a_failed_subtask_fails_its_step() {
 }
 
 #[test]
+fn a_step_of_a_subtask_that_is_stopped_leaves_its_place() {
+    let skip = Rule {
+        recoveries: vec![Recovery::Skip(RawBuf::parse("null").unwrap())],
+        ..Rule::default()
+    };
+    let config = Config::default()
+        .with_max_running(1)
+        .with_step_timeout(Duration::from_secs(5))
+        .with_rule(skip);
+    let plan =
+        r#"[["a","S",{"subtask":{"g":"H","plan":[["b","U",{}],["c","U",{}]]}}],["d","T",{}]]"#;
+    let mut run = runner(plan, config);
+    let inner = dispatched(&drain(&mut run))[0];
+    let output = RawBuf::parse("1").unwrap();
+    let ticket = inner;
+    run.handle_input(now(4), Input::Succeeded { ticket, output })
+        .unwrap();
+    drain(&mut run);
+    // The subtask's time is over while its second step runs.
+    run.handle_timeout(now(5));
+    assert_eq!(started(&mut run), [2]);
+}
+
+#[test]
+fn a_subtask_whose_last_step_has_no_output_answers_without_one() {
+    let go_on = Rule {
+        verb: Some("b".into()),
+        recoveries: vec![Recovery::Continue],
+        ..Rule::default()
+    };
+    let plan = r#"[["a","S",{"subtask":{"g":"H","plan":[["b","U",{}]]}}]]"#;
+    let mut run = runner(plan, Config::default().with_rule(go_on));
+    let ticket = dispatched(&drain(&mut run))[0];
+    fail(&mut run, ticket);
+    let outputs = drain(&mut run);
+    let answer = answer(&outputs, &message(plan));
+    let results = answer.context.unwrap()["results"].as_str().to_owned();
+    let results: serde_json::Value = serde_json::from_str(&results).unwrap();
+    assert_eq!(results["1"]["ctx"].get("result"), None, "{results}");
+}
+
+#[test]
 fn a_subtask_that_times_out_stops_its_steps_and_no_others() {
     let skip = Rule {
         recoveries: vec![Recovery::Skip(RawBuf::parse("null").unwrap())],
