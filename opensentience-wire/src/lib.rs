@@ -101,6 +101,6 @@ pub use token::{Grant, SessionToken};
 pub use ubos_common;
 
 /// The examples of the README compile.
-#[cfg(all(doctest, feature = "tokio", unix))]
+#[cfg(all(doctest, feature = "manifest", unix))]
 #[doc = include_str!("../README.md")]
 struct Readme;

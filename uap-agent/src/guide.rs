@@ -227,7 +227,7 @@
 //!
 //! # futures::executor::block_on(async {
 //! let agent = agent(AgentOptions::new(Arc::new(ScriptedModel::new([Reply::text("hello")]))))?;
-//! let clock = ubos_common::os::Clock::start();
+//! let clock = uap_agent::ubos_common::os::Clock::start();
 //! let mut trace = Trace::default();
 //! let mut run = agent.stream("hi", &agent.initial_state());
 //! while let Some(event) = run.next().await {
@@ -261,7 +261,7 @@
 //! use std::sync::Arc;
 //! use uap_agent::journal::{Decision, MemoryJournal, Paused, Recording, Verdict};
 //! use uap_agent::{AgentOptions, ApprovalPolicy, ApprovalRequest, agent};
-//! use ubos_common::os::Clock;
+//! use uap_agent::ubos_common::os::Clock;
 //! use upp::{FnTool, Reply, ScriptedModel, ToolCall, json_text, object};
 //!
 //! struct All;

@@ -22,6 +22,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
+use mission::words::with_causes;
 use serde_json::json;
 use tokio::sync::{broadcast, mpsc, watch};
 use uap_hub_proto::role::hub::{self, Event};
@@ -86,6 +87,11 @@ type Problem = (u8, String);
 
 async fn run(args: Args) -> Result<u8, Problem> {
     let lines = Lines::default();
+    // A name that was mistyped is said before anything runs.
+    for file in args.files.iter().filter(|file| file.as_os_str() != "-") {
+        let found = file.metadata();
+        found.map_err(|err| (UNUSABLE, format!("{}: {err}", file.display())))?;
+    }
     let store = args.store.as_deref().map(open).transpose();
     let store = store.map_err(|why| (UNUSABLE, why))?.map(Arc::new);
     if let (Some(store), Some(folder)) = (&store, &args.archive) {
@@ -240,10 +246,7 @@ fn results(store: &FileStore, lines: &Lines) -> Result<u8, Problem> {
 }
 
 fn open(folder: &Path) -> Result<FileStore, String> {
-    let words = |err: &dyn std::error::Error| {
-        let cause = err.source().map(|cause| format!(": {cause}"));
-        format!("{}: {err}{}", folder.display(), cause.unwrap_or_default())
-    };
+    let words = |err: &dyn std::error::Error| format!("{}: {}", folder.display(), with_causes(err));
     // A log that is there keeps its id.
     let opened = match FileStore::open(folder, log::Config::default()) {
         Err(FileStoreError::Open(OpenError::NoId)) => {

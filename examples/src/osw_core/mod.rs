@@ -20,6 +20,7 @@ use std::collections::VecDeque;
 use std::path::Path;
 use std::process::ExitCode;
 
+use mission::words::with_causes;
 use opensentience_wire::ErrorCode;
 use opensentience_wire::Limits;
 use opensentience_wire::role::core::{Config, Event};
@@ -82,7 +83,11 @@ async fn run(args: &Args, script: Script) -> u8 {
     let handle = match launched {
         Ok(handle) => handle,
         Err(err) => {
-            eprintln!("core: {err}");
+            eprintln!(
+                "core: {}: {}",
+                Path::new(&args.command).display(),
+                with_causes(&err)
+            );
             said(&output.text());
             if !matches!(err, LaunchError::Spawn(_)) {
                 lines.exited(output.status());

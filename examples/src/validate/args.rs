@@ -43,12 +43,11 @@ kinds:
 ",
     );
     for kind in KINDS {
-        text += &format!(
-            "  {:<16}{} (profiles: {})\n",
-            kind.name,
-            kind.about,
-            kind.profiles.join(", ")
-        );
+        let profiles = match kind.profiles {
+            [] => String::new(),
+            profiles => format!(" (profiles: {})", profiles.join(", ")),
+        };
+        text += &format!("  {:<16}{}{profiles}\n", kind.name, kind.about);
     }
     text + "\nexit codes: 0 all valid, 1 some not, 2 usage or unreadable file, 3 something failed\n"
 }
@@ -102,6 +101,10 @@ fn kind_of(word: &OsStr) -> Result<&'static Kind, String> {
 
 fn check_profile(kind: &Kind, profile: Option<&str>) -> Result<(), String> {
     match profile {
+        Some(profile) if kind.profiles.is_empty() => Err(format!(
+            "{} has no profiles, not {profile} either",
+            kind.name
+        )),
         Some(profile) if !kind.profiles.contains(&profile) => Err(format!(
             "{} has no profile {profile}; there are {}",
             kind.name,

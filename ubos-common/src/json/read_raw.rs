@@ -50,6 +50,24 @@ impl<'de> serde::Deserialize<'de> for RawBuf {
 }
 
 impl RawObject {
+    /// Checks a text within the default limits.
+    ///
+    /// ```
+    /// use ubos_common::json::RawObject;
+    ///
+    /// let city = RawObject::parse(r#"{"city":"Paris"}"#)?;
+    /// assert_eq!(city.as_str(), r#"{"city":"Paris"}"#);
+    /// assert!(RawObject::parse("[]").is_err());
+    /// # Ok::<(), ubos_common::json::JsonError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// No sound JSON, no object, or over a limit.
+    pub fn parse(text: &str) -> Result<Self, JsonError> {
+        super::read::read_one(text, |reader| Self::read(reader))
+    }
+
     /// The object as a serializable type writes it; `None` where it writes no object.
     ///
     /// # Errors
