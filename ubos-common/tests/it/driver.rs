@@ -415,13 +415,27 @@ fn a_world_with_always_an_input_does_not_starve_the_others() {
     world.next |= 1;
     let clock = Jumping::default();
     let mut odd = OddOnly(&mut world);
-    let mut run = Box::pin(drive(&mut machine, &mut odd, &clock));
-    let waker = futures::task::noop_waker();
-    assert!(
-        run.as_mut()
-            .poll(&mut Context::from_waker(&waker))
-            .is_pending()
-    );
+    assert_eq!(wakes_of_a_poll(drive(&mut machine, &mut odd, &clock)), 1);
+}
+
+#[derive(Default)]
+struct Wakes(AtomicUsize);
+
+impl std::task::Wake for Wakes {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+/// How often a future that is pending has its task woken by its first poll.
+fn wakes_of_a_poll(run: impl Future) -> usize {
+    let wakes = Arc::new(Wakes::default());
+    let waker = wakes.clone().into();
+    let polled = Box::pin(run)
+        .as_mut()
+        .poll(&mut Context::from_waker(&waker));
+    assert!(polled.is_pending());
+    wakes.0.load(Ordering::SeqCst)
 }
 
 struct OddOnly<'a>(&'a mut Commands);
@@ -457,6 +471,17 @@ impl Sleep for Early {
     fn sleep_until(&self, _: Mono) -> BoxFuture<'static, ()> {
         Box::pin(async {})
     }
+}
+
+#[test]
+fn a_timer_that_is_over_early_is_asked_again() {
+    let mut world = Watch {
+        dropped: Arc::default(),
+        seen: 0,
+    };
+    // No effect runs whose waiting would wake the task.
+    let mut machine = Busy(0, None);
+    assert_eq!(wakes_of_a_poll(drive(&mut machine, &mut world, &Early)), 1);
 }
 
 #[test]

@@ -243,6 +243,17 @@ fn a_chain_of_references_is_bounded() {
 }
 
 #[test]
+fn schemas_beside_one_another_are_not_inside_one_another() {
+    let beside: Vec<String> = (0..300).map(|n| format!(r#""m{n}":{{}}"#)).collect();
+    let beside = format!(r#"{{"properties":{{{}}}}}"#, beside.join(","));
+    // At any depth, for the bound is met from a depth that is even or odd.
+    for levels in 0..2 {
+        let schema = nested(levels, &beside, |inside| format!(r#"{{"items":{inside}}}"#));
+        assert_eq!(refused(&schema), None);
+    }
+}
+
+#[test]
 fn places_that_a_reference_may_mean_are_bounded() {
     let decoys = vec![r#"{"$id":0}"#; 3_000].join(",");
     let references = vec![r##"{"$ref":"#"}"##; 1_000].join(",");
