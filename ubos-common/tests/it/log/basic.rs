@@ -3,8 +3,8 @@
 use super::{ID, config, drain, open, payload, read_all, segment};
 use ubos_common::log::format::{EncodeError, Limits};
 use ubos_common::log::{
-    AppendError, Config, FsDir, Log, LogId, OpenError, Position, ReadError, Reader, SimDisk,
-    SimFault, Sync, Verify,
+    AppendError, Config, Digest, FsDir, Head, HeadError, Log, LogId, OpenError, Position,
+    ReadError, Reader, SimDisk, SimFault, Sync, Verify,
 };
 
 #[test]
@@ -367,5 +367,29 @@ fn an_interrupted_archive_is_completed_later() {
         let all: Vec<_> = there.into_iter().chain(rest).collect();
         let expected: Vec<_> = (0..20).map(|n| (n, payload(n, 300))).collect();
         assert_eq!(all, expected, "cut {cut} {first:?}");
+    }
+}
+
+#[test]
+fn a_text_that_is_no_head_is_refused_by_its_part() {
+    let head = Head::new(ID, 42, Digest::from_bytes([2; 32]));
+    let text = head.to_string();
+    assert_eq!(text.parse(), Ok(head));
+    let (id, digest) = (ID.to_string(), head.digest.to_string());
+    for (part, with, error) in [
+        ("ubos-log:1:", "ubos-log:2:", HeadError::Prefix),
+        (&digest, "", HeadError::Digest),
+        (&digest, &format!("{digest}:"), HeadError::Parts),
+        (&format!(":{digest}"), "", HeadError::Parts),
+        (&id, &id.replace('-', ""), HeadError::Log),
+        (&id, "", HeadError::Log),
+        (":42:", ":+42:", HeadError::Sequence),
+        (":42:", "::", HeadError::Sequence),
+    ] {
+        assert_eq!(
+            text.replace(part, with).parse::<Head>(),
+            Err(error),
+            "{with}"
+        );
     }
 }

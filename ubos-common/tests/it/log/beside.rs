@@ -4,7 +4,7 @@
     reason = "a race is run for a time, not for a count"
 )]
 
-use super::{config, drain, open, payload};
+use super::{config, drain, open, payload, segment};
 use proptest::prelude::*;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -309,11 +309,16 @@ impl LogDir for Hidden {
     }
 }
 
-/// A folder whose log begins another segment each time that one is opened, so many times.
-#[derive(Debug)]
-struct Growing(SimDisk, Log, AtomicU64);
+/// A folder in which something happens before a file is opened, by its name.
+struct Beside<F>(SimDisk, F);
 
-impl LogDir for Growing {
+impl<F> std::fmt::Debug for Beside<F> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Beside")
+    }
+}
+
+impl<F: Fn(&str) + Send + std::marker::Sync> LogDir for Beside<F> {
     fn list(&self) -> io::Result<Vec<String>> {
         self.0.dir().list()
     }
@@ -321,13 +326,7 @@ impl LogDir for Growing {
         self.0.dir().create(name)
     }
     fn open(&self, name: &str, write: bool) -> io::Result<Arc<dyn LogFile>> {
-        let left = self.2.load(Ordering::Relaxed);
-        if left > 0 {
-            self.2.store(left - 1, Ordering::Relaxed);
-            for n in 0..4 {
-                self.1.append(&payload(n, 300)).unwrap();
-            }
-        }
+        self.1(name);
         self.0.dir().open(name, write)
     }
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
@@ -351,13 +350,40 @@ fn a_proof_goes_on_into_segments_that_are_begun_meanwhile() {
         let disk = SimDisk::new();
         let log = open(&disk, &config().with_segment_bytes(1000));
         log.append(&payload(0, 300)).unwrap();
-        let folder = Growing(disk, log, AtomicU64::new(times));
+        let left = AtomicU64::new(times);
+        // Four records begin another segment.
+        let folder = Beside(disk, |_: &str| {
+            if left.load(Ordering::Relaxed) > 0 {
+                left.fetch_sub(1, Ordering::Relaxed);
+                for n in 0..4 {
+                    log.append(&payload(n, 300)).unwrap();
+                }
+            }
+        });
         let proven = Verify::default().run(&folder).unwrap();
-        assert_eq!(
-            (proven.head, proven.records),
-            (folder.1.head(), 1 + 4 * times)
-        );
+        assert_eq!((proven.head, proven.records), (log.head(), 1 + 4 * times));
     }
+}
+
+#[test]
+fn a_follower_goes_on_where_its_segment_was_archived_when_it_had_read_all_of_it() {
+    let (disk, target) = (SimDisk::new(), SimDisk::new());
+    let log = open(&disk, &config().with_segment_bytes(1000));
+    log.append(&payload(0, 900)).unwrap();
+    let goes_on = Arc::new(AtomicBool::new(false));
+    let is_due = Arc::clone(&goes_on);
+    // The follower opens its own segment again when it has seen none behind it.
+    let folder = Beside(disk, move |name: &str| {
+        if name == segment(0) && is_due.swap(false, Ordering::Relaxed) {
+            log.append(&payload(1, 900)).unwrap();
+            let moved = log.archive(1, target.dir().as_ref()).unwrap();
+            assert_eq!(moved.segments, 1);
+        }
+    });
+    let mut reader = Reader::open_in(Arc::new(folder), Default::default());
+    assert_eq!(drain(&mut reader), [(0, payload(0, 900))]);
+    goes_on.store(true, Ordering::Relaxed);
+    assert_eq!(drain(&mut reader), [(1, payload(1, 900))]);
 }
 
 #[test]

@@ -245,6 +245,22 @@ fn a_hole_in_synced_blocks_is_damage_though_it_looks_torn() {
 }
 
 #[test]
+fn a_digest_of_which_a_sector_was_not_written_is_torn() {
+    let disk = SimDisk::new();
+    let log = open(&disk, &config());
+    // Of zeroes, so that the sector is missing to the digest alone.
+    log.append(&[0; 788]).unwrap();
+    log.close().unwrap();
+    let mut bytes = disk.contents(&segment(0)).unwrap();
+    assert!(bytes[1_024..1_040].iter().any(|byte| *byte != 0));
+    bytes[512..1_024].fill(0);
+    disk.put(&segment(0), bytes);
+    let log = open(&disk, &config());
+    assert_eq!(log.head().next_sequence, 0);
+    assert!(log.report().torn.is_some());
+}
+
+#[test]
 fn a_block_behind_a_large_gap_is_found_wherever_a_reading_ends() {
     // The lost block is longer than what is read at once; the next one begins at any place around the end of a
     // reading.

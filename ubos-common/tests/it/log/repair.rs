@@ -2,7 +2,8 @@
 
 use super::{config, open, payload, read_all, segment};
 use ubos_common::canon::Digest;
-use ubos_common::log::{Config, Kind, Log, OpenError, Reader, SimDisk, Verify, format::Limits};
+use ubos_common::log::format::{Fault, Limits};
+use ubos_common::log::{Config, Damage, Kind, Log, OpenError, ReadError, Reader, SimDisk, Verify};
 
 fn files(disk: &SimDisk) -> Vec<(String, Vec<u8>)> {
     let mut names = disk.dir().list().unwrap();
@@ -42,6 +43,21 @@ fn a_log_of_another_kind_is_refused_and_not_touched() {
     assert_eq!(open(&disk, &of_kind("one")).head().next_sequence, 1);
     let proven = Verify::default().run(disk.dir().as_ref()).unwrap();
     assert_eq!(proven.kind, "one".parse::<Kind>().unwrap());
+}
+
+#[test]
+fn a_segment_of_another_kind_is_named_and_its_records_are_proven() {
+    let [disk, other] =
+        ["one", "two"].map(|kind| log(&config().with_segment_bytes(2000).with_kind(kind)));
+    disk.put(&segment(1), other.contents(&segment(1)).unwrap());
+    let [wanted, found] = ["one", "two"].map(|kind| kind.parse().unwrap());
+    let wrong = Fault::WrongKind { wanted, found };
+    let proof = Verify::default().run(disk.dir().as_ref());
+    assert!(matches!(proof, Err(ReadError::Damaged(damage)) if damage.fault == wrong));
+    let report = Verify::default().fsck(disk.dir().as_ref()).unwrap();
+    let named = |damage: &Damage| (damage.segment, damage.fault);
+    let found: Vec<_> = report.findings.iter().map(|it| named(&it.damage)).collect();
+    assert_eq!((found, report.verified.records), (vec![(1, wrong)], 24));
 }
 
 #[test]
