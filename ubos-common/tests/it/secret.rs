@@ -198,6 +198,24 @@ fn a_line_without_an_end_is_held_back_no_longer_than_its_bound() {
     assert_eq!(shown + redactor.finish().len(), 50_000);
 }
 
+#[test]
+fn a_line_as_long_as_its_bound_is_held_back() {
+    let line = "word ".repeat(1_638) + "a ";
+    assert_eq!(line.len(), 8 * 1_024);
+    let mut redactor = Redactor::default();
+    assert_eq!(redactor.push(&line), "");
+    assert_eq!(redactor.push("b"), line);
+}
+
+#[test]
+fn a_key_with_an_invisible_character_in_its_prefix_does_not_pass_for_free() {
+    let key = "hp_6U6Ojx9J3trfBB9HaDEtV8EgtHXepBhgLpPG";
+    for between in ["", "\u{200b}"] {
+        let text = format!("g{between}{key}");
+        assert!(!is_secret_free(&to_string(&text)), "{text:?}");
+    }
+}
+
 // Quadratic time would not end.
 #[test]
 fn beginnings_without_end_are_read_once() {
