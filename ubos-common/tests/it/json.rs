@@ -499,9 +499,13 @@ fn broken_texts_say_what_and_where() {
         "{\"a\" 1}",
         "'a'",
         "\u{feff}1",
+        "\u{1}1",
+        "[\u{b}]",
     ] {
         assert!(raw(text, &Limits::default()).is_err(), "{text:?}");
     }
+    let two = RawBuf::parse("1 2").map_err(|err| err.kind);
+    assert_eq!(two, Err(FaultKind::TrailingBytes));
     let bytes = b"{\"a\":\"\xff\"}";
     assert!(matches!(
         decode::<RawBuf>(bytes, &Limits::default(), Profile::Strict),
@@ -606,6 +610,14 @@ fn an_object_is_looked_into_and_kept() {
 }
 
 #[test]
+fn an_object_is_made_of_what_serializes_to_one() {
+    let of = |value: Value| RawObject::from_serialize(&value).unwrap();
+    let object = of(serde_json::json!({"a": [1]})).unwrap();
+    assert_eq!(to_string(&object), r#"{"a":[1]}"#);
+    assert_eq!(of(serde_json::json!([1])), None);
+}
+
+#[test]
 fn every_escape_is_read_and_the_short_ones_are_written() {
     let text = "\"\\/\u{8}\u{c}\n\r\t\u{1}\u{1f}\u{7f}é😂";
     let written = to_string(text);
@@ -634,6 +646,7 @@ fn scalars_are_written_as_json() {
         to_string(&f64::NAN),
         to_string(&vec![true, false]),
         to_string(&Some(1_u8)),
+        to_string(&None::<u8>),
     ];
     let wanted = [
         "\"a1b2c3d4-0000-4000-8000-000000000001\"",
@@ -645,6 +658,26 @@ fn scalars_are_written_as_json() {
         "null",
         "[true,false]",
         "1",
+        "null",
     ];
     assert_eq!(written, wanted);
+}
+
+#[test]
+fn what_holds_values_is_written_as_they_are() {
+    use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
+
+    let text = "a".to_owned();
+    let one = to_string(&text);
+    for held in [
+        to_string(&&text),
+        to_string(&Box::new(text.clone())),
+        to_string(&Arc::new(text.clone())),
+        to_string(&Cow::from(&text)),
+        to_string(&Value::from(text.clone())),
+    ] {
+        assert_eq!(held, one);
+    }
+    let map = BTreeMap::from([("b".to_owned(), vec![1_u8]), (text, vec![])]);
+    assert_eq!(to_string(&map), r#"{"a":[],"b":[1]}"#);
 }
