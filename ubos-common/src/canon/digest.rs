@@ -222,3 +222,39 @@ impl Sink for Hashing {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::canon::{CanonError, Mode, to_vec, value, wire, writer::Writer};
+    use serde_json::{Map, Value, json};
+
+    /// The most that was held; the digest is that of the text.
+    fn held(
+        value: &Value,
+        write: impl FnOnce(&mut Writer<'_, Hashing>) -> Result<(), CanonError>,
+    ) -> usize {
+        let mut hashing = Hashing::new(&Domain::plain());
+        write(&mut Writer::new(&mut hashing, Mode::Exact)).unwrap();
+        let held = hashing.buffer.capacity();
+        let whole = Digest::of_bytes(&to_vec(value).unwrap());
+        assert_eq!(hashing.finish(), whole);
+        held
+    }
+
+    #[test]
+    fn a_digest_of_a_long_value_holds_little_of_it() {
+        let numbers: Vec<Value> = (0..50_000).map(Value::from).collect();
+        let named = numbers.iter().map(|n| (n.to_string(), n.clone()));
+        let named = Value::Object(named.collect::<Map<_, _>>());
+        let objects = Value::from(vec![json!({"a": 1}); 50_000]);
+        for long in [Value::from(numbers), objects.clone(), named] {
+            let parsed = held(&long, |writer| value::write(writer, &long));
+            assert!(parsed <= 2 * BLOCK, "{parsed}");
+        }
+        let text = objects.to_string();
+        let read = held(&objects, |writer| wire::write(writer, text.as_bytes()));
+        let serialized = held(&objects, |writer| objects.serialize(writer));
+        assert!(read.max(serialized) <= 2 * BLOCK, "{read} {serialized}");
+    }
+}

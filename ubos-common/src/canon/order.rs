@@ -45,8 +45,8 @@ pub(super) fn prefix_escaped(body: &[u8]) -> u64 {
 
 fn rank(byte: u8) -> u8 {
     match byte {
+        // Behind F4, the last byte that UTF-8 has.
         0xEE | 0xEF => byte + 0x10,
-        0xF0..=0xFF => byte - 2,
         _ => byte,
     }
 }

@@ -183,6 +183,14 @@ fn one_member_name_twice_is_refused_from_every_source() {
 }
 
 #[test]
+fn a_name_that_comes_twice_is_refused_before_its_value_is_read() {
+    for input in [r#"{"a":1,"a":nul}"#, r#"{"b":{"a":1,"a":[1,]}}"#] {
+        let (fault, _) = fault(canon::str_to_vec(input));
+        assert_eq!(fault, CanonFault::DuplicateKey, "{input}");
+    }
+}
+
+#[test]
 fn lone_surrogates_are_refused() {
     for input in [
         r#""\ud800""#,
