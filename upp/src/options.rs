@@ -237,3 +237,32 @@ impl LlmInstance {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+    use crate::scripted::ScriptedModel;
+
+    /// Writes its name down when it is put around a model.
+    struct Layer(&'static str, Arc<Mutex<Vec<&'static str>>>);
+
+    impl LlmMiddleware for Layer {
+        fn wrap(&self, model: ModelReference) -> ModelReference {
+            self.1.lock().unwrap().push(self.0);
+            model
+        }
+    }
+
+    #[test]
+    fn middleware_goes_around_what_is_set_already_and_the_first_is_outermost() {
+        let wrapped = Arc::default();
+        let layer = |name| Arc::new(Layer(name, Arc::clone(&wrapped))) as Arc<dyn LlmMiddleware>;
+        let options = LlmOptions::new(Arc::new(ScriptedModel::new([])))
+            .with_middleware([layer("second"), layer("third")])
+            .with_middleware([layer("first")]);
+        llm(options).unwrap();
+        assert_eq!(*wrapped.lock().unwrap(), ["third", "second", "first"]);
+    }
+}

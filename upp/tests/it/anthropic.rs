@@ -314,8 +314,15 @@ async fn a_refusal_is_the_error_that_its_status_or_its_type_says() {
     // In the middle of a stream, whose status said that all was well.
     let begun = EVENTS.split("event: ping").next().unwrap();
     for (kind, code) in [
-        ("overloaded_error", E::ProviderError),
+        ("authentication_error", E::AuthenticationFailed),
+        ("permission_error", E::AuthenticationFailed),
+        ("billing_error", E::QuotaExceeded),
         ("rate_limit_error", E::RateLimited),
+        ("not_found_error", E::ModelNotFound),
+        ("request_too_large", E::ContextLengthExceeded),
+        ("invalid_request_error", E::InvalidRequest),
+        ("timeout_error", E::Timeout),
+        ("overloaded_error", E::ProviderError),
     ] {
         let text = format!("{begun}event: error\ndata: {}\n\n", error(kind, "sorry"));
         let (url, _server) = serve(events(&text, 30)).await;

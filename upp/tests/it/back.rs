@@ -129,6 +129,23 @@ async fn a_changed_message_takes_nothing_from_the_others() {
 
 // spec: UPP-10
 #[tokio::test]
+async fn an_answer_of_which_a_part_cannot_be_kept_goes_back_without_what_was_signed() {
+    let deep = format!("{}{}", "[".repeat(130), "]".repeat(130));
+    let claude = format!(
+        r#"{{"content":[{{"type":"thinking","thinking":"hm","signature":"c2ln"}},{{"type":"odd","x":{deep}}},{{"type":"text","text":"one"}}],"stop_reason":"end_turn"}}"#
+    );
+    let gemini = format!(
+        r#"{{"candidates":[{{"content":{{"parts":[{{"text":"one","thoughtSignature":"c2ln"}},{{"odd":{deep}}}]}},"finishReason":"STOP"}}]}}"#
+    );
+    for (vendor, body) in [(Anthropic, claude), (Google, gemini)] {
+        let message = whole(vendor, &body).await.unwrap().message;
+        let sent = sent_back(vendor, Message::Assistant(message)).await;
+        assert!(sent.contains("one") && !sent.contains("c2ln"), "{sent}");
+    }
+}
+
+// spec: UPP-10
+#[tokio::test]
 async fn media_of_google_go_back_where_they_stood() {
     let parts = concat!(
         r#"[{"inlineData":{"mimeType":"image/png","data":"AQID"},"thoughtSignature":"czE="},{"text":"one"},"#,
@@ -310,7 +327,13 @@ async fn every_call_is_answered_before_the_next_request() {
                 missing,
                 "{sent}"
             );
-            assert!(sent.matches("three").count() < 2, "{sent}");
+            // What was said stays: both calls, both questions, and the result where there was one.
+            let said = [r#""id":"a""#, r#""id":"b""#, r#""?""#, "three"];
+            assert_eq!(
+                said.map(|text| sent.matches(text).count()),
+                [1, 1, 2, usize::from(!missing[1])],
+                "{sent}"
+            );
         }
     }
 }

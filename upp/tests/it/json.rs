@@ -136,6 +136,17 @@ fn every_block_and_message_reads_back() {
 
 // spec: UPP-1
 #[test]
+fn a_usage_adds_up_every_count_of_its_cycles() {
+    let cycle = || CycleUsage::new(1, 20, 300, 4_000);
+    let mut usage = TokenUsage::from(cycle());
+    usage += cycle();
+    let mut wanted = TokenUsage::new(2, 40, 42, 600, 8_000);
+    wanted.cycles = Some(List::from(vec![cycle(), cycle()]));
+    assert_eq!(usage, wanted);
+}
+
+// spec: UPP-1
+#[test]
 fn members_nobody_knows_survive_and_breaches_have_a_pointer() {
     let text = r#"{"id":"u","type":"user","content":[],"timestamp":"2025-10-01T12:00:00Z","later":{"x":[1]}}"#;
     assert_eq!(to_string(&read::<Message>(text).unwrap()), text);

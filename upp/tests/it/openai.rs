@@ -127,6 +127,7 @@ async fn the_body_is_the_request_and_the_parameters_as_they_stand() {
     let sent = server.await.unwrap();
     let (head, body) = parts(&sent[0]);
     assert!(head.starts_with("POST /v1/chat/completions HTTP/1.1"));
+    assert!(head.contains("content-type: application/json\r\n"));
     assert!(
         head.to_lowercase()
             .contains(&format!("authorization: bearer {KEY}"))
@@ -332,10 +333,14 @@ async fn media_structure_and_tool_metadata_have_the_vendors_shape() {
             r#""response_format":{"type":"json_schema","json_schema":{"name":"answer","schema":{"type":"object"}}}}"#
         )
     );
-    let film = ContentBlock::media(MediaKind::Video, vec![1], "video/mp4");
-    request.messages = vec![Message::user(crate::stamp(1), film)].into();
-    let error = model(&url).complete(request).await.unwrap_err();
-    assert_eq!(error.code, ErrorCode::InvalidRequest);
+    for untaken in [
+        ContentBlock::media(MediaKind::Video, vec![1], "video/mp4"),
+        ContentBlock::document(Source::Url("https://x/y".into()), "application/pdf"),
+    ] {
+        request.messages = vec![Message::user(crate::stamp(1), untaken)].into();
+        let error = model(&url).complete(request.clone()).await.unwrap_err();
+        assert_eq!(error.code, ErrorCode::InvalidRequest);
+    }
 }
 
 // spec: UPP-10

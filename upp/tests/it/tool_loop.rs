@@ -327,6 +327,30 @@ fn an_abort_ends_a_question_and_a_stream_says_so_once() {
 
 // spec: UPP-6
 #[test]
+fn a_call_that_is_aborted_before_it_begins_asks_no_model() {
+    let cancel = CancelToken::default();
+    cancel.cancel();
+    let (instance, model) = instance([Reply::text("no")], vec![], None);
+    let call = call().with_cancel(cancel);
+    let error = block_on(instance.generate(&List::default(), ["hi"], call)).unwrap_err();
+    assert_eq!(error.code, ErrorCode::Cancelled);
+    assert!(model.requests().is_empty());
+}
+
+// spec: UPP-6
+#[test]
+fn a_stream_that_has_ended_tells_its_tools_although_it_is_kept() {
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let (instance, _) = instance([calling(1)], vec![endless(&seen)], None);
+    let mut stream = instance.stream(&List::default(), ["hi"], call()).unwrap();
+    while stream.next().now_or_never().is_some() {}
+    stream.abort();
+    assert!(block_on(stream.next()).unwrap().is_err());
+    assert!(seen.lock().unwrap()[0].cancel.is_cancelled());
+}
+
+// spec: UPP-6
+#[test]
 fn dropping_a_stream_tells_its_tools_and_nobody_else() {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let cancel = CancelToken::default();
@@ -361,6 +385,18 @@ fn a_failure_in_a_later_round_keeps_the_earlier_ones() {
     let partial = whole.partial_turn.unwrap();
     assert_eq!((partial.cycles, partial.messages.len()), (1, 3));
     assert_eq!(streamed.partial_turn.unwrap(), partial);
+}
+
+// spec: UPP-3, UPP-7
+#[test]
+fn a_failure_before_any_response_has_no_partial_turn() {
+    let (instance, _) = instance([Reply::error(ErrorCode::RateLimited, "slow")], vec![], None);
+    // The caller's own answer is not one of the model.
+    let stamp = crate::stamp(1);
+    let own = upp::AssistantMessage::new(stamp, vec!["mine".into()], None);
+    let inputs = [Message::from(own)];
+    let error = block_on(instance.generate(&List::default(), inputs, call())).unwrap_err();
+    assert_eq!(error.partial_turn, None);
 }
 
 /// 3,000 rounds in which nothing is waited for.

@@ -38,3 +38,17 @@ impl RetryWorld for TokioWorld {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+
+    use super::*;
+
+    // spec: UPP-9
+    #[tokio::test]
+    async fn a_sleep_is_not_over_at_once() {
+        let hour = Duration::from_secs(3_600);
+        assert!(TokioWorld::new().sleep(hour).now_or_never().is_none());
+    }
+}
