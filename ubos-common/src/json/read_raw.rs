@@ -64,6 +64,7 @@ impl RawObject {
     /// # Errors
     ///
     /// No sound JSON, no object, or over a limit.
+    #[expect(clippy::redundant_closure, reason = "it reads for any lifetime")]
     pub fn parse(text: &str) -> Result<Self, JsonError> {
         super::read::read_one(text, |reader| Self::read(reader))
     }
