@@ -1,7 +1,7 @@
-#![cfg_attr(all(feature = "client", feature = "server"), doc = include_str!("../README.md"))]
+#![cfg_attr(all(feature = "client", feature = "log", feature = "server"), doc = include_str!("../README.md"))]
 #![cfg_attr(
-    not(all(feature = "client", feature = "server")),
-    doc = "UAP hub v1: a hub offers jobs to a fleet of agents and follows their sessions. Its whole documentation comes with the features `client` and `server`."
+    not(all(feature = "client", feature = "log", feature = "server")),
+    doc = "UAP hub v1: a hub offers jobs to a fleet of agents and follows their sessions. Its whole documentation comes with the features `client`, `log` and `server`."
 )]
 
 #[cfg(feature = "arbitrary")]
