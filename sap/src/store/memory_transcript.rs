@@ -11,7 +11,7 @@ use crate::future::{BoxFuture, ready};
 use crate::transcript::{Entry, Head, Proof, Transcript, TranscriptError, Verdict};
 
 /// A transcript in memory, chained like one in files, and bounded in entries and in bytes: what would be above a bound is
-/// not taken, so that its task is not answered.
+/// not taken, so that its task is not answered. Entries behind the last full block of 32 KiB are proven by a head that was kept.
 #[derive(Debug)]
 pub struct MemoryTranscript {
     bounds: Bounds,
