@@ -150,7 +150,7 @@ fn bus(trips: u64) -> Duration {
         bus.attach(processor(), |_| {});
         let round: Vec<Task> = (0..left.min(ROUND)).map(typed).collect();
         let start = Instant::now();
-        for task in &round {
+        for task in round {
             let answer = block_on(bus.send(task, &mut |message| {
                 black_box(message);
             }));

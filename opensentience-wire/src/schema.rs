@@ -1,6 +1,8 @@
 //! The schemas of tools, and inputs checked against them.
 
 use ubos_common::json::RawObject;
+#[cfg(feature = "schema")]
+use ubos_common::violation::PointerText;
 
 #[cfg(feature = "schema")]
 use crate::error::ErrorCode;
@@ -76,10 +78,8 @@ fn refusal(
         }
     };
     let first = findings.first()?;
-    let message = format!(
-        "the input breaks {:?} at {:?}",
-        first.keyword, first.pointer
-    );
+    let place = PointerText(&first.pointer);
+    let message = format!("the input breaks {:?} at {place}", first.keyword);
     let mut error = ErrorObject::of(ErrorCode::ToolInvalidInput, message);
     let mut details = Vec::new();
     let mut object = MemberWriter::begin(&mut details);

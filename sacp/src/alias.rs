@@ -19,7 +19,7 @@
 use std::collections::BTreeMap;
 
 use ubos_common::json::{self, DecodeError, Limits};
-use ubos_common::violation::Profile;
+use ubos_common::violation::{PointerText, Profile};
 
 use crate::any::{AnyMessage, MessageRef};
 use crate::limits::MAX_ALIASES;
@@ -60,7 +60,10 @@ pub enum AliasError {
     #[error("more than {MAX_ALIASES} aliases")]
     TooMany,
     /// An object has a key in both spellings.
-    #[error("{short:?} and {long:?} stand in one object at {pointer:?}")]
+    #[error(
+        "{short:?} and {long:?} stand in one object at {}",
+        PointerText(pointer)
+    )]
     BothSpellings {
         /// The object.
         pointer: String,

@@ -3,7 +3,7 @@
 use ubos_common::json::{
     self, DecodeError, Fault, Kind, Limits, MemberWriter, RawBuf, RawObject, Read, Reader, Write,
 };
-use ubos_common::violation::{Level, Profile};
+use ubos_common::violation::{Level, PointerText, Profile};
 
 use crate::any::{AnyMessage, MessageRef, Peek};
 use crate::error::Code;
@@ -244,7 +244,7 @@ impl core::fmt::Display for ErrReply {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         write!(f, "{}: {}", self.code, self.details)?;
         match &self.pointer {
-            Some(pointer) => write!(f, " at {pointer:?}"),
+            Some(pointer) => write!(f, " at {}", PointerText(pointer)),
             None => Ok(()),
         }
     }

@@ -182,6 +182,12 @@ impl Write for ConstitutionalContext {
         self.extra.write_into(&mut object);
         object.end();
     }
+
+    fn is_strict(&self) -> bool {
+        self.pressure.is_strict()
+            && self.risk_tolerance.is_strict()
+            && self.cache_policy.is_strict()
+    }
 }
 
 /// What the lenient profile reads where no level is given. Spec: SAP 4.1, example

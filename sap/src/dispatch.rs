@@ -1,6 +1,8 @@
 //! The sending side: nothing leaves that does not hold.
 
 #[cfg(feature = "driver")]
+use ubos_common::json::Write as _;
+#[cfg(feature = "driver")]
 use ubos_common::secret::is_secret_free;
 use ubos_common::violation::{Level, Report};
 
@@ -9,17 +11,17 @@ use crate::secrets::{SecretPolicy, scan_whole};
 use crate::task::Task;
 use crate::validate::{Options, check_result, decode_task, findings};
 #[cfg(feature = "driver")]
-use crate::{validate::decode_task_alone, work};
+use crate::{validate::is_sound, work};
 
 /// Why a message may not be sent. All findings are listed; none shows a value of the payload.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DispatchError {
     /// It does not hold under the strict profile.
-    #[error("not valid:\n{0}")]
+    #[error("the message is not valid:\n{0}")]
     Invalid(Report),
     /// A value or a name in it is shaped like a secret.
-    #[error("holds a secret:\n{0}")]
+    #[error("the message holds a secret:\n{0}")]
     Secret(Report),
 }
 
@@ -35,20 +37,18 @@ pub fn dispatch(task: &Task, secrets: SecretPolicy) -> Result<(Vec<u8>, Report),
     Ok((bytes, advice))
 }
 
-/// Checks a task; gives its bytes, and the task as whoever gets them reads it. At once where it is short, on another
-/// thread where it is not. A secret keeps it from being sent.
+/// Checks a task; gives its bytes. At once where it is short, on another thread where it is not. A secret keeps it from
+/// being sent.
 #[cfg(feature = "driver")]
-pub(crate) async fn dispatch_apart(task: &Task) -> Result<(Vec<u8>, Task), DispatchError> {
-    let bytes = task.encode();
+pub(crate) async fn dispatch_apart(task: &Task) -> Result<Vec<u8>, DispatchError> {
+    let (bytes, is_strict) = (task.encode(), task.is_strict());
     work::done(bytes.len(), move || {
         // Of most tasks nothing is to be found, and advice is not wanted here.
-        if core::str::from_utf8(&bytes).is_ok_and(is_secret_free)
-            && let Ok(read) = decode_task_alone(&bytes, &Options::default())
-        {
-            return Ok((bytes, read));
+        let is_plain = core::str::from_utf8(&bytes).is_ok_and(is_secret_free);
+        if !is_strict || !is_plain || !is_sound(&bytes, &Options::default()) {
+            checked(&bytes, SecretPolicy::Refuse)?;
         }
-        let (read, _) = checked(&bytes, SecretPolicy::Refuse)?;
-        Ok((bytes, read))
+        Ok(bytes)
     })
     .await
 }
@@ -114,7 +114,7 @@ mod tests {
         for (text, threads) in [("short", 0), (&*long, 1)] {
             let sound = task(&format!(r#"{{"text":"{text}"}}"#));
             let (sent, handed_over) = work::handed_over(|| block_on(dispatch_apart(&sound)));
-            assert_eq!(sent, Ok((sound.encode(), sound)));
+            assert_eq!(sent, Ok(sound.encode()));
             assert_eq!(handed_over, threads);
             let leaking = task(&format!(r#"{{"text":"{text}","note":"{secret}"}}"#));
             let refused = block_on(dispatch_apart(&leaking)).unwrap_err();

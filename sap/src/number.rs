@@ -81,6 +81,11 @@ macro_rules! number {
             fn write(&self, out: &mut Vec<u8>) {
                 self.text.write(out);
             }
+
+            fn is_strict(&self) -> bool {
+                let holds: fn(f64) -> bool = $holds;
+                holds(self.value)
+            }
         }
     };
 }

@@ -1,5 +1,7 @@
 //! The task: the envelope of one unit of work.
 
+use std::sync::Arc;
+
 use ubos_common::id::IdSource;
 use ubos_common::json::{RawObject, to_vec};
 use ubos_common::time::{Timestamp, WholeSecond};
@@ -181,6 +183,13 @@ ubos_common::wire! {
         optional tags: Vec<String> = "tags", "SAP-4.1-13";
         /// Whatever else goes along.
         optional meta: RawObject = "meta", "SAP-4.1-13";
+    }
+}
+
+/// A copy, for what takes a task as it is given: by reference, whole, or shared.
+impl From<&Task> for Arc<Task> {
+    fn from(task: &Task) -> Self {
+        Self::new(task.clone())
     }
 }
 

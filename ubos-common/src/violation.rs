@@ -139,6 +139,25 @@ impl fmt::Display for OneLine<'_> {
     }
 }
 
+/// A JSON pointer in a message for people: quoted, and the top of a document by name.
+///
+/// ```
+/// use ubos_common::violation::PointerText;
+///
+/// assert_eq!(format!("at {}, at {}", PointerText("/plan/0"), PointerText("")), r#"at "/plan/0", at the top"#);
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct PointerText<'a>(pub &'a str);
+
+impl fmt::Display for PointerText<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            "" => f.write_str("the top"),
+            pointer => write!(f, "{pointer:?}"),
+        }
+    }
+}
+
 impl Write for Violation {
     fn write(&self, out: &mut Vec<u8>) {
         let mut object = MemberWriter::begin(out);

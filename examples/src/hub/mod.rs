@@ -57,7 +57,7 @@ pub fn main() -> ExitCode {
             return ExitCode::SUCCESS;
         }
         Err(why) => {
-            eprint!("hub: {why}\n\n{}", args::USAGE);
+            eprintln!("hub: {why}; --help tells more");
             return ExitCode::from(UNUSABLE);
         }
     };

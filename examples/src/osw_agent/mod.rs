@@ -41,7 +41,7 @@ pub fn main() -> ExitCode {
         }
         Some((mcp, [command, arguments @ ..])) if mcp == "--mcp" => Some((command, arguments)),
         Some(_) => {
-            eprint!("agent: takes no arguments but --mcp CMD ARGS...\n\n{USAGE}");
+            eprintln!("agent: takes no arguments but --mcp CMD ARGS...; --help tells more");
             return ExitCode::from(2);
         }
     };
@@ -59,10 +59,8 @@ pub fn main() -> ExitCode {
         None => runtime.block_on(reference().serve_from_env()),
         Some((command, arguments)) => {
             if std::env::var_os("OPENSENTIENCE_SESSION_TOKEN").is_none() {
-                eprint!(
-                    "agent: {}\n\n{USAGE}",
-                    ServeError::Environment("OPENSENTIENCE_SESSION_TOKEN")
-                );
+                let lacking = ServeError::Environment("OPENSENTIENCE_SESSION_TOKEN");
+                eprintln!("agent: {lacking}; --help tells more");
                 return ExitCode::from(2);
             }
             match runtime.block_on(bridge(command, arguments)) {
@@ -77,7 +75,7 @@ pub fn main() -> ExitCode {
     match served {
         Ok(_) => ExitCode::SUCCESS,
         Err(err @ ServeError::Environment(_)) => {
-            eprint!("agent: {err}\n\n{USAGE}");
+            eprintln!("agent: {err}; --help tells more");
             ExitCode::from(2)
         }
         Err(err) => {

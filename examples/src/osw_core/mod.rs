@@ -41,7 +41,7 @@ pub fn main() -> ExitCode {
             return ExitCode::SUCCESS;
         }
         Err(why) => {
-            eprint!("core: {why}\n\n{}", args::USAGE);
+            eprintln!("core: {why}; --help tells more");
             return ExitCode::from(2);
         }
     };

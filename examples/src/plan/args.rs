@@ -50,7 +50,11 @@ Checks a plan of SACP 0.1 or 1.0, shows each finding under its source line with 
 usage: sacp-plan [--library FILE] [--dot | --no-drawing] [--json] FILE
        sacp-plan --run [--tool NAME=COMMAND]... [--library FILE] [--overrule] FILE
 
-  --library FILE  verbs, tools and agents as JSON: {\"verbs\":[...],\"tools\":[...],\"agents\":[...]}
+  --library FILE  verbs, tools and agents as JSON, each list may be absent:
+                  {\"verbs\": [{\"name\": \"search\", \"description\": \"\", \"inputs\": [\"city\"], \"outputs\": {}}],
+                   \"tools\": [{\"id\": \"H_API\", \"description\": \"\", \"supported_verbs\": [\"search\"]}],
+                   \"agents\": [{\"agent_name\": \"Finder\", \"description\": \"\", \"supported_verbs\": [\"search\"],
+                               \"supported_tools\": [\"H_API\"], \"inputs\": [\"city\"], \"outputs\": [\"hotels\"]}]}
   --dot           draw DOT instead of Mermaid
   --no-drawing    draw nothing
   --json          one JSON line a finding, and no drawing

@@ -102,10 +102,11 @@ impl Running<'_> {
         /// Bytes of an output that are read.
         const LONGEST: u64 = 4 << 20;
         let (tool, params) = asked(&delegation.message);
-        let command = self
-            .tools
-            .get(&tool)
-            .ok_or_else(|| io::Error::other(format!("no command is given for the tool {tool}")))?;
+        let command = self.tools.get(&tool).ok_or_else(|| {
+            io::Error::other(format!(
+                "no command is given for the tool {tool}: --tool {tool}=COMMAND"
+            ))
+        })?;
         let mut child = Command::new("sh")
             .args(["-c", command])
             .stdin(Stdio::piped())

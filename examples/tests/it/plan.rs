@@ -125,6 +125,20 @@ fn what_cannot_be_read_is_two() {
     }
     let (code, out, _) = run(&dir, &["--help"], "");
     assert_eq!((code, out.contains("usage: sacp-plan")), (0, true));
+    // The library that it shows is one.
+    let (from, to) = (
+        out.find("{\"verbs\"").unwrap(),
+        out.find("\n  --dot").unwrap(),
+    );
+    let dir = place(&[
+        ("library.json", &out[from..to]),
+        (
+            "plan.json",
+            r#"{"g":"G","plan":[["search","H_API",{"city":"P"}]]}"#,
+        ),
+    ]);
+    let given = ["--library", "library.json", "--no-drawing", "plan.json"];
+    assert_eq!(run(&dir, &given, ""), (0, String::new(), String::new()));
 }
 
 const OLD: &str = r#"{"msg_id":"m","g":"G","plan":[{"parallel":[["get","ONE",{"n":1}],["get","TWO",{}]]},["join","MERGE",{}],["sum","ALL",{}]]}"#;

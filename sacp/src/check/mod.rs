@@ -33,7 +33,7 @@ mod widen;
 
 use ubos_common::violation::Level;
 
-use crate::any::{AnyMessage, MessageRef};
+use crate::any::MessageRef;
 use crate::error::Code;
 use crate::graph::{Graph, Step as Node};
 use crate::limits::MAX_CHECK_FINDINGS;
@@ -46,16 +46,18 @@ use subject::{SHOWN, Subject, distance, is_full, is_served};
 
 /// Everything that can be known to be wrong with a plan before it runs, in the order of the graph.
 ///
+/// Takes a [`Message`](crate::Message), a [`v1::Message`](crate::v1::Message) or an [`AnyMessage`](crate::AnyMessage).
 /// Without a registry only what the message says of itself is looked at. At most
 /// 1,000 are reported.
 ///
 /// Spec: SACP 8, 10, 11
 #[must_use]
-pub fn check_plan(
-    message: &AnyMessage,
+pub fn check_plan<'a>(
+    message: impl Into<MessageRef<'a>>,
     registry: Option<&dyn Registry>,
     config: &Config,
 ) -> Vec<Finding> {
+    let message = message.into();
     let graph = Graph::from(message);
     let plan = Subject::new(message, &graph, registry);
     let mut findings = Vec::new();

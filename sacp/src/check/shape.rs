@@ -316,7 +316,9 @@ fn fan_out(plan: &Subject<'_>, config: &Config, findings: &mut Vec<Finding>) {
         together.entry((scope, after)).or_default().extend(steps);
     }
     let starts = Starts::of(plan, config);
-    for ((scope, after), steps) in together {
+    for ((scope, after), mut steps) in together {
+        // The lists came in the order of their addresses.
+        steps.sort_unstable_by_key(|step| step.number);
         let (Some(first), true) = (steps.first(), steps.len() > config.max_fan_out.max(1)) else {
             continue;
         };

@@ -1,6 +1,7 @@
 //! The subject of the checks: a plan with its graph and registry, and the findings about it.
 
 use core::cell::RefCell;
+use core::fmt;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ use ubos_common::violation::{Level, Violation};
 use super::limits::Limits;
 use super::order;
 use super::repair::Repair;
-use crate::any::AnyMessage;
+use crate::any::MessageRef;
 use crate::graph::{Graph, Step as Node};
 use crate::limits::MAX_CHECK_FINDINGS;
 use crate::message::OutFmt;
@@ -51,6 +52,13 @@ pub struct Finding {
     pub repairs: Vec<Repair>,
     /// The input that only the sender can give, where that is what is wrong.
     pub question: Option<String>,
+}
+
+/// What is wrong and where; what would mend it stands in [`repairs`](Self::repairs).
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.violation.fmt(f)
+    }
 }
 
 impl Finding {
@@ -101,7 +109,7 @@ impl Finding {
 
 /// What the checks look at.
 pub(super) struct Subject<'a> {
-    pub(super) message: &'a AnyMessage,
+    pub(super) message: MessageRef<'a>,
     pub(super) graph: &'a Graph,
     pub(super) registry: Option<&'a dyn Registry>,
     pub(super) order: order::Order,
@@ -117,7 +125,7 @@ pub(super) struct Subject<'a> {
 
 impl<'a> Subject<'a> {
     pub(super) fn new(
-        message: &'a AnyMessage,
+        message: MessageRef<'a>,
         graph: &'a Graph,
         registry: Option<&'a dyn Registry>,
     ) -> Self {
@@ -167,8 +175,7 @@ impl<'a> Subject<'a> {
             self.message,
         ) {
             (Some(nested), _) => nested.context.as_ref(),
-            (None, AnyMessage::V01(message)) if scope == 0 => message.context.as_ref(),
-            (None, AnyMessage::V10(message)) if scope == 0 => message.ctx.as_ref(),
+            (None, message) if scope == 0 => message.context(),
             _ => None,
         }
     }
@@ -180,8 +187,8 @@ impl<'a> Subject<'a> {
             self.message,
         ) {
             (Some(nested), _) => nested.out_fmt.as_ref(),
-            (None, AnyMessage::V01(message)) => message.out_fmt.as_ref(),
-            (None, AnyMessage::V10(message)) => message.out_fmt.as_ref(),
+            (None, MessageRef::V01(message)) => message.out_fmt.as_ref(),
+            (None, MessageRef::V10(message)) => message.out_fmt.as_ref(),
         }
     }
 
@@ -199,8 +206,8 @@ impl<'a> Subject<'a> {
     /// The pointer of a step's parameter.
     pub(super) fn param(&self, step: &Node, name: &str) -> String {
         let params = match self.message {
-            AnyMessage::V01(_) => "2",
-            AnyMessage::V10(_) => "params",
+            MessageRef::V01(_) => "2",
+            MessageRef::V10(_) => "params",
         };
         let name = name.replace('~', "~0").replace('/', "~1");
         format!("{}/{params}/{name}", step.pointer)
@@ -221,7 +228,7 @@ impl<'a> Subject<'a> {
     /// Repairs with one more behind them: taking the step away, where the message can do without it. It is never the
     /// best one, since it drops what the sender asked for.
     pub(super) fn or_removal(&self, mut repairs: Vec<Repair>, step: &Node) -> Vec<Repair> {
-        let only = matches!(self.message, AnyMessage::V10(m) if m.plan.len() == 1);
+        let only = matches!(self.message, MessageRef::V10(m) if m.plan.len() == 1);
         if !repairs.is_empty() && !only {
             let at = step.pointer.clone();
             repairs.push(Repair::RemoveStep { at });

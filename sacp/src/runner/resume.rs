@@ -285,11 +285,10 @@ impl Runner {
             });
             // A step that became startable just before the save was not yet saved as ready.
             let startable: Vec<usize> = node.steps.iter().copied().filter(|_| runs).collect();
-            let over = runs && run.open == 0;
             if let Some(slot) = self.scopes.get_mut(scope) {
                 *slot = run;
             }
-            if over {
+            if runs {
                 self.close_scope_if_done(scope);
             }
             for step in startable {

@@ -71,7 +71,7 @@ use std::sync::Arc;
 
 use ubos_common::driver::Sleep;
 use ubos_common::time::Now;
-use ubos_common::violation::{Level, Report};
+use ubos_common::violation::{Level, PointerText, Report};
 
 pub use crate::role::consumer::{
     Access, ContractFinding, HandlerError, NotEnforced, Outcome, Progress, StopReason,
@@ -450,7 +450,7 @@ fn invalid(report: &Report, bytes: &[u8], options: &Options) -> Nack {
         .take(MAX_SHOWN)
         .map(|f| {
             let pointer: String = f.pointer.chars().take(MAX_POINTER).collect();
-            format!("{} at {pointer:?}", f.code)
+            format!("{} at {}", f.code, PointerText(&pointer))
         })
         .collect();
     let why = format!("not a valid task: {}", shown.join(", "));

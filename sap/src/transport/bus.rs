@@ -157,17 +157,18 @@ impl Bus {
 
     /// Sends a task and gives the last that the caller is told: a result, a Nack, or the Ack where results go to
     /// an endpoint; nothing where no Ack is wanted then. Everything is told on the way. At the bound it waits. It
-    /// gives up 300 s after the task's deadline, and the run with it.
+    /// gives up 300 s after the task's deadline, and the run with it. A task that is given away is not copied.
     ///
     /// # Errors
     ///
     /// [`SendError`]. Spec: SAP 10
     pub async fn send(
         &self,
-        task: &Task,
+        task: impl Into<Arc<Task>>,
         on_message: &mut (dyn FnMut(&Message) + Send),
     ) -> Result<Option<Message>, SendError> {
-        let (bytes, task) = dispatch_apart(task).await?;
+        let task = task.into();
+        let bytes = dispatch_apart(&task).await?;
         let _place = self.0.places.take().await;
         self.exchange(task, &bytes, on_message).await
     }
@@ -180,10 +181,11 @@ impl Bus {
     // impl: SAP-10-1
     pub async fn try_send(
         &self,
-        task: &Task,
+        task: impl Into<Arc<Task>>,
         on_message: &mut (dyn FnMut(&Message) + Send),
     ) -> Result<Option<Message>, SendError> {
-        let (bytes, task) = dispatch_apart(task).await?;
+        let task = task.into();
+        let bytes = dispatch_apart(&task).await?;
         let Some(_place) = self.0.places.try_take() else {
             let nack = processor::nack(&task, ErrorCode::RateLimit, "the bus is full");
             let message = self.turn_away(nack, &bytes).await;
@@ -259,7 +261,7 @@ impl Bus {
 
     async fn exchange(
         &self,
-        task: Task,
+        task: Arc<Task>,
         bytes: &[u8],
         on_message: &mut (dyn FnMut(&Message) + Send),
     ) -> Result<Option<Message>, SendError> {
@@ -274,7 +276,7 @@ impl Bus {
         let mut sent = Sent::new(&task, clock.now(), patient)?;
         // What was dispatched is valid, and need not be read again.
         // On the heap, for it is large and is moved on the way to where it waits.
-        let pass = Box::pin(self.pass(Arc::new(task), Given::Encoded(bytes), &mut caller));
+        let pass = Box::pin(self.pass(task, Given::Encoded(bytes), &mut caller));
         match sent.hear(clock, pass).await? {
             Heard::Said(passed) => passed?,
             Heard::SendAgain => {

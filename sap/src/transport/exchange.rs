@@ -20,7 +20,7 @@ pub(crate) async fn begin(
     clock: &TokioClock,
     config: Config,
 ) -> Result<(Vec<u8>, Exchange), SendError> {
-    let (bytes, _) = dispatch_apart(task).await?;
+    let bytes = dispatch_apart(task).await?;
     Ok((bytes, Exchange::new(task, clock.now(), config)?))
 }
 

@@ -53,10 +53,10 @@ use crate::processor::ProcessError;
 #[non_exhaustive]
 pub enum SendError {
     /// It may not be sent; nothing left.
-    #[error("not sent")]
+    #[error(transparent)]
     Dispatch(#[from] DispatchError),
     /// It could not be written down, so it was not delivered.
-    #[error("not delivered")]
+    #[error(transparent)]
     Process(#[from] ProcessError),
     /// What came back is no message of this protocol.
     #[error("the answer is not a message of this protocol")]

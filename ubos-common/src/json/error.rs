@@ -4,7 +4,7 @@ use core::fmt;
 
 use super::kind::Kind;
 use super::locate::{Position, locate, push_token};
-use crate::violation::Report;
+use crate::violation::{PointerText, Report};
 
 /// A fault at a byte of the text, without its place: cheap to make, turned into a [`JsonError`] or a
 /// finding on the failing path.
@@ -207,7 +207,8 @@ fn first_string(text: &str) -> Option<String> {
 
 impl fmt::Display for JsonError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {} at {:?}", self.position, self.kind, self.pointer)
+        let place = PointerText(&self.pointer);
+        write!(f, "{}: {} at {place}", self.position, self.kind)
     }
 }
 

@@ -246,7 +246,22 @@ macro_rules! wire {
                 self.extra.write_into(&mut object);
                 object.end();
             }
+
+            fn is_strict(&self) -> bool {
+                $( $crate::__wire_strict!($mode self.$field) && )* true
+            }
         }
+    };
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __wire_strict {
+    (required $field:expr) => {
+        $crate::json::Write::is_strict(&$field)
+    };
+    ($mode:ident $field:expr) => {
+        $field.as_ref().is_none_or($crate::json::Write::is_strict)
     };
 }
 

@@ -24,6 +24,7 @@
 /// assert!(json::decode::<AgentKind>(br#""robot""#, &Limits::default(), Profile::Strict).is_err());
 /// let (kept, report) = json::decode::<AgentKind>(br#""robot""#, &Limits::default(), Profile::Lenient)?;
 /// assert_eq!((kept.as_str(), report.len()), ("robot", 1));
+/// assert!(!json::Write::is_strict(&kept));
 /// # Ok::<(), json::DecodeError>(())
 /// ```
 #[macro_export]
@@ -95,6 +96,10 @@ macro_rules! words {
             fn write(&self, out: &mut ::std::vec::Vec<u8>) {
                 $crate::json::escape_into(out, self.as_str());
             }
+
+            fn is_strict(&self) -> bool {
+                $crate::__words_strict!($policy self)
+            }
         }
 
         impl $crate::__private::serde::Serialize for $name {
@@ -105,6 +110,17 @@ macro_rules! words {
                 serializer.serialize_str(self.as_str())
             }
         }
+    };
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __words_strict {
+    (open $word:expr) => {
+        true
+    };
+    (closed $word:expr) => {
+        $word.is_listed()
     };
 }
 

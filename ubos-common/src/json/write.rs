@@ -11,6 +11,12 @@ use crate::time::{Rfc3339, Timestamp, WholeSecond};
 pub trait Write {
     /// Appends the value to `out`.
     fn write(&self, out: &mut Vec<u8>);
+
+    /// Whether a strict reader takes the value: not a word or number that only a lenient one lets pass. What members say of
+    /// one another, and the limits of the whole text, are not looked at.
+    fn is_strict(&self) -> bool {
+        true
+    }
 }
 
 /// The compact JSON of a value.
@@ -136,17 +142,29 @@ impl<T: Write + ?Sized> Write for &T {
     fn write(&self, out: &mut Vec<u8>) {
         (**self).write(out);
     }
+
+    fn is_strict(&self) -> bool {
+        (**self).is_strict()
+    }
 }
 
 impl<T: Write + ?Sized> Write for Box<T> {
     fn write(&self, out: &mut Vec<u8>) {
         (**self).write(out);
     }
+
+    fn is_strict(&self) -> bool {
+        (**self).is_strict()
+    }
 }
 
 impl<T: Write + ?Sized> Write for Arc<T> {
     fn write(&self, out: &mut Vec<u8>) {
         (**self).write(out);
+    }
+
+    fn is_strict(&self) -> bool {
+        (**self).is_strict()
     }
 }
 
@@ -179,6 +197,10 @@ impl Write for f64 {
             out.extend_from_slice(b"null");
         }
     }
+
+    fn is_strict(&self) -> bool {
+        self.is_finite()
+    }
 }
 
 impl Write for str {
@@ -206,6 +228,10 @@ impl<T: Write> Write for Option<T> {
             None => out.extend_from_slice(b"null"),
         }
     }
+
+    fn is_strict(&self) -> bool {
+        self.as_ref().is_none_or(Write::is_strict)
+    }
 }
 
 impl<T: Write> Write for [T] {
@@ -219,11 +245,19 @@ impl<T: Write> Write for [T] {
         }
         out.push(b']');
     }
+
+    fn is_strict(&self) -> bool {
+        self.iter().all(Write::is_strict)
+    }
 }
 
 impl<T: Write> Write for Vec<T> {
     fn write(&self, out: &mut Vec<u8>) {
         self.as_slice().write(out);
+    }
+
+    fn is_strict(&self) -> bool {
+        self.as_slice().is_strict()
     }
 }
 
@@ -234,6 +268,10 @@ impl<T: Write> Write for BTreeMap<String, T> {
             object.member(name, value);
         }
         object.end();
+    }
+
+    fn is_strict(&self) -> bool {
+        self.values().all(Write::is_strict)
     }
 }
 

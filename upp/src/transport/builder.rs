@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ubos_common::json::{MemberWriter, RawBuf, RawObject, Write, to_string};
+use ubos_common::violation::PointerText;
 
 use super::failure::http_error;
 use super::sse::SseEvent;
@@ -239,7 +240,7 @@ impl ResponseBuilder {
 
     /// The error for a part of a response that cannot be read.
     pub(super) fn unreadable(&self, what: &str, place: &Unreadable) -> UppError {
-        let text = format!("{what} cannot be read at {:?}", place.pointer);
+        let text = format!("{what} cannot be read at {}", PointerText(&place.pointer));
         self.error(ErrorCode::InvalidResponse, &text)
     }
 

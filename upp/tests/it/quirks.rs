@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ubos_common::json::{Limits, to_string};
-use ubos_common::violation::Profile;
+use ubos_common::violation::{PointerText, Profile};
 use upp::transport::{AnthropicModel, GoogleModel, OpenAiModel, ProviderConfig};
 use upp::{ContentBlock, ErrorCode, List, LlmResponse, ModelReference, UppError, object};
 
@@ -90,7 +90,7 @@ async fn a_chunk_that_cannot_be_read_is_an_error_with_its_place() {
         assert!(
             error
                 .message
-                .ends_with(&format!("cannot be read at {place:?}")),
+                .ends_with(&format!("cannot be read at {}", PointerText(place))),
             "{error}"
         );
     }
@@ -106,7 +106,7 @@ async fn a_chunk_that_cannot_be_read_is_an_error_with_its_place() {
         ),
         (
             r#"{"type":"content_block_start","index":0}"#,
-            r#"the event content_block_start cannot be read at """#,
+            r#"the event content_block_start cannot be read at the top"#,
         ),
         (
             r#"{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"lost"}}"#,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ubos_common::json::{Limits, RawBuf, RawObject, Reader};
 use ubos_common::time::Now;
-use ubos_common::violation::Profile;
+use ubos_common::violation::{PointerText, Profile};
 
 use super::schemas::{Candidate, Registration, SchemaCheck, SchemaVerdicts, Verdict};
 use super::state::{CoreConnection, Event, Output};
@@ -156,7 +156,7 @@ impl CoreConnection {
                     ErrorCode::ToolInvalidSchema
                 };
                 let first = findings.iter().next().map_or("", |f| f.pointer.as_str());
-                let message = format!("wrong or lacking at {:?}", clip(first, 64));
+                let message = format!("wrong or lacking at {}", PointerText(clip(first, 64)));
                 return Candidate {
                     tool: Err(rejected(&named(raw), code, message)),
                     is_new: false,

@@ -337,6 +337,35 @@ fn too_much_at_once_is_divided() {
     }
 }
 
+// Who takes turns waits for one more step, and there, too, as many may start at once.
+#[test]
+fn steps_take_no_turns_where_others_wait_already() {
+    let config = Config::default().with_max_fan_out(2);
+    let named = |id: &str, after: &[&str]| step(id, after, json!({"output_key": id}));
+    let mut plan = vec![
+        named("s", &[]),
+        named("a", &["s"]),
+        named("b", &["s"]),
+        named("c", &["s"]),
+    ];
+    let repairs = |plan: &[Value]| {
+        let findings = found(&new(plan), &config);
+        let wide = findings
+            .iter()
+            .find(|f| f.violation.code == "fan_out")
+            .unwrap();
+        wide.repairs.clone()
+    };
+    plan.push(named("d", &["s", "a"]));
+    let first = Repair::Stagger {
+        at: "/plan/1".into(),
+        most: 2,
+    };
+    assert_eq!(repairs(&plan), [first]);
+    plan.push(named("e", &["s", "a"]));
+    assert_eq!(repairs(&plan), []);
+}
+
 #[test]
 fn repairs_are_data() {
     for text in [

@@ -133,8 +133,11 @@ fn what_a_message_of_1_0_lacks_is_spawned_in_its_edition() {
     let read = v1::Message::decode(&request.encode()).unwrap();
     assert_eq!(read.msg_id.as_str(), "m.spawn.1");
     // Our own check lets it pass, whatever is registered.
-    let findings =
-        sacp::check::check_plan(request, Some(&library()), &sacp::check::Config::default());
+    let findings = sacp::check::check_plan(
+        &**request,
+        Some(&library()),
+        &sacp::check::Config::default(),
+    );
     let musts = findings
         .iter()
         .filter(|finding| finding.violation.level == ubos_common::violation::Level::Must);

@@ -483,9 +483,10 @@ impl ReceivedTask {
     }
 
     fn admitted(&mut self, now: Now, verdict: Assessment) {
-        self.results.admission = verdict;
-        if self.results.admission.alignment != Alignment::Valid {
-            let verdict = self.results.admission.clone();
+        let is_aligned = verdict.alignment == Alignment::Valid;
+        self.results.admitted = Some(verdict);
+        if !is_aligned {
+            let verdict = self.results.admission();
             let result = self.results.by_verdict(now, verdict, Outcome::default());
             return self.end(now, result);
         }
@@ -631,7 +632,7 @@ impl ReceivedTask {
             let proposed = Proposed::Part(Arc::clone(&part));
             self.ask(Step::Part(part), Request::Assess(proposed));
         } else {
-            let admission = self.results.admission.clone();
+            let admission = self.results.admission();
             let result = self.results.progress(now, progress, admission);
             self.record(now, result);
         }

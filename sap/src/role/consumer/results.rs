@@ -15,28 +15,32 @@ use crate::number::Whole;
 use crate::result::{Producer, TaskResult};
 use crate::status::Status;
 use crate::task::Task;
-use crate::validate::{Options, check_result, decode_result};
+use crate::validate::{check_result, is_valid_result};
 
 /// What the results of a task are made of.
 #[derive(Debug)]
 pub(super) struct Results {
     pub(super) task: Arc<Task>,
     producer: Arc<Producer>,
-    /// The verdict before anything was computed.
-    pub(super) admission: Assessment,
+    /// The verdict before anything was computed; VALID until it was asked for.
+    pub(super) admitted: Option<Assessment>,
     /// What every result from here on says of the cache.
     cache: Option<CacheEvidence>,
 }
 
 impl Results {
     pub(super) fn new(task: Arc<Task>, producer: Arc<Producer>) -> Self {
-        let admission = Assessment::valid(&task.constitutional_context);
         Self {
             task,
             producer,
-            admission,
+            admitted: None,
             cache: None,
         }
+    }
+
+    pub(super) fn admission(&self) -> Assessment {
+        let valid = || Assessment::valid(&self.task.constitutional_context);
+        self.admitted.clone().unwrap_or_else(valid)
     }
 
     fn result(&self, now: Now, status: Status, evidence: ConstitutionalEvidence) -> TaskResult {
@@ -48,7 +52,7 @@ impl Results {
 
     /// A result of which nothing is known but its status.
     pub(super) fn interim(&self, now: Now, status: Status) -> TaskResult {
-        self.result(now, status, self.admission.clone().into())
+        self.result(now, status, self.admission().into())
     }
 
     // impl: SAP-8-1
@@ -76,7 +80,7 @@ impl Results {
         rechecked: Option<Assessment>,
     ) -> TaskResult {
         self.cache = Some(cache_evidence(true, Some(keys), Some(age_sec)));
-        let assessment = rechecked.unwrap_or_else(|| self.admission.clone());
+        let assessment = rechecked.unwrap_or_else(|| self.admission());
         let mut evidence = ConstitutionalEvidence::from(assessment);
         evidence.citations = Some(record.citations.clone());
         let mut result = self.result(now, Status::Succeeded, evidence);
@@ -124,7 +128,7 @@ impl Results {
                 message,
                 next_actions,
             } => {
-                let mut evidence = ConstitutionalEvidence::from(self.admission.clone());
+                let mut evidence = ConstitutionalEvidence::from(self.admission());
                 evidence.alignment = Alignment::Escalate;
                 let mut result = self.result(now, Status::Escalated, evidence);
                 let mut error = ErrorObject::new();
@@ -206,7 +210,7 @@ impl Results {
     // impl: SAP-5-1
     pub(super) fn written(&self, now: Now, result: TaskResult) -> Written {
         let encoded = result.encode();
-        if is_bare(&result) || decode_result(&encoded, &Options::default()).is_ok() {
+        if is_bare(&result) || is_valid_result(&result, &encoded) {
             let encoded = encoded.into();
             return Written { result, encoded };
         }

@@ -53,9 +53,10 @@ async fn a_bus_records_how_many_wait_for_a_place() {
     bus.attach(seen.processor(Config::default()), |_| {});
     let task = |number| typed(&ask(number, "test.hang").to_string());
     let tasks = [task(1), task(2), task(3)];
+    let bus = &bus;
     let mut sending: Vec<_> = tasks
         .iter()
-        .map(|task| Box::pin(async { bus.send(task, &mut |_| {}).await }))
+        .map(|task| Box::pin(async move { bus.send(task, &mut |_| {}).await }))
         .collect();
     for sending in &mut sending {
         assert!(sending.now_or_never().is_none());
