@@ -351,9 +351,8 @@ impl<'a> Peek<'a> {
     pub(crate) fn whole(bytes: &'a [u8], limits: &Limits) -> Option<Self> {
         let mut reader = Reader::new(bytes, limits, Profile::Strict).ok()?;
         let mut peek = Self::default();
-        let read = reader.fields(|reader, name, _| peek.member(reader, &name));
-        // Members before the fault are known.
-        drop(read);
+        // Members before a fault are known.
+        let _ = reader.fields(|reader, name, _| peek.member(reader, &name));
         Some(peek)
     }
 

@@ -168,7 +168,6 @@ pub(crate) fn code_of(finding: &Violation) -> Code {
 
 fn details(finding: &Violation) -> String {
     match finding.pointer.as_str() {
-        "" => finding.message.to_string(),
         pointer if finding.code == "missing" && finding.message == "absent" => {
             format!("{} is absent", pointer.trim_start_matches('/'))
         }

@@ -89,7 +89,7 @@ impl Vectors {
         top: usize,
         threshold: f32,
     ) -> Vec<(&Arc<str>, f32)> {
-        if self.names.is_empty() || top == 0 {
+        if self.names.is_empty() {
             return Vec::new();
         }
         let mut best: BinaryHeap<Near<'_>> =
@@ -261,5 +261,6 @@ mod tests {
         assert_eq!(names(9, -1.0), ["A", "B", "C"]);
         assert_eq!(names(0, -1.0), [""; 0]);
         assert_eq!(names(9, f32::NAN), [""; 0]);
+        assert_eq!(Vectors::default().nearest(&[1.0], 9, -1.0), []);
     }
 }

@@ -21,6 +21,7 @@ mod draw;
 mod driver;
 #[cfg(feature = "arbitrary")]
 mod generated;
+mod golden;
 mod lab;
 mod line;
 mod message;

@@ -602,6 +602,23 @@ fn whole_numbers_are_integers_however_they_are_written() {
         "{doubled}"
     );
     let once = Message::decode(step(r#""depends_on":["b"]"#).as_bytes()).unwrap();
+    // A plan that was made, and names a step twice, waits for it once.
+    let mut steps = once.plan.to_vec();
+    let named = steps[0].depends_on.clone().unwrap();
+    steps[0].depends_on = Some([named.clone(), named].concat());
+    let (id, ts, sender, g) = (
+        once.msg_id.clone(),
+        once.ts.clone(),
+        once.sender.clone(),
+        once.g.clone(),
+    );
+    let made = Message::pending(id, ts, sender, g, steps).unwrap();
+    assert_eq!(Graph::from(&made).steps()[0].after[..], [2]);
+    // The version of one that is as long as it may be is seen.
+    let whole = once.encode();
+    let limits = ubos_common::json::Limits::default().with_max_bytes(whole.len());
+    let (read, _) = sacp::AnyMessage::decode_with(&whole, &limits, Profile::Strict).unwrap();
+    assert_eq!(read, once.clone().into());
     let apart = Message::decode(step(r#""depends_on":["b","a","b"]"#).as_bytes()).unwrap_err();
     assert!(apart.to_string().contains("more than once"), "{apart}");
     let name = sacp::v1::Name::new("b").unwrap();

@@ -224,6 +224,23 @@ mod tests {
         ]
     }
 
+    #[test]
+    fn a_text_is_counted_in_characters() {
+        let schema = json!({"type": "object", "properties": {"a": {"type": "string", "minLength": 2, "maxLength": 3}}});
+        let simple = Simple::of(&schema).unwrap();
+        for (text, fits) in [
+            ("ab", true),
+            ("abcdefghij", false),
+            ("é", false),
+            ("ééé", true),
+            ("🦀🦀🦀🦀", false),
+            ("a", false),
+        ] {
+            let value = RawBuf::parse(&json!({ "a": text }).to_string()).unwrap();
+            assert_eq!(simple.fits(value.as_raw()), fits, "{text}");
+        }
+    }
+
     proptest! {
         /// Where it is decided here, the validator says the same; floats alone are left to it.
         #[test]

@@ -312,6 +312,14 @@ fn a_fault_inside_an_open_array_costs_no_depth() {
 }
 
 #[test]
+fn an_object_is_its_text() {
+    assert_eq!(
+        RawObject::parse(" {\"a\":1} ").unwrap().as_str(),
+        "{\"a\":1}"
+    );
+}
+
+#[test]
 fn the_lenient_profile_takes_other_forms_with_advice() {
     let id = "a1b2c3d4-0000-4000-8000-00000000000f";
     let other = format!("\"{{{id}}}\"");

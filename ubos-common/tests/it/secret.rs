@@ -30,6 +30,25 @@ fn corpus() -> Vec<(String, Vec<Range<usize>>)> {
     lines.map(|line| read(&line[2..])).collect()
 }
 
+// The beginning decides what it is, and all of it is one.
+#[test]
+fn a_header_longer_than_what_is_judged_is_found_to_the_end_of_its_line() {
+    let text = format!(
+        "Cookie: session=9f86d081884c7d65{}\nbehind",
+        "x1".repeat(1_000)
+    );
+    let found: Vec<_> = secret_shapes(&text).map(|found| found.range).collect();
+    assert_eq!(
+        found.last().map(|range| range.end),
+        text.find('\n'),
+        "{found:?}"
+    );
+    assert_eq!(
+        redact_text(&text, usize::MAX).lines().last(),
+        Some("behind")
+    );
+}
+
 #[expect(
     clippy::print_stdout,
     reason = "recall and false alarms are to be read"

@@ -1,10 +1,13 @@
 //! Appending, reading, rotating, archiving.
 
+use std::fs;
+use std::path::{Path, PathBuf};
+
 use super::{ID, config, drain, open, payload, read_all, segment};
 use ubos_common::log::format::{EncodeError, Limits};
 use ubos_common::log::{
-    AppendError, Config, Digest, FsDir, Head, HeadError, Log, LogId, OpenError, Position,
-    ReadError, Reader, SimDisk, SimFault, Sync, Verify,
+    AppendError, ArchiveError, Config, Digest, FsDir, Head, HeadError, Log, LogDir as _, LogId,
+    OpenError, Position, ReadError, Reader, SimDisk, SimFault, Sync, Verify,
 };
 
 #[test]
@@ -344,6 +347,74 @@ fn archived_segments_and_the_rest_prove_each_other() {
         (log.head().next_sequence, log.report().first_sequence),
         (41, seam.next_sequence)
     );
+}
+
+/// A log of some segments in a folder, and the names of their files.
+fn segmented(folder: &Path) -> (Log, Vec<PathBuf>) {
+    let log = Log::open(folder, config().with_segment_bytes(4000)).unwrap();
+    for n in 0..40 {
+        log.append(&payload(n, 500)).unwrap();
+    }
+    let files = fs::read_dir(folder)
+        .unwrap()
+        .map(|file| file.unwrap().path());
+    let mut files: Vec<_> = files
+        .filter(|file| fs::metadata(file).unwrap().len() > 1000)
+        .collect();
+    files.sort();
+    (log, files)
+}
+
+#[test]
+fn an_archive_that_holds_another_segment_of_that_name_is_left_alone() {
+    let (folder, vault) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (log, files) = segmented(folder.path());
+    let there = vault.path().join(files[0].file_name().unwrap());
+    let mut other = fs::read(&files[0]).unwrap();
+    *other.last_mut().unwrap() ^= 1;
+    fs::write(&there, &other).unwrap();
+    let refused = log.archive(25, &FsDir::new(vault.path()));
+    assert!(
+        matches!(refused, Err(ArchiveError::Occupied { .. })),
+        "{refused:?}"
+    );
+    assert_eq!(fs::read(&there).unwrap(), other);
+    assert!(files[0].exists());
+}
+
+#[test]
+fn what_an_archiver_that_died_left_behind_is_in_nobodys_way() {
+    let (folder, vault) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (log, files) = segmented(folder.path());
+    fs::write(folder.path().join("segment.probe"), b"").unwrap();
+    // It had copied one.
+    fs::copy(&files[0], vault.path().join(files[0].file_name().unwrap())).unwrap();
+    let archived = log.archive(25, &FsDir::new(vault.path())).unwrap();
+    assert!(archived.segments >= 2 && !files[0].exists());
+}
+
+#[test]
+fn a_damaged_segment_is_not_archived() {
+    for (file, at) in [(0, 2_000), (1, 20)] {
+        let (folder, vault) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let (log, files) = segmented(folder.path());
+        let mut bytes = fs::read(&files[file]).unwrap();
+        bytes[at] ^= 1;
+        fs::write(&files[file], bytes).unwrap();
+        let refused = log.archive(25, &FsDir::new(vault.path()));
+        assert!(
+            matches!(refused, Err(ArchiveError::Damaged(_))),
+            "{file} {refused:?}"
+        );
+    }
+}
+
+#[test]
+fn a_file_says_how_long_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = FsDir::new(folder.path()).create("f").unwrap();
+    file.write_at(b"abc", 2).unwrap();
+    assert_eq!(file.len().unwrap(), 5);
 }
 
 #[test]
