@@ -16,6 +16,7 @@ use sacp::v1::{Down, Id, Ts, Up, down, up};
 use sacp::{AnyMessage, Graph, MessageRef, line};
 #[cfg(feature = "arbitrary")]
 use serde_json::{Value, json};
+#[cfg(feature = "arbitrary")]
 use ubos_common::canon::Digest;
 use ubos_common::id::IdSource;
 use ubos_common::json::{self, RawBuf};
@@ -37,7 +38,9 @@ fn view(number: usize) -> StepView {
         StepState::Failed,
         StepState::Skipped,
     ];
-    let took = (number % 3 == 0).then(|| core::time::Duration::from_millis(number as u64 * 700));
+    let took = number
+        .is_multiple_of(3)
+        .then(|| core::time::Duration::from_millis(number as u64 * 700));
     StepView::new(states[number % states.len()], took)
 }
 
@@ -158,7 +161,8 @@ fn ran(message: &AnyMessage, seed: u64) -> String {
             let Some(due) = run.poll_timeout() else {
                 return said + "nothing is due";
             };
-            millis = millis.max(due.saturating_since(Mono::ZERO).as_millis() as u64);
+            let due = due.saturating_since(Mono::ZERO).as_millis();
+            millis = millis.max(u64::try_from(due).unwrap());
             run.handle_timeout(at(millis));
             continue;
         }
