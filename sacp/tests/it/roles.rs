@@ -689,3 +689,13 @@ fn a_tracker_forgets_what_has_ended_and_nothing_else() {
     assert!(tracker.follow(&old("a", "IN_PROGRESS")).is_err());
     assert!(tracker.follow(&new_message(r#""state":"PENDING""#)).is_ok());
 }
+
+#[test]
+fn prose_is_in_the_language_that_is_asked_for() {
+    let said = ["es", "fr", "de", "en", "es-MX"].map(|lang| {
+        let text = format!(r#"{{"g":"G","plan":[],"ctx":{{"lang":"{lang}","result":[1.5]}}}}"#);
+        PlainFormatter.format((&Message::decode(text.as_bytes()).unwrap()).into())
+    });
+    let different: std::collections::BTreeSet<_> = said[..4].iter().collect();
+    assert_eq!((different.len(), &said[4]), (4, &said[0]), "{said:?}");
+}
