@@ -13,7 +13,8 @@ pub trait Write {
     fn write(&self, out: &mut Vec<u8>);
 
     /// Whether a strict reader takes the value: not a word or number that only a lenient one lets pass. What members say of
-    /// one another, and the limits of the whole text, are not looked at.
+    /// one another, and the limits of the whole text, are not looked at. Types of `wire!` and `words!` know it; one whose `Write`
+    /// is written by hand, and which holds such values, asks its members.
     fn is_strict(&self) -> bool {
         true
     }
