@@ -36,6 +36,7 @@ const OUTPUT: &str = r#"{"sections":["Purpose","Objects","Learning"]}"#;
 const ROUND: u32 = 2_000;
 
 /// A clock that stands.
+#[derive(Clone)]
 struct Still(Timestamp);
 
 impl Sleep for Still {

@@ -24,6 +24,8 @@ use ubos_common::time::{Mono, Now, Timestamp};
 
 const TICK: Duration = Duration::from_millis(1);
 
+#[derive(Clone)]
+
 struct Still;
 
 impl Sleep for Still {

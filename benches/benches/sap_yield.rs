@@ -29,6 +29,8 @@ use ubos_common::time::{Mono, Now, Timestamp};
 /// Bytes of a payload; the rest of a task is small.
 const BYTES: usize = (1 << 20) - 8_192;
 
+#[derive(Clone)]
+
 struct Still;
 
 impl Sleep for Still {

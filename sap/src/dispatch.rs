@@ -9,9 +9,11 @@ use ubos_common::violation::{Level, Report};
 use crate::result::TaskResult;
 use crate::secrets::{SecretPolicy, scan_whole};
 use crate::task::Task;
+#[cfg(feature = "driver")]
+use crate::validate::is_sound;
 use crate::validate::{Options, check_result, decode_task, findings};
 #[cfg(feature = "driver")]
-use crate::{validate::is_sound, work};
+use crate::work::{self, For};
 
 /// Why a message may not be sent. All findings are listed; none shows a value of the payload.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -42,7 +44,7 @@ pub fn dispatch(task: &Task, secrets: SecretPolicy) -> Result<(Vec<u8>, Report),
 #[cfg(feature = "driver")]
 pub(crate) async fn dispatch_apart(task: &Task) -> Result<Vec<u8>, DispatchError> {
     let (bytes, is_strict) = (task.encode(), task.is_strict());
-    work::done(bytes.len(), move || {
+    work::done(For::Task, bytes.len(), move || {
         // Of most tasks nothing is to be found, and advice is not wanted here.
         let is_plain = core::str::from_utf8(&bytes).is_ok_and(is_secret_free);
         if !is_strict || !is_plain || !is_sound(&bytes, &Options::default()) {

@@ -80,6 +80,16 @@ pub trait Sleep {
     fn sleep_until(&self, deadline: Mono) -> BoxFuture<'static, ()>;
 }
 
+impl<S: Sleep + ?Sized> Sleep for Arc<S> {
+    fn now(&self) -> Now {
+        S::now(self)
+    }
+
+    fn sleep_until(&self, deadline: Mono) -> BoxFuture<'static, ()> {
+        S::sleep_until(self, deadline)
+    }
+}
+
 /// What a machine's outputs mean outside: the caller's side of [`drive`].
 pub trait World<M: Machine> {
     /// What an effect comes to.

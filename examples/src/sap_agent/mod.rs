@@ -99,7 +99,7 @@ pub async fn serve(args: &Args) -> Result<u8, Problem> {
     let mut processor = processor(args)?;
     let clock = Arc::new(TokioClock::default());
     processor
-        .resume(clock.as_ref(), Interrupted::Fail)
+        .resume(&clock, Interrupted::Fail)
         .await
         .map_err(|error| Problem::Failed(with_causes(&error)))?;
     let processor = Arc::new(processor);

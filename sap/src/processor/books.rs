@@ -1,21 +1,25 @@
 //! What is written down of a task, and who learns of it.
 
+use core::panic::AssertUnwindSafe;
+use std::panic::catch_unwind;
 use std::sync::{Arc, OnceLock};
 
+use futures::channel::oneshot;
 use ubos_common::time::Now;
 
 use super::answer::Warning;
-use super::guard::guarded;
+use super::guard::{Panicked, guarded};
 use super::ledger::{Key, Ledger};
 use super::state::Processor;
 use crate::cache::{Caching, Keys, WholePayload};
 use crate::error::StoreError;
+use crate::future::{BoxFuture, ready};
 use crate::learning::{Signal, SignalSink};
 use crate::role::consumer::Written;
 use crate::status::Status;
 use crate::task::Task;
 use crate::transcript::{Entry, EntryKind, Transcript, TranscriptError};
-use crate::work;
+use crate::work::{self, For, HEAVY};
 
 /// Where one task is written down. It outlives the run.
 #[derive(Clone)]
@@ -89,9 +93,13 @@ impl Books {
         self.ledger.update(&self.key, result, encoded, max_bytes);
     }
 
-    /// Tells those who learn of a result. The first poll hands it over.
+    /// Tells those who learn of a result; ready when they know. The call hands it over, where not too much waits: of 64 MiB
+    /// more than it, what is above is told where the run waits for it.
     // impl: SAP-7-6
-    pub(super) async fn signal(&self, written: &Arc<Written>) -> Option<Warning> {
+    pub(super) fn signal(
+        &self,
+        written: &Arc<Written>,
+    ) -> Option<BoxFuture<'static, Option<Warning>>> {
         let status = &written.result.status;
         let signals = self.signals.clone()?;
         if !status.is_terminal() && *status != Status::Partial {
@@ -99,14 +107,28 @@ impl Books {
         }
         let (keys, task, written) = (self.keys(), Arc::clone(&self.task), Arc::clone(written));
         let bytes = self.bytes.max(written.encoded.len());
-        let told = guarded(work::done(bytes, move || {
+        let tell = move || {
             let fingerprint = keys().map(|keys| keys.fingerprint);
             let signal = Signal::of_result(&task, fingerprint, &written.result);
-            signal.map_or(Ok(()), |signal| signals.emit(signal))
-        }));
-        let told = told.await;
-        let told = told.unwrap_or_else(|panicked| Err(StoreError::Failed(Box::new(panicked))));
-        told.err().map(Warning::Signal)
+            let told = signal.map_or(Ok(()), |signal| signals.emit(signal));
+            told.err().map(Warning::Signal)
+        };
+        let tell = move || {
+            let told = catch_unwind(AssertUnwindSafe(tell));
+            told.unwrap_or_else(|_| Some(Warning::Signal(StoreError::Failed(Box::new(Panicked)))))
+        };
+        if bytes <= HEAVY {
+            return Some(ready(tell()));
+        }
+        let (answer, answered) = oneshot::channel();
+        let work = move || drop(answer.send(tell()));
+        let waits = work::hand_over(bytes, work).err();
+        Some(Box::pin(async move {
+            if let Some(work) = waits {
+                work::apart(For::Task, work).await;
+            }
+            answered.await.ok().flatten()
+        }))
     }
 
     pub(super) fn forget(&self) {

@@ -2,6 +2,7 @@
 
 use core::time::Duration;
 
+use super::ledger::Room;
 use crate::ConfigError;
 use crate::validate::Options;
 
@@ -12,13 +13,14 @@ use crate::validate::Options;
 /// | how tasks are read | strictly | Nack |
 /// | tasks that run at the same time | 1,024 | Nack `RATE_LIMIT` |
 /// | time of a task that names no deadline, from its arrival | 1 hour | FAILED `TIMEOUT` |
-/// | bytes of results that are remembered | 64 MiB | the oldest ended task is forgotten |
+/// | bytes of tasks that run at the same time | 256 MiB | Nack `RATE_LIMIT`; one alone may be as long as it is |
+/// | bytes of results that are kept in memory, those of running tasks among them | 64 MiB | they are read from the transcript |
 ///
 /// These limits are fixed:
 ///
 /// | limit | value | at the limit |
 /// |---|---|---|
-/// | ended tasks that are remembered, to answer them again without running them | 10,000 | the oldest is forgotten |
+/// | ended tasks that are remembered, to answer them again without running them | 10,000 | the oldest of the issuer who has most is forgotten |
 /// | tasks that wait for [`Authorize`](super::Authorize) | 256 | Nack `RATE_LIMIT` |
 /// | how long it may take to say who may | 30 s | Nack `RATE_LIMIT` |
 /// | reports of one handler that wait for their delivery | 16 | the handler waits |
@@ -27,6 +29,7 @@ use crate::validate::Options;
 pub struct Config {
     pub(super) options: Options,
     pub(super) max_running: usize,
+    pub(super) max_running_bytes: usize,
     pub(super) default_time: Duration,
     pub(super) max_remembered_bytes: usize,
 }
@@ -36,6 +39,7 @@ impl Default for Config {
         Self {
             options: Options::default(),
             max_running: 1_024,
+            max_running_bytes: 256 << 20,
             default_time: Duration::from_secs(3_600),
             max_remembered_bytes: 64 << 20,
         }
@@ -57,6 +61,13 @@ impl Config {
         self
     }
 
+    /// Sets how many bytes the tasks have that run at the same time. One that is longer runs alone.
+    #[must_use]
+    pub const fn with_max_running_bytes(mut self, bytes: usize) -> Self {
+        self.max_running_bytes = bytes;
+        self
+    }
+
     /// Sets the time of a task that names no deadline, from its arrival; more than none.
     #[must_use]
     pub const fn with_default_time(mut self, time: Duration) -> Self {
@@ -64,12 +75,19 @@ impl Config {
         self
     }
 
-    /// Sets how many bytes of results are remembered, to answer tasks again without running them. Results of
-    /// tasks that run are always remembered, and count.
+    /// Sets how many bytes of results are kept in memory. Above them a result is read from the transcript when somebody asks
+    /// for it: as it is there, without what was redacted.
     #[must_use]
     pub const fn with_max_remembered_bytes(mut self, bytes: usize) -> Self {
         self.max_remembered_bytes = bytes;
         self
+    }
+
+    pub(super) const fn room(&self) -> Room {
+        Room {
+            tasks: self.max_running,
+            bytes: self.max_running_bytes,
+        }
     }
 
     pub(super) fn check(&self) -> Result<(), ConfigError> {

@@ -11,7 +11,7 @@ use super::hooks::ContractCheck;
 use crate::future::{BoxFuture, ready};
 use crate::role::consumer::{ContractFinding, NotEnforced};
 use crate::task::OutputContract;
-use crate::work;
+use crate::work::{self, For};
 
 /// Holds outputs against JSON Schemas, draft 2020-12 where a schema names none. Formats are asserted, patterns
 /// take linear time, and nothing is fetched.
@@ -69,7 +69,7 @@ impl ContractCheck for Schemas {
         }
         let schemas = Self(Arc::clone(&self.0));
         let (schema, output) = (schema.clone(), output.to_owned());
-        Box::pin(work::done(usize::MAX, move || {
+        Box::pin(work::apart(For::Task, move || {
             schemas.finding(schema.as_str(), output.as_raw())
         }))
     }

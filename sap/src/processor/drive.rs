@@ -1,51 +1,50 @@
 //! Runs the machine of one task: performs what it asks for, and gives it what comes back.
 
 use core::future::poll_fn;
-use core::panic::AssertUnwindSafe;
 use core::pin::{Pin, pin};
 use core::task::{Context as Waking, Poll};
 use std::sync::{Arc, MutexGuard};
 
 use futures::FutureExt as _;
 use futures::StreamExt as _;
-use futures::channel::mpsc;
 use futures::future::{BoxFuture, Fuse, FusedFuture};
+use futures::stream::FuturesUnordered;
 use ubos_common::driver::Sleep;
 use ubos_common::json::RawBuf;
 use ubos_common::time::Mono;
-use ubos_common::trace_context::TraceContext;
 
-use super::answer::{Answer, Delivery, ProcessError};
-use super::config::MAX_REPORTS;
+use super::answer::{Answer, Delivery, ProcessError, Warning};
+use super::apart::Workbench;
 use super::effects::{Done, Effects, Gain};
 use super::flight::LeaderGuard;
 use super::guard::Panicked;
-use super::handler::{Context, Handler, Spending};
-use super::left::{Left, SharedMachine};
+use super::left::Left;
+use super::running::{Running, Said};
 use super::stop::Stop;
 use crate::future::{LARGE, yield_once};
 use crate::role::consumer::{
     Admission, End, Ended, Input, Message, Output, Progress, ReceivedTask, Reply, Request,
     StopReason, Written,
 };
-use crate::task::Task;
 use crate::transcript::TranscriptError;
-use crate::work;
+use crate::work::HEAVY;
 
 /// Who is told on the way.
 pub(super) type Sink<'a> = &'a mut (dyn FnMut(Delivery<'_>) + Send);
 
 /// One task under way.
-pub(super) struct Driver<'p, S: Sleep + Sync + ?Sized> {
+pub(super) struct Driver<'p, S: Sleep + Clone + Send + Sync + 'static> {
     clock: &'p S,
     effects: &'p Effects<'p>,
-    machine: Arc<SharedMachine>,
+    bench: Workbench,
     stop: Option<Stop>,
     /// Until somebody has stopped the task.
     stopped: Option<BoxFuture<'static, StopReason>>,
     /// Until the one who asks wants the task no more.
     cancelled: Option<BoxFuture<'static, ()>>,
     handler: Option<Running<'p>>,
+    /// Those who learn of a result, while they are being told.
+    told: FuturesUnordered<BoxFuture<'static, Option<Warning>>>,
     /// Others wait while it is held.
     leads: Option<LeaderGuard>,
     timer: Option<(Mono, BoxFuture<'static, ()>)>,
@@ -61,29 +60,29 @@ pub(super) struct Driver<'p, S: Sleep + Sync + ?Sized> {
 
 /// What wakes a driver.
 enum Wake {
+    /// The machine was given what it was given apart.
+    Given,
     Done(Done),
+    Told(Option<Warning>),
     Report(Progress),
     Ran(u64, Ended),
     Cancel,
     Timeout,
 }
 
-impl<'p, S: Sleep + Sync + ?Sized> Driver<'p, S> {
+impl<'p, S: Sleep + Clone + Send + Sync + 'static> Driver<'p, S> {
     pub(super) fn new(clock: &'p S, effects: &'p Effects<'p>) -> Self {
         let config = effects.processor.consumer.clone();
         let task = Arc::clone(&effects.task);
         Self {
             clock,
             effects,
-            machine: Arc::new(SharedMachine::new(ReceivedTask::new(
-                clock.now(),
-                task,
-                config,
-            ))),
+            bench: Workbench::new(ReceivedTask::new(clock.now(), task, config), clock.clone()),
             stop: None,
             stopped: None,
             cancelled: None,
             handler: None,
+            told: FuturesUnordered::new(),
             leads: None,
             timer: None,
             abandoned: None,
@@ -106,9 +105,16 @@ impl<'p, S: Sleep + Sync + ?Sized> Driver<'p, S> {
         let effects = self.effects;
         for wakes in 1_u32.. {
             let mut recorded = None;
-            while let Some(output) = self.next_output() {
+            while self.bench.hold()
+                && let Some(output) = self.next_output()
+            {
                 match output {
-                    Output::Close(end) => return self.answer(end),
+                    Output::Close(end) => {
+                        while let Some(warning) = self.told.next().await {
+                            warn(sink, warning);
+                        }
+                        return self.answer(end);
+                    }
                     Output::Request {
                         id,
                         request: Request::Run,
@@ -135,13 +141,12 @@ impl<'p, S: Sleep + Sync + ?Sized> Driver<'p, S> {
                     }
                     Output::Remember(written) => {
                         self.remember(&written);
-                        if let Some(warning) = effects.books.signal(&written).await {
-                            sink(Delivery::Warning(warning));
-                        }
+                        self.told.extend(effects.books.signal(&written));
                     }
                     other => self.apply(other),
                 }
             }
+            self.bench.release();
             if self.is_large || wakes.is_multiple_of(YIELD_AFTER) {
                 yield_once().await;
             }
@@ -149,17 +154,19 @@ impl<'p, S: Sleep + Sync + ?Sized> Driver<'p, S> {
                 Some(done) => Wake::Done(done),
                 None => poll_fn(|cx| self.poll_wake(effect.as_mut(), cx)).await,
             };
-            self.woken(wake, under_way, sink).await;
+            self.woken(wake, under_way, sink);
         }
         Err(self.why_lost())
     }
 
-    async fn woken(&mut self, wake: Wake, under_way: u64, sink: Sink<'_>) {
+    fn woken(&mut self, wake: Wake, under_way: u64, sink: Sink<'_>) {
         match wake {
-            Wake::Done(done) => self.done(under_way, done, sink).await,
+            Wake::Done(done) => self.done(under_way, done, sink),
+            Wake::Given => {}
+            Wake::Told(warning) => warn(sink, warning),
             Wake::Report(progress) => {
                 self.grows(progress.output.as_ref());
-                self.work(Input::Report(progress)).await;
+                self.work(Input::Report(progress));
             }
             Wake::Ran(id, ended) => {
                 if let Ended::Outcome(outcome) = &ended {
@@ -173,12 +180,13 @@ impl<'p, S: Sleep + Sync + ?Sized> Driver<'p, S> {
     }
 
     #[cfg(test)]
-    pub(super) fn held(&self) -> Arc<SharedMachine> {
-        Arc::clone(&self.machine)
+    pub(super) fn held(&self) -> Arc<super::left::SharedMachine> {
+        self.bench.shared()
     }
 
+    /// For when nothing is at work on it.
     fn machine(&self) -> MutexGuard<'_, ReceivedTask> {
-        self.machine.machine()
+        self.bench.machine()
     }
 
     fn next_output(&self) -> Option<Output> {
@@ -192,6 +200,7 @@ impl<'p, S: Sleep + Sync + ?Sized> Driver<'p, S> {
         self.is_large |= bytes > LARGE;
     }
 
+    /// What wakes the driver. Whatever concerns the machine comes only while nothing is at work on it.
     fn poll_wake<E>(&mut self, effect: Pin<&mut E>, cx: &mut Waking<'_>) -> Poll<Wake>
     where
         E: FusedFuture<Output = Done>,
@@ -202,6 +211,37 @@ impl<'p, S: Sleep + Sync + ?Sized> Driver<'p, S> {
             stop.fire(StopReason::Cancelled);
             self.cancelled = None;
         }
+        if self.bench.poll_given(cx).is_ready() {
+            return Poll::Ready(Wake::Given);
+        }
+        if let Poll::Ready(Some(warning)) = self.told.poll_next_unpin(cx) {
+            return Poll::Ready(Wake::Told(warning));
+        }
+        let is_free = self.bench.hold();
+        if is_free && let Poll::Ready(wake) = self.poll_effect(effect, cx) {
+            return Poll::Ready(wake);
+        }
+        let is_heard = is_free && !self.bench.is_at_work() && self.machine().accepts_report();
+        if let Some(handler) = &mut self.handler
+            && let Poll::Ready(said) = handler.poll_said(is_heard, cx)
+        {
+            return Poll::Ready(match said {
+                Said::Report(progress) => Wake::Report(progress),
+                Said::Ended(ended) => Wake::Ran(handler.id, ended),
+            });
+        }
+        if is_free && self.poll_timer(cx).is_ready() {
+            return Poll::Ready(Wake::Timeout);
+        }
+        self.bench.release();
+        Poll::Pending
+    }
+
+    /// An effect that is over, and one who wants the task no more.
+    fn poll_effect<E>(&mut self, effect: Pin<&mut E>, cx: &mut Waking<'_>) -> Poll<Wake>
+    where
+        E: FusedFuture<Output = Done>,
+    {
         if let Some(stopped) = &mut self.stopped
             && let Poll::Ready(reason) = stopped.poll_unpin(cx)
         {
@@ -210,16 +250,7 @@ impl<'p, S: Sleep + Sync + ?Sized> Driver<'p, S> {
                 return Poll::Ready(Wake::Cancel);
             }
         }
-        if let Poll::Ready(done) = effect.poll(cx) {
-            return Poll::Ready(Wake::Done(done));
-        }
-        let is_heard = self.machine().accepts_report();
-        if let Some(handler) = &mut self.handler
-            && let Poll::Ready(wake) = handler.poll_wake(is_heard, cx)
-        {
-            return Poll::Ready(wake);
-        }
-        self.poll_timer(cx).map(|()| Wake::Timeout)
+        effect.poll(cx).map(Wake::Done)
     }
 
     fn poll_timer(&mut self, cx: &mut Waking<'_>) -> Poll<()> {
@@ -242,15 +273,13 @@ impl<'p, S: Sleep + Sync + ?Sized> Driver<'p, S> {
         Poll::Ready(())
     }
 
-    async fn done(&mut self, id: u64, done: Done, sink: Sink<'_>) {
+    fn done(&mut self, id: u64, done: Done, sink: Sink<'_>) {
         let Done {
             reply,
             gain,
             warning,
         } = done;
-        if let Some(warning) = warning {
-            sink(Delivery::Warning(warning));
-        }
+        warn(sink, warning);
         match gain {
             Gain::Nothing => {}
             Gain::Place(stop) => {
@@ -268,10 +297,10 @@ impl<'p, S: Sleep + Sync + ?Sized> Driver<'p, S> {
         );
         match reply {
             // What they lead to may be made of a whole output.
-            Reply::Assessed(_) | Reply::Kept => self.work(Input::Reply { id, reply }).await,
+            Reply::Assessed(_) | Reply::Kept => self.work(Input::Reply { id, reply }),
             Reply::Found { ref record, .. } => {
                 self.grows(record.as_ref().map(|record| &record.output));
-                self.work(Input::Reply { id, reply }).await;
+                self.work(Input::Reply { id, reply });
             }
             reply => self.reply(id, reply),
         }
@@ -289,13 +318,13 @@ impl<'p, S: Sleep + Sync + ?Sized> Driver<'p, S> {
         drop(self.machine().handle_input(self.clock.now(), input));
     }
 
-    /// The same, on another thread where it takes its time. A panic comes back here.
-    async fn work(&mut self, input: Input) {
-        let (machine, now) = (Arc::clone(&self.machine), self.clock.now());
-        work::done(self.bytes, move || {
-            machine.work(|machine| drop(machine.handle_input(now, input)));
-        })
-        .await;
+    /// The same, on another thread where it takes its time.
+    fn work(&mut self, input: Input) {
+        if self.bytes <= HEAVY {
+            self.input(input);
+        } else {
+            self.bench.give(input);
+        }
     }
 
     fn start(&mut self, id: u64) {
@@ -362,13 +391,19 @@ impl<'p, S: Sleep + Sync + ?Sized> Driver<'p, S> {
     }
 }
 
-impl<S: Sleep + Sync + ?Sized> Drop for Driver<'_, S> {
+impl<S: Sleep + Clone + Send + Sync + 'static> Drop for Driver<'_, S> {
     /// A task whose processing was given up ends, and nobody waits for it. What the machine has not begun comes too
     /// late.
     fn drop(&mut self) {
-        self.machine.leave(self.clock.now(), || Left {
+        self.bench.leave(self.clock.now(), || Left {
             books: self.effects.books.clone(),
         });
+    }
+}
+
+fn warn(sink: Sink<'_>, warning: Option<Warning>) {
+    if let Some(warning) = warning {
+        sink(Delivery::Warning(warning));
     }
 }
 
@@ -376,74 +411,6 @@ fn ready<T>(polled: Poll<T>) -> Option<T> {
     match polled {
         Poll::Ready(there) => Some(there),
         Poll::Pending => None,
-    }
-}
-
-/// A handler at work.
-struct Running<'p> {
-    id: u64,
-    reports: mpsc::Receiver<Progress>,
-    work: Option<BoxFuture<'p, Ended>>,
-    ended: Option<Ended>,
-    spending: Arc<Spending>,
-}
-
-impl<'p> Running<'p> {
-    fn new(
-        id: u64,
-        handler: &'p dyn Handler,
-        (task, trace): (&Arc<Task>, Option<TraceContext>),
-        stop: Stop,
-    ) -> Self {
-        let (sender, reports) = mpsc::channel(MAX_REPORTS);
-        let spending = Arc::new(Spending::default());
-        let context = Context {
-            task: Arc::clone(task),
-            trace,
-            reports: sender,
-            stop,
-            spending: Arc::clone(&spending),
-        };
-        // The call itself may panic too, so it is made inside.
-        let run = AssertUnwindSafe(async move { handler.run(context).await });
-        let ended = run.catch_unwind().map(|answer| match answer {
-            Ok(Ok(outcome)) => Ended::Outcome(Box::new(outcome)),
-            Ok(Err(error)) => Ended::Error(error),
-            Err(_panic) => Ended::Panicked,
-        });
-        Self {
-            id,
-            reports,
-            work: Some(ended.boxed()),
-            ended: None,
-            spending,
-        }
-    }
-
-    /// Its next report, or its end. Reports that were made before the end come before it.
-    fn poll_wake(&mut self, is_heard: bool, cx: &mut Waking<'_>) -> Poll<Wake> {
-        loop {
-            if is_heard {
-                if let Poll::Ready(Some(progress)) = self.reports.poll_next_unpin(cx) {
-                    return Poll::Ready(Wake::Report(progress));
-                }
-                if let Some(ended) = self.ended.take() {
-                    let over = self.spending.over();
-                    let ended = over.map_or(ended, Ended::OverBudget);
-                    return Poll::Ready(Wake::Ran(self.id, ended));
-                }
-            }
-            let Some(work) = &mut self.work else {
-                return Poll::Pending;
-            };
-            match work.poll_unpin(cx) {
-                Poll::Ready(ended) => {
-                    self.work = None;
-                    self.ended = Some(ended);
-                }
-                Poll::Pending => return Poll::Pending,
-            }
-        }
     }
 }
 

@@ -12,7 +12,6 @@ use super::answer::Warning;
 use super::books::Books;
 use super::flight::{Flight, LeaderGuard};
 use super::guard::{Panicked, guarded};
-use super::known::read_result;
 use super::ledger::{Before, Entered};
 use super::peer::Peer;
 use super::state::{Processor, Route};
@@ -27,7 +26,7 @@ use crate::role::consumer::{
 };
 use crate::task::Task;
 use crate::transcript::{Entry, EntryKind, TranscriptError};
-use crate::work;
+use crate::work::{self, For};
 
 /// The world of one task.
 pub(super) struct Effects<'p> {
@@ -155,13 +154,13 @@ impl<'p> Effects<'p> {
             return Reply::Admission(Admission::NotFound).into();
         }
         let body = Digest::of_bytes(&self.encoded);
-        let max_running = self.processor.config.max_running;
+        let (bytes, room) = (self.encoded.len(), self.processor.config.room());
         let ledger = &self.processor.ledger;
-        let mut entered = ledger.enter(&self.books.key, &self.task, body, max_running);
+        let mut entered = ledger.enter(&self.books.key, &self.task, body, bytes, room);
         // The same task may be written otherwise, which its bytes do not show.
         if let Entered::Other(before) = &entered
             && self.is_equal(before).await
-            && let Some(again) = ledger.enter_equal(&self.books.key, max_running)
+            && let Some(again) = ledger.enter_equal(&self.books.key, bytes, room)
         {
             entered = again;
         }
@@ -171,7 +170,10 @@ impl<'p> Effects<'p> {
                 (Admission::Interrupted(status), Gain::Place(stop))
             }
             Entered::Known(latest) => {
-                let latest = read_result(latest).await;
+                let Ok(latest) = self.processor.read_latest(latest).await else {
+                    // What came of it is not known, so it is neither answered nor run again.
+                    return Reply::Panicked.into();
+                };
                 (Admission::Known(latest), Gain::Nothing)
             }
             Entered::Other(_) => (Admission::Other, Gain::Nothing),
@@ -188,7 +190,7 @@ impl<'p> Effects<'p> {
         let entry = match before {
             Before::Unwritten(task) => {
                 let (task, encoded) = (Arc::clone(task), self.encoded.clone().into_owned());
-                return work::done(encoded.len(), move || {
+                return work::done(For::Task, encoded.len(), move || {
                     body_digest(&task.encode()) == body_digest(&encoded)
                 })
                 .await;
@@ -203,7 +205,7 @@ impl<'p> Effects<'p> {
         };
         let encoded = self.encoded.clone().into_owned();
         let bytes = encoded.len().max(entry.body.as_str().len());
-        work::done(bytes, move || {
+        work::done(For::Task, bytes, move || {
             let redacted = entry.digest.map(|BodyDigest(digest)| digest);
             let before = redacted.unwrap_or_else(|| body_digest(entry.body.as_str().as_bytes()));
             before == body_digest(&encoded)
@@ -222,7 +224,11 @@ impl<'p> Effects<'p> {
                 recorded
             }
             Record::Result(written) | Record::Queued(written) => {
-                self.books.result(now, written).await
+                let recorded = self.books.result(now, written).await;
+                if let Ok(number) = recorded {
+                    self.processor.ledger.recorded(&self.books.key, number);
+                }
+                recorded
             }
         };
         match recorded {
@@ -241,7 +247,7 @@ impl<'p> Effects<'p> {
 
     async fn look_up(&self) -> Done {
         let keys = match self.caching() {
-            Some(_) => work::done(self.encoded.len(), self.books.keys()).await,
+            Some(_) => work::done(For::Task, self.encoded.len(), self.books.keys()).await,
             None => None,
         };
         let cache = self.processor.cache.as_ref();

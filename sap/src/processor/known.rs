@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use ubos_common::violation::Profile;
+
 use super::guard::guarded;
-use super::ledger::{Before, Key, MAX_FOLLOWERS, Sight};
+use super::ledger::{Before, Key, Latest, MAX_FOLLOWERS, Sight};
 use super::peer::Peer;
 use super::state::Processor;
 use crate::ident::{AgentId, TaskId};
@@ -12,7 +14,7 @@ use crate::result::TaskResult;
 use crate::role::consumer::Access;
 use crate::task::Task;
 use crate::validate::{Options, decode_result};
-use crate::work;
+use crate::work::{self, For};
 
 /// A task that came before, for a peer that may ask about it.
 pub(crate) struct KnownTask {
@@ -43,7 +45,7 @@ impl KnownTask {
         issuer: &AgentId,
         task_id: &TaskId,
     ) -> Option<Self> {
-        let key = Key::new(*task_id, issuer.clone());
+        let key = Key::new(*task_id, issuer);
         let task = match processor.ledger.before(&key)? {
             Before::Unwritten(task) => task,
             Before::Written(entry) => {
@@ -69,10 +71,10 @@ impl KnownTask {
         self.processor.ledger.cancel(&self.key)
     }
 
-    /// How far it is; `None` where it was forgotten since.
+    /// How far it is; `None` where it was forgotten since, or is where nobody can read it.
     pub(crate) async fn latest(&self) -> Option<Standing> {
         match self.processor.ledger.look(&self.key, None) {
-            Sight::Latest { encoded, .. } => Some(self.standing(encoded).await),
+            Sight::Latest { latest, .. } => self.standing(latest).await,
             Sight::Wait(_) | Sight::Full | Sight::Unknown => None,
         }
     }
@@ -82,11 +84,11 @@ impl KnownTask {
     pub(crate) async fn next(&mut self) -> Option<Standing> {
         while !self.has_ended {
             match self.processor.ledger.look(&self.key, self.seen) {
-                Sight::Latest { encoded, results } => {
-                    let standing = self.standing(encoded).await;
+                Sight::Latest { latest, results } => {
+                    let standing = self.standing(latest).await;
                     self.seen = Some(results);
-                    self.has_ended = standing.is_end();
-                    return Some(standing);
+                    self.has_ended = standing.as_ref().is_none_or(Standing::is_end);
+                    return standing;
                 }
                 // It is woken by being dropped.
                 Sight::Wait(changed) => drop(changed.await),
@@ -100,21 +102,44 @@ impl KnownTask {
         None
     }
 
-    async fn standing(&self, encoded: Option<Arc<[u8]>>) -> Standing {
-        match read_result(encoded).await {
+    async fn standing(&self, latest: Latest) -> Option<Standing> {
+        Some(match self.processor.read_latest(latest).await.ok()? {
             Some(result) => Standing::Result(result),
             None => Standing::Taken(Ack::from(self.task.as_ref())),
-        }
+        })
     }
 }
 
-/// A result that was said before: read at once where it is short, on another thread where it is not.
-pub(super) async fn read_result(encoded: Option<Arc<[u8]>>) -> Option<Box<TaskResult>> {
-    let encoded = encoded?;
-    let read = work::wanted(encoded.len(), move || {
-        decode_result(&encoded, &Options::default()).ok()
-    });
-    read.await.map(|(result, _)| Box::new(result))
+/// A result that was recorded cannot be read.
+pub(super) struct Unread;
+
+impl Processor {
+    /// The latest result of a task, where there is one: read at once where it is short, on another thread where it is not.
+    pub(super) async fn read_latest(
+        &self,
+        latest: Latest,
+    ) -> Result<Option<Box<TaskResult>>, Unread> {
+        let read = match latest {
+            Latest::None => return Ok(None),
+            Latest::Kept(encoded) => {
+                let bytes = encoded.len();
+                let read = move || decode_result(&encoded, &Options::default());
+                work::done(For::Task, bytes, read).await
+            }
+            Latest::Recorded(entry) => {
+                let entries = guarded(async { self.transcript.read(entry, 1).await }).await;
+                let entries = entries.map_err(|_| Unread)?.map_err(|_| Unread)?;
+                let entry = entries.into_iter().next().ok_or(Unread)?;
+                let bytes = entry.body.as_str().len();
+                // It was taken once; what was redacted since need not be strict.
+                let options = Options::from(Profile::Lenient);
+                let read = move || decode_result(entry.body.as_str().as_bytes(), &options);
+                work::done(For::Task, bytes, read).await
+            }
+        };
+        read.map(|(result, _)| Some(Box::new(result)))
+            .map_err(|_| Unread)
+    }
 }
 
 impl Standing {
@@ -139,5 +164,66 @@ impl Processor {
     pub(crate) async fn allows(&self, peer: &Peer, task: &Task) -> bool {
         let access = guarded(self.access(peer, task)).await;
         matches!(access, Ok(Access::Allowed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::executor::block_on;
+    use futures::future::BoxFuture;
+    use ubos_common::driver::Sleep;
+    use ubos_common::json::RawBuf;
+    use ubos_common::time::{Mono, Now, Timestamp};
+
+    use super::super::{AllowAll, Config, Context, Delivery, HandlerError, Outcome};
+    use super::*;
+    use crate::result::{Producer, ProducerKind};
+    use crate::status::Status;
+    use crate::store::MemoryTranscript;
+
+    #[derive(Clone)]
+    struct Still;
+
+    impl Sleep for Still {
+        fn now(&self) -> Now {
+            Now::new(Mono::ZERO, Timestamp::EPOCH)
+        }
+
+        fn sleep_until(&self, _: Mono) -> BoxFuture<'static, ()> {
+            Box::pin(futures::future::pending())
+        }
+    }
+
+    const TASK: &str = r#"{"protocolVersion":"2.0","taskId":"00000000-0000-0000-0000-000000000001","correlationId":"00000000-0000-0000-0000-000000000002","issuedAt":"1970-01-01T00:00:00Z","issuer":{"agentId":"A-prime","agentKind":"agent"},"target":{"capability":"text.echo"},"constitutionalContext":{"pressureLevel":"deliberated","principles":["care"]},"payload":{}}"#;
+
+    // spec: SAP-5-10, SAP-10-1
+    #[test]
+    fn who_follows_a_task_has_its_end_though_nothing_may_be_kept_in_memory() {
+        let producer = Producer::new("A-1".parse().unwrap(), ProducerKind::Agent);
+        let transcript = Arc::new(MemoryTranscript::default());
+        let config = Config::default().with_max_remembered_bytes(0);
+        let echo = |_: Context| async {
+            let output = RawBuf::parse("\"said\"").map_err(HandlerError::from)?;
+            Ok::<_, HandlerError>(Outcome::new(output))
+        };
+        let processor = Processor::new(producer, Arc::new(AllowAll), transcript, config).unwrap();
+        let processor = Arc::new(processor.handle("text.echo".parse().unwrap(), echo));
+        let run = || {
+            let mut sink = |_: Delivery<'_>| {};
+            block_on(processor.process(&Still, TASK.as_bytes(), &mut sink)).unwrap()
+        };
+        let first = run();
+        assert_eq!(first, run());
+        let (peer, id) = (Peer::default(), "00000000-0000-0000-0000-000000000001");
+        let (issuer, id) = ("A-prime".parse().unwrap(), id.parse().unwrap());
+        let mut known = block_on(KnownTask::of_issuer(&processor, &peer, &issuer, &id)).unwrap();
+        for standing in [block_on(known.latest()), block_on(known.next())] {
+            let Some(Standing::Result(result)) = standing else {
+                panic!("its result is not there");
+            };
+            assert_eq!(result.status, Status::Succeeded);
+            assert_eq!(result.output.unwrap().as_str(), "\"said\"");
+        }
+        assert!(block_on(known.next()).is_none());
     }
 }

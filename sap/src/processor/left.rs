@@ -110,7 +110,7 @@ impl Left {
             Output::Remember(written) => {
                 self.books.remember(&written);
                 // What is not told yet was handed over.
-                drop(self.books.signal(&written).now_or_never());
+                drop(self.books.signal(&written));
             }
             Output::Forget => self.books.forget(),
             // The handler is gone.
@@ -140,6 +140,7 @@ mod tests {
     use crate::transcript::{Entry, Head, Proof, Transcript, TranscriptError};
     use crate::validate::{Options, decode_task_alone};
 
+    #[derive(Clone)]
     struct Still;
 
     impl Sleep for Still {

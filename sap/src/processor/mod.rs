@@ -37,12 +37,14 @@
 //! ```
 
 mod answer;
+mod apart;
 mod books;
 mod config;
 #[cfg(feature = "schema")]
 mod contract;
 mod drive;
 mod effects;
+mod finished;
 mod flight;
 mod gate;
 mod guard;
@@ -56,6 +58,7 @@ mod library;
 mod peer;
 mod refusals;
 mod resume;
+mod running;
 #[cfg(feature = "sign")]
 mod signed;
 mod speakers;
@@ -116,7 +119,7 @@ use crate::task::Task;
 use crate::trace;
 use crate::transcript::Transcript;
 use crate::validate::{Options, decode_task_alone, findings, ids_of};
-use crate::work::{self, HEAVY};
+use crate::work::{self, For, HEAVY};
 
 impl Processor {
     /// A processor without handlers: everything is aligned, no contract is checked, and there is no cache. Who may
@@ -262,7 +265,7 @@ impl Processor {
 
     /// Cancels a task of an issuer; false where it does not run. One that is to run again after a restart ends when it comes.
     pub fn cancel(&self, issuer: &AgentId, task_id: &TaskId) -> bool {
-        let key = Key::new(*task_id, issuer.clone());
+        let key = Key::new(*task_id, issuer);
         self.ledger.cancel(&key)
     }
 
@@ -279,7 +282,7 @@ impl Processor {
     /// # Errors
     ///
     /// [`ProcessError`]. Spec: SAP 5
-    pub async fn process<S: Sleep + Sync + ?Sized>(
+    pub async fn process<S: Sleep + Clone + Send + Sync + 'static>(
         &self,
         clock: &S,
         task: &[u8],
@@ -294,7 +297,7 @@ impl Processor {
     /// # Errors
     ///
     /// [`ProcessError`]. Spec: SAP 5
-    pub async fn process_from<S: Sleep + Sync + ?Sized>(
+    pub async fn process_from<S: Sleep + Clone + Send + Sync + 'static>(
         &self,
         clock: &S,
         peer: &Peer,
@@ -315,7 +318,7 @@ impl Processor {
     }
 
     /// Answers one task, given also as its bytes.
-    pub(crate) async fn answer<S: Sleep + Sync + ?Sized>(
+    pub(crate) async fn answer<S: Sleep + Clone + Send + Sync + 'static>(
         &self,
         clock: &S,
         asker: Asker<'_>,
@@ -330,7 +333,7 @@ impl Processor {
         answer
     }
 
-    async fn answer_once<S: Sleep + Sync + ?Sized>(
+    async fn answer_once<S: Sleep + Clone + Send + Sync + 'static>(
         &self,
         clock: &S,
         asker: Asker<'_>,
@@ -377,7 +380,7 @@ impl Processor {
 
     /// Ends a task that a transport gives up, given as its bytes.
     #[cfg(feature = "nats")]
-    pub(crate) async fn abandon<S: Sleep + Sync + ?Sized>(
+    pub(crate) async fn abandon<S: Sleep + Clone + Send + Sync + 'static>(
         &self,
         clock: &S,
         task: &[u8],
@@ -432,7 +435,7 @@ pub(crate) async fn read_apart(bytes: &[u8], options: Options) -> Result<Arc<Tas
         return read(bytes, &options);
     }
     let bytes = bytes.to_vec();
-    work::wanted(bytes.len(), move || read(&bytes, &options)).await
+    work::done(For::Stranger, bytes.len(), move || read(&bytes, &options)).await
 }
 
 fn read(bytes: &[u8], options: &Options) -> Result<Arc<Task>, Box<Nack>> {

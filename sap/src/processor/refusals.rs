@@ -11,7 +11,7 @@ use crate::evidence::BodyDigest;
 use crate::lifecycle::body_digest;
 use crate::receipt::Nack;
 use crate::transcript::{Entry, Transcript};
-use crate::work;
+use crate::work::{self, For};
 
 /// Notes Nacks in a log of their own.
 ///
@@ -75,7 +75,7 @@ impl Refusals {
             return false;
         }
         let bytes = refused.to_vec();
-        let digest = work::done(bytes.len(), move || body_digest(&bytes)).await;
+        let digest = work::done(For::Stranger, bytes.len(), move || body_digest(&bytes)).await;
         let Ok(entry) = Entry::nack(now.wall, nack, BodyDigest(digest)) else {
             return false;
         };

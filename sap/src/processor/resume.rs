@@ -19,7 +19,7 @@ use crate::status::Status;
 use crate::task::Task;
 use crate::transcript::{Entry, EntryKind, TranscriptError};
 use crate::validate::{Options, decode_result, decode_task};
-use crate::work;
+use crate::work::{self, For};
 
 /// What becomes of a task that ran when an earlier process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,7 +100,7 @@ impl Processor {
     ///
     /// The transcript cannot be read, or an end cannot be recorded; more than 100,000 tasks have no end.
     // impl: SAP-5-10
-    pub async fn resume<S: Sleep + Sync + ?Sized>(
+    pub async fn resume<S: Sleep + Clone + Send + Sync + 'static>(
         &mut self,
         clock: &S,
         interrupted: Interrupted,
@@ -188,6 +188,7 @@ impl Processor {
                 }
                 let max_bytes = self.config.max_remembered_bytes;
                 self.ledger.resume(&key, task.body, task.entry, None);
+                self.ledger.recorded(&key, number);
                 self.ledger.update(&key, &result, body.into(), max_bytes);
                 open.remove(&key);
                 resumed.ended += 1;
@@ -205,13 +206,15 @@ impl Processor {
             return Ok(None);
         };
         let bytes = entry.body.as_str().as_bytes().to_vec();
-        let read = work::done(bytes.len(), move || Some((decoded_task(&bytes)?, bytes)));
+        let read = work::done(For::Task, bytes.len(), move || {
+            Some((decoded_task(&bytes)?, bytes))
+        });
         Ok(read.await)
     }
 
     /// Ends a task that nobody goes on with, as a shutdown does: FAILED, `INTERNAL`. One that has its end, or runs,
     /// is answered as if it had come again.
-    pub(super) async fn end_unrun<S: Sleep + Sync + ?Sized>(
+    pub(super) async fn end_unrun<S: Sleep + Clone + Send + Sync + 'static>(
         &self,
         clock: &S,
         task: Arc<Task>,
@@ -249,7 +252,7 @@ mod tests {
 
     fn key(issuer: &str) -> Key {
         let task_id = "00000000-0000-0000-0000-000000000001".parse().unwrap();
-        Key::new(task_id, issuer.parse().unwrap())
+        Key::new(task_id, &issuer.parse().unwrap())
     }
 
     // spec: SAP-5-10

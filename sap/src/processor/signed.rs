@@ -8,7 +8,7 @@ use crate::future::BoxFuture;
 use crate::role::consumer::Access;
 use crate::sign::{Keys, SignatureError};
 use crate::task::Task;
-use crate::work;
+use crate::work::{self, For};
 
 /// Lets those tasks through that their issuer has signed, before another hook decides what it may have done. One
 /// that is signed with the key of another agent is refused; the issuer of any other is unknown.
@@ -35,7 +35,9 @@ impl Authorize for Signed {
             };
             let (keys, signed) = (Arc::clone(&self.keys), task.clone());
             let bytes = task.payload.as_str().len();
-            let checked = work::done(bytes, move || keys.check_task(&signed, &signature));
+            let checked = work::done(For::Stranger, bytes, move || {
+                keys.check_task(&signed, &signature)
+            });
             match checked.await {
                 Ok(()) => self.then.authorize(peer, task).await,
                 Err(SignatureError::OtherAgent) => Access::Forbidden,

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use ubos_common::canon::{Digest, Domain};
 use ubos_common::json;
 
+use super::made::{Line, Shelf};
 use super::memory_cache::{MAX_BYTES, lock};
 use crate::future::{BoxFuture, ready};
 use crate::transcript::{Entry, Head, Proof, Transcript, TranscriptError, Verdict};
@@ -14,9 +15,8 @@ use crate::transcript::{Entry, Head, Proof, Transcript, TranscriptError, Verdict
 /// not taken, so that its task is not answered. Entries behind the last full block of 32 KiB are proven by a head that was kept.
 #[derive(Debug)]
 pub struct MemoryTranscript {
-    bounds: Bounds,
     /// Shared with what is being made of long entries on another thread.
-    chain: Arc<Chain>,
+    line: Arc<Line<Chain>>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -28,6 +28,7 @@ struct Bounds {
 #[derive(Debug)]
 struct Chain {
     domain: Domain,
+    bounds: Bounds,
     blocks: Mutex<Blocks>,
 }
 
@@ -55,45 +56,48 @@ impl MemoryTranscript {
     /// A transcript of at most `max_entries` entries and 64 MiB.
     #[must_use]
     pub fn new(max_entries: usize) -> Self {
-        Self {
-            bounds: Bounds {
-                entries: max_entries,
-                bytes: MAX_BYTES,
-            },
-            chain: Arc::new(Chain {
-                domain: Domain::new("ubos sap 2026-11 transcript in memory"),
-                blocks: Mutex::new(Blocks {
-                    full: Vec::new(),
-                    open: Block::after(&[0; LINK], 0),
-                    entries: 0,
-                    bytes: 0,
-                }),
+        Self::within(Bounds {
+            entries: max_entries,
+            bytes: MAX_BYTES,
+        })
+    }
+
+    fn within(bounds: Bounds) -> Self {
+        let chain = Chain {
+            domain: Domain::new("ubos sap 2026-11 transcript in memory"),
+            bounds,
+            blocks: Mutex::new(Blocks {
+                full: Vec::new(),
+                open: Block::after(&[0; LINK], 0),
+                entries: 0,
+                bytes: 0,
             }),
+        };
+        Self {
+            line: Arc::new(Line::new(chain)),
         }
     }
 
-    /// Sets how many bytes of entries it takes.
+    /// The same, empty, for at most so many bytes of entries.
     #[must_use]
-    pub const fn with_max_bytes(mut self, bytes: usize) -> Self {
-        self.bounds.bytes = bytes;
-        self
+    pub fn with_max_bytes(self, bytes: usize) -> Self {
+        Self::within(Bounds {
+            bytes,
+            ..self.line.shelf.bounds
+        })
     }
 }
 
-impl Chain {
-    /// Adds an entry, and gives its number.
-    fn add(&self, entry: &Entry, bounds: Bounds) -> Result<u64, TranscriptError> {
+impl Shelf for Chain {
+    fn add(&self, entry: &Entry) -> Result<u64, TranscriptError> {
+        let bounds = self.bounds;
         let blocks = &mut *lock(&self.blocks);
         if blocks.entries >= bounds.entries {
-            return Err(TranscriptError::Full {
-                limit: bounds.entries,
-            });
+            return Err(bounds.full());
         }
         let left = bounds.bytes.saturating_sub(blocks.bytes);
         let Some(bytes) = blocks.open.push(entry, left) else {
-            return Err(TranscriptError::FullOfBytes {
-                limit: bounds.bytes,
-            });
+            return Err(bounds.full_of_bytes());
         };
         blocks.bytes += bytes;
         blocks.entries += 1;
@@ -108,6 +112,32 @@ impl Chain {
         Ok(blocks.entries as u64 - 1)
     }
 
+    #[cfg(feature = "driver")]
+    fn check_room(&self, entries: usize, bytes: usize) -> Result<(), TranscriptError> {
+        let blocks = lock(&self.blocks);
+        if entries > self.bounds.entries.saturating_sub(blocks.entries) {
+            return Err(self.bounds.full());
+        }
+        if bytes > self.bounds.bytes.saturating_sub(blocks.bytes) {
+            return Err(self.bounds.full_of_bytes());
+        }
+        Ok(())
+    }
+}
+
+impl Bounds {
+    const fn full(self) -> TranscriptError {
+        TranscriptError::Full {
+            limit: self.entries,
+        }
+    }
+
+    const fn full_of_bytes(self) -> TranscriptError {
+        TranscriptError::FullOfBytes { limit: self.bytes }
+    }
+}
+
+impl Chain {
     /// The end of the first `count` entries.
     fn head(&self, blocks: &Blocks, count: usize) -> Head {
         let chained = count.checked_sub(1).and_then(|last| blocks.up_to(last));
@@ -199,25 +229,21 @@ impl Default for MemoryTranscript {
 
 impl Transcript for MemoryTranscript {
     fn record(&self, entry: &Entry) -> BoxFuture<'_, Result<u64, TranscriptError>> {
-        ready(self.chain.add(entry, self.bounds))
+        self.line.record(entry)
     }
 
-    /// Made on another thread where the entry is long.
-    #[cfg(feature = "driver")]
+    /// Made on another thread where the entry is long (feature `driver`). What comes behind it waits for it, so that each has
+    /// its place in the order of the calls; what waits counts for the bounds.
     fn record_made(
         &self,
         entry: Entry,
         make: fn(Entry) -> Entry,
     ) -> BoxFuture<'_, Result<u64, TranscriptError>> {
-        let (chain, bounds) = (Arc::clone(&self.chain), self.bounds);
-        let bytes = entry.body.as_str().len();
-        Box::pin(crate::work::done(bytes, move || {
-            chain.add(&make(entry), bounds)
-        }))
+        self.line.record_made(entry, make)
     }
 
     fn read(&self, from: u64, max: usize) -> BoxFuture<'_, Result<Vec<Entry>, TranscriptError>> {
-        let blocks = lock(&self.chain.blocks);
+        let blocks = lock(&self.line.shelf.blocks);
         let from = usize::try_from(from).unwrap_or(usize::MAX);
         let behind = blocks
             .all()
@@ -227,17 +253,17 @@ impl Transcript for MemoryTranscript {
     }
 
     fn verify(&self, kept: Option<&Head>) -> Result<Proof, TranscriptError> {
-        let blocks = &*lock(&self.chain.blocks);
-        let verdict = if let Some(entry) = self.chain.damaged(blocks) {
+        let blocks = &*lock(&self.line.shelf.blocks);
+        let verdict = if let Some(entry) = self.line.shelf.damaged(blocks) {
             Verdict::broken(entry as u64, "record is damaged")
-        } else if kept.is_some_and(|head| !blocks.knows(head, &self.chain)) {
+        } else if kept.is_some_and(|head| !blocks.knows(head, &self.line.shelf)) {
             Verdict::broken(blocks.entries as u64, "the head that was kept is not here")
         } else {
             Verdict::Intact
         };
         Ok(Proof {
             records: blocks.entries as u64,
-            head: self.chain.head(blocks, blocks.entries),
+            head: self.line.shelf.head(blocks, blocks.entries),
             verdict,
         })
     }
@@ -330,7 +356,7 @@ mod tests {
     fn a_block_that_was_changed_is_damaged() {
         let (transcript, heads) = with_entries(10);
         {
-            let mut blocks = lock(&transcript.chain.blocks);
+            let mut blocks = lock(&transcript.line.shelf.blocks);
             let byte = blocks.full[1].text.last_mut().unwrap();
             *byte = b' ';
         }

@@ -11,6 +11,11 @@ mod file_transcript;
 mod fsck;
 #[cfg(feature = "log")]
 mod library;
+#[cfg(feature = "driver")]
+mod made;
+#[cfg(not(feature = "driver"))]
+#[path = "made_at_once.rs"]
+mod made;
 mod memory_cache;
 mod memory_transcript;
 #[cfg(feature = "log")]

@@ -8,7 +8,7 @@ use crate::lifecycle::digest_of;
 use crate::processor::Peer;
 use crate::task::Task;
 use crate::validate::Options;
-use crate::work;
+use crate::work::{self, For};
 
 /// How a client signs its tasks, whose results it takes, and the place in a trace that it sends them from.
 #[derive(Clone, Debug, Default)]
@@ -62,7 +62,7 @@ impl Beside {
         signature: Option<&str>,
     ) -> Result<Received, SendError> {
         let (beside, signature) = (self.clone(), signature.map(str::to_owned));
-        work::done(bytes.as_ref().len(), move || {
+        work::done(For::Task, bytes.as_ref().len(), move || {
             let message = Message::decode(bytes.as_ref(), &Options::default());
             let message = message.map_err(SendError::Answer)?;
             beside.check(&message, signature.as_deref())?;
@@ -84,7 +84,7 @@ impl Beside {
             return Ok(None);
         };
         let (task, bytes) = (task.clone(), task.payload.as_str().len());
-        let signed = work::done(bytes, move || key.sign_task(&task)).await;
+        let signed = work::done(For::Task, bytes, move || key.sign_task(&task)).await;
         let signature = signed.map_err(SendError::carrier)?;
         Ok(Some(signature.to_string()))
     }

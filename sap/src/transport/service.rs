@@ -26,7 +26,7 @@ use crate::task::Task;
     feature = "sign",
     any(feature = "http", feature = "mcp", feature = "nats")
 ))]
-use crate::work;
+use crate::work::{self, For};
 
 /// Sends results to the endpoints that tasks name.
 pub trait Replies: fmt::Debug + Send + Sync {
@@ -137,14 +137,14 @@ impl Service {
             let (key, result) = (Arc::clone(key), result.clone());
             let output = result.output.as_ref();
             let bytes = output.map_or(0, |output| output.as_str().len());
-            let signed = work::wanted(bytes, move || key.sign_result(&result));
+            let signed = work::done(For::Task, bytes, move || key.sign_result(&result));
             return Some(signed.await.ok()?.to_string());
         }
         None
     }
 
-    pub(super) fn clock(&self) -> &(dyn Sleep + Send + Sync) {
-        self.clock.as_ref()
+    pub(super) const fn clock(&self) -> &Arc<dyn Sleep + Send + Sync> {
+        &self.clock
     }
 
     /// The processor.
@@ -205,7 +205,7 @@ impl Service {
     /// Ends a task that is not processed any more.
     #[cfg(feature = "nats")]
     pub(super) async fn abandon(&self, bytes: &[u8]) -> Result<Message, ProcessError> {
-        let ended = self.processor.abandon(self.clock.as_ref(), bytes).await;
+        let ended = self.processor.abandon(&self.clock, bytes).await;
         ended.map(Message::from)
     }
 
@@ -236,7 +236,7 @@ impl Service {
                 };
                 say(message);
             };
-            let clock = self.clock.as_ref();
+            let clock = &self.clock;
             let processor = &self.processor;
             let asker = Asker {
                 peer: &peer,
@@ -323,6 +323,8 @@ mod tests {
     use crate::processor::{AllowAll, Config};
     use crate::result::{Producer, ProducerKind};
     use crate::store::MemoryTranscript;
+
+    #[derive(Clone)]
 
     struct Still;
 

@@ -23,6 +23,7 @@ use crate::processor::{Log, cached, consult, processor, result};
 use crate::samples::with;
 
 /// No time passes while another thread works.
+#[derive(Clone)]
 struct Still;
 
 impl Sleep for Still {

@@ -305,6 +305,7 @@ fn a_library_answers_tasks() {
     use ubos_common::time::{Mono, Now};
 
     /// The library has a thread of its own, which no time that jumps would wait for.
+    #[derive(Clone)]
     struct Still;
 
     impl Sleep for Still {

@@ -20,7 +20,7 @@ use crate::processor::Unreachable;
 use crate::result::TaskResult;
 use crate::transport::Replies;
 use crate::validate::{Options, decode_result};
-use crate::work;
+use crate::work::{self, For};
 
 /// Posts each result to the endpoint of its task.
 ///
@@ -122,7 +122,9 @@ struct Inbox {
 
 async fn take(State(inbox): State<Arc<Inbox>>, body: Bytes) -> StatusCode {
     let options = inbox.options;
-    let read = work::done(body.len(), move || decode_result(&body, &options));
+    let read = work::done(For::Stranger, body.len(), move || {
+        decode_result(&body, &options)
+    });
     match read.await {
         Ok((result, _)) => {
             (inbox.on_result)(result);

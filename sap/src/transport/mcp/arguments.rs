@@ -4,16 +4,19 @@ use rmcp::model::JsonObject;
 use serde_json::Value;
 
 use super::tools::TASK;
-use crate::work;
+use crate::work::{self, For};
 
 /// The bytes of the task, whichever form it came in: made at once where it is short, on another thread where it is not.
 pub(super) async fn read(arguments: JsonObject) -> Vec<u8> {
-    work::done(length_of(&arguments), move || task_of(arguments)).await
+    work::done(For::Stranger, length_of(&arguments), move || {
+        task_of(arguments)
+    })
+    .await
 }
 
 /// The arguments of a task that is given as its text, made likewise.
 pub(super) async fn of(text: String) -> JsonObject {
-    work::done(text.len(), move || arguments(text)).await
+    work::done(For::Task, text.len(), move || arguments(text)).await
 }
 
 /// Bytes that arguments take as text, or nearly so many: escapes and numbers are not counted.

@@ -57,7 +57,7 @@ use crate::transport::http::bearer_of;
 use crate::transport::sent::Heard;
 use crate::transport::{Caller, Message, SendError, Service, TokioClock};
 use crate::validate::{Options, ids_of};
-use crate::work;
+use crate::work::{self, For};
 
 /// Serves the capabilities of a service as tools. A task of more than 1 MiB is a Nack.
 #[derive(Clone, Debug)]
@@ -111,7 +111,7 @@ impl Server {
         let bytes = arguments::read(arguments).await;
         if bytes.len() > MAX_TASK_BYTES {
             let ids = move || (ids_of(&bytes, &Options::default().limits), bytes);
-            let (ids, bytes) = work::done(usize::MAX, ids).await;
+            let (ids, bytes) = work::apart(For::Stranger, ids).await;
             let nack = malformed("the task is longer than 1 MiB", ids);
             return Ok(Some(self.service.turn_away(nack, &bytes).await));
         }
@@ -185,7 +185,7 @@ impl ServerHandler for Server {
         };
         let text = message.as_ref().map(Message::encode);
         let bytes = text.as_ref().map_or(0, Vec::len);
-        let mut result = work::done(bytes, move || content(text)).await;
+        let mut result = work::done(For::Task, bytes, move || content(text)).await;
         let is_error = match &message {
             Some(Message::Nack(_)) => true,
             Some(Message::Result(said)) => said.status == Status::Failed,

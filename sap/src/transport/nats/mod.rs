@@ -49,7 +49,7 @@ use crate::ConfigError;
 use crate::ident::{CorrelationId, TaskId};
 use crate::lifecycle::body_digest;
 use crate::transport::beside::Beside;
-use crate::work;
+use crate::work::{self, For};
 
 /// Settings of a queue; all who open it should have the same.
 ///
@@ -414,7 +414,10 @@ fn trace_of(headers: &HeaderMap) -> Option<TraceContext> {
 
 /// The digest of a body: made at once where it is short, on another thread where it is not.
 async fn digest_apart(body: impl AsRef<[u8]> + Send + 'static) -> Digest {
-    work::wanted(body.as_ref().len(), move || body_digest(body.as_ref())).await
+    work::done(For::Stranger, body.as_ref().len(), move || {
+        body_digest(body.as_ref())
+    })
+    .await
 }
 
 /// An issuer in a subject, where its id itself may have any character.

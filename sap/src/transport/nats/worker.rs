@@ -33,7 +33,7 @@ use crate::transport::about::MAX_AUTHORIZE;
 use crate::transport::beside::{self, signed};
 use crate::transport::{Caller, Message, Service};
 use crate::validate::{Options, issuer_of};
-use crate::work;
+use crate::work::{self, For};
 
 impl Queue {
     /// Answers tasks until `shutdown` is ready, then lets those that run end.
@@ -188,7 +188,7 @@ impl Queue {
 
 /// Who issued what is no valid task; empty where that cannot be read.
 async fn issuer_apart(payload: Bytes) -> String {
-    let read = work::wanted(payload.len(), move || {
+    let read = work::done(For::Stranger, payload.len(), move || {
         issuer_of(&payload, &Options::default().limits)
     });
     read.await.unwrap_or_default()

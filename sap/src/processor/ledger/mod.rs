@@ -7,6 +7,7 @@ use futures::channel::oneshot;
 use ubos_common::canon::Digest;
 
 use super::config::MAX_FINISHED;
+use super::finished::Finished;
 use super::stop::Stop;
 use crate::ident::{AgentId, TaskId};
 use crate::result::TaskResult;
@@ -14,21 +15,26 @@ use crate::role::consumer::StopReason;
 use crate::status::Status;
 use crate::task::Task;
 
-/// Which task it is: ids are an issuer's own, and nobody takes another one's by using it first.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct Key(Arc<(TaskId, AgentId)>);
+/// Which task it is: ids are an issuer's own, and nobody takes another one's by using it first. Of the issuer it has the
+/// digest, for his name may be as long as a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct Key(TaskId, Digest);
 
 impl Key {
     pub(super) fn of(task: &Task) -> Self {
-        Self::new(task.task_id, task.issuer.agent_id.clone())
+        Self::new(task.task_id, &task.issuer.agent_id)
     }
 
-    pub(super) fn new(task_id: TaskId, issuer: AgentId) -> Self {
-        Self(Arc::new((task_id, issuer)))
+    pub(super) fn new(task_id: TaskId, issuer: &AgentId) -> Self {
+        Self(task_id, Digest::of_bytes(issuer.as_str().as_bytes()))
     }
 
-    pub(super) fn task_id(&self) -> TaskId {
-        self.0.0
+    pub(super) const fn task_id(&self) -> TaskId {
+        self.0
+    }
+
+    pub(super) const fn issuer(&self) -> Digest {
+        self.1
     }
 }
 
@@ -38,9 +44,13 @@ pub(super) struct Ledger(Mutex<Tasks>);
 #[derive(Debug, Default)]
 struct Tasks {
     held: HashMap<Key, Held>,
-    finished: VecDeque<Key>,
+    finished: Finished,
+    /// Ended tasks whose result is kept here, the oldest first.
+    kept: VecDeque<Key>,
     running: usize,
-    /// Of the latest results.
+    /// Of the tasks that run.
+    running_bytes: usize,
+    /// Of the latest results that are kept here.
     bytes: usize,
 }
 
@@ -49,13 +59,28 @@ struct Held {
     /// Of the bytes as they are written here.
     body: Digest,
     before: Before,
-    /// Encoded; `None` before the first.
-    latest: Option<Arc<[u8]>>,
+    /// Of the task, while it runs.
+    task_bytes: usize,
+    latest: Latest,
+    /// Where the transcript has the result that is recorded next or was last.
+    recorded: Option<u64>,
     /// How many results there were: who follows a task knows by it whether the latest is new.
     results: u64,
     /// Who waits for the next one; at most [`MAX_FOLLOWERS`].
     followers: Vec<oneshot::Sender<()>>,
     state: State,
+}
+
+/// The latest result of a task.
+#[derive(Clone, Debug, Default)]
+pub(super) enum Latest {
+    /// There is none yet.
+    #[default]
+    None,
+    /// Encoded.
+    Kept(Arc<[u8]>),
+    /// Only the transcript has it, as this entry.
+    Recorded(u64),
 }
 
 #[derive(Debug)]
@@ -80,8 +105,8 @@ pub(super) enum Entered {
     New(Stop),
     /// It ran when an earlier process ended, with this as its last status.
     Interrupted(Stop, Option<Status>),
-    /// It came before, with an equal body; its latest result, encoded.
-    Known(Option<Arc<[u8]>>),
+    /// It came before, with an equal body; its latest result.
+    Known(Latest),
     /// It came before, with other bytes: those.
     Other(Before),
     Full,
@@ -89,9 +114,9 @@ pub(super) enum Entered {
 
 /// What there is to see of a task.
 pub(super) enum Sight {
-    /// Its latest result, encoded; none where it was taken and has none yet.
+    /// Its latest result; none where it was taken and has none yet.
     Latest {
-        encoded: Option<Arc<[u8]>>,
+        latest: Latest,
         results: u64,
     },
     /// Nothing new; this is ready when there is, or when the task is forgotten.
@@ -101,24 +126,48 @@ pub(super) enum Sight {
     Unknown,
 }
 
+/// How many tasks may run at the same time, and of how many bytes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Room {
+    pub(super) tasks: usize,
+    pub(super) bytes: usize,
+}
+
 impl Tasks {
+    /// Whether one more of so many bytes may run. One alone may be as long as it is.
+    const fn has_room(&self, bytes: usize, room: Room) -> bool {
+        self.running < room.tasks
+            && (self.running == 0 || bytes <= room.bytes.saturating_sub(self.running_bytes))
+    }
+
+    const fn begin(&mut self, bytes: usize) {
+        self.running += 1;
+        self.running_bytes += bytes;
+    }
+
+    const fn end(&mut self, bytes: usize) {
+        self.running -= 1;
+        self.running_bytes -= bytes;
+    }
+
     fn remove(&mut self, key: &Key) {
         let Some(held) = self.held.remove(key) else {
             return;
         };
-        self.bytes -= held.latest.map_or(0, |latest| latest.len());
+        self.bytes -= held.latest.bytes();
         if matches!(held.state, State::Running(_)) {
-            self.running -= 1;
+            self.end(held.task_bytes);
         }
     }
 
-    /// Lets in a task that came before.
-    fn enter_again(&mut self, key: &Key, max_running: usize) -> Option<Entered> {
+    /// Lets in a task of so many bytes that came before.
+    fn enter_again(&mut self, key: &Key, bytes: usize, room: Room) -> Option<Entered> {
+        let has_room = self.has_room(bytes, room);
         let held = self.held.get_mut(key)?;
         let State::Interrupted(status, is_cancelled) = &held.state else {
             return Some(Entered::Known(held.latest.clone()));
         };
-        if self.running >= max_running {
+        if !has_room {
             return Some(Entered::Full);
         }
         let (stop, status) = (Stop::new(), status.clone());
@@ -126,8 +175,49 @@ impl Tasks {
             stop.fire(StopReason::Cancelled);
         }
         held.state = State::Running(stop.clone());
-        self.running += 1;
+        held.task_bytes = bytes;
+        self.begin(bytes);
         Some(Entered::Interrupted(stop, status))
+    }
+
+    /// Keeps to the bounds: above their number ended tasks are forgotten, and above their bytes results are left to the
+    /// transcript, those of ended tasks first and then the one that has just come.
+    fn shrink(&mut self, updated: &Key, max_bytes: usize) {
+        while self.finished.len() > MAX_FINISHED
+            && let Some(oldest) = self.finished.pop()
+        {
+            self.remove(&oldest);
+        }
+        while (self.bytes > max_bytes || self.kept.len() > MAX_FINISHED)
+            && let Some(oldest) = self.kept.pop_front()
+        {
+            self.leave_to_transcript(&oldest);
+        }
+        if self.bytes > max_bytes {
+            self.leave_to_transcript(updated);
+        }
+    }
+
+    /// Keeps a result here no more. Where nobody knows which entry it is, an ended task is forgotten.
+    fn leave_to_transcript(&mut self, key: &Key) {
+        let Some(held) = self.held.get_mut(key) else {
+            return;
+        };
+        self.bytes -= held.latest.bytes();
+        held.latest = held.recorded.map_or(Latest::None, Latest::Recorded);
+        if held.recorded.is_none() && matches!(held.state, State::Ended) {
+            self.finished.remove(key);
+            self.held.remove(key);
+        }
+    }
+}
+
+impl Latest {
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Kept(encoded) => encoded.len(),
+            Self::None | Self::Recorded(_) => 0,
+        }
     }
 }
 
@@ -138,7 +228,8 @@ impl Ledger {
         key: &Key,
         task: &Arc<Task>,
         body: Digest,
-        max_running: usize,
+        bytes: usize,
+        room: Room,
     ) -> Entered {
         let mut tasks = self.tasks();
         if let Some(held) = tasks.held.get(key)
@@ -146,10 +237,10 @@ impl Ledger {
         {
             return Entered::Other(held.before.clone());
         }
-        if let Some(entered) = tasks.enter_again(key, max_running) {
+        if let Some(entered) = tasks.enter_again(key, bytes, room) {
             return entered;
         }
-        if tasks.running >= max_running {
+        if !tasks.has_room(bytes, room) {
             return Entered::Full;
         }
         let stop = Stop::new();
@@ -157,18 +248,20 @@ impl Ledger {
             body,
             state: State::Running(stop.clone()),
             before: Before::Unwritten(Arc::clone(task)),
-            latest: None,
+            task_bytes: bytes,
+            latest: Latest::None,
+            recorded: None,
             results: 0,
             followers: Vec::new(),
         };
-        tasks.held.insert(key.clone(), held);
-        tasks.running += 1;
+        tasks.held.insert(*key, held);
+        tasks.begin(bytes);
         Entered::New(stop)
     }
 
     /// Lets in a task that is the one that came before, written otherwise. `None` where that was forgotten since.
-    pub(super) fn enter_equal(&self, key: &Key, max_running: usize) -> Option<Entered> {
-        self.tasks().enter_again(key, max_running)
+    pub(super) fn enter_equal(&self, key: &Key, bytes: usize, room: Room) -> Option<Entered> {
+        self.tasks().enter_again(key, bytes, room)
     }
 
     /// Takes up a task that an earlier process began.
@@ -176,7 +269,9 @@ impl Ledger {
         let held = Held {
             body,
             before: Before::Written(entry),
-            latest: None,
+            task_bytes: 0,
+            latest: Latest::None,
+            recorded: None,
             results: 0,
             followers: Vec::new(),
             state: State::Interrupted(status, false),
@@ -184,10 +279,10 @@ impl Ledger {
         let mut tasks = self.tasks();
         let before = tasks.held.get(key);
         if before.is_some_and(|before| matches!(before.state, State::Ended)) {
-            tasks.finished.retain(|finished| finished != key);
+            tasks.finished.remove(key);
         }
         tasks.remove(key);
-        tasks.held.insert(key.clone(), held);
+        tasks.held.insert(*key, held);
     }
 
     /// Keeps where the transcript has the task.
@@ -197,7 +292,15 @@ impl Ledger {
         }
     }
 
-    /// Keeps the latest result; a terminal one ends the run. The oldest ended ones above the bounds are forgotten.
+    /// Keeps where the transcript has the result that comes next.
+    pub(super) fn recorded(&self, key: &Key, entry: u64) {
+        if let Some(held) = self.tasks().held.get_mut(key) {
+            held.recorded = Some(entry);
+        }
+    }
+
+    /// Keeps the latest result; a terminal one ends the run. What is above the bounds is left to the transcript, and the
+    /// oldest ended tasks are forgotten.
     pub(super) fn update(
         &self,
         key: &Key,
@@ -211,26 +314,23 @@ impl Ledger {
             return;
         };
         tasks.bytes += encoded.len();
-        let before = held.latest.replace(encoded);
-        tasks.bytes -= before.map_or(0, |before| before.len());
+        let before = core::mem::replace(&mut held.latest, Latest::Kept(encoded));
+        tasks.bytes -= before.bytes();
         held.results += 1;
         // Each of them looks again.
         held.followers.clear();
         if result.status.is_terminal() {
-            match core::mem::replace(&mut held.state, State::Ended) {
-                State::Running(_) => {
-                    tasks.running -= 1;
-                    tasks.finished.push_back(key.clone());
-                }
-                State::Interrupted(..) => tasks.finished.push_back(key.clone()),
-                State::Ended => {}
+            let task_bytes = held.task_bytes;
+            let before = core::mem::replace(&mut held.state, State::Ended);
+            if matches!(before, State::Running(_)) {
+                tasks.end(task_bytes);
+            }
+            if !matches!(before, State::Ended) {
+                tasks.finished.push(*key);
+                tasks.kept.push_back(*key);
             }
         }
-        while (tasks.finished.len() > MAX_FINISHED || tasks.bytes > max_bytes)
-            && let Some(oldest) = tasks.finished.pop_front()
-        {
-            tasks.remove(&oldest);
-        }
+        tasks.shrink(key, max_bytes);
     }
 
     /// Forgets a task that did not get as far as a result.
@@ -263,7 +363,7 @@ impl Ledger {
         };
         if seen != Some(held.results) {
             return Sight::Latest {
-                encoded: held.latest.clone(),
+                latest: held.latest.clone(),
                 results: held.results,
             };
         }
@@ -320,82 +420,4 @@ impl Held {
 }
 
 #[cfg(test)]
-mod tests {
-    use ubos_common::id::IdSource;
-    use ubos_common::json::RawObject;
-    use ubos_common::time::Timestamp;
-
-    use super::*;
-    use crate::context::{ConstitutionalContext, PressureLevel};
-    use crate::evidence::{Alignment, ConstitutionalEvidence};
-    use crate::result::{Producer, ProducerKind};
-    use crate::task::{AgentKind, Issuer, Target};
-
-    fn task() -> Arc<Task> {
-        Arc::new(Task::draft(
-            &mut IdSource::seeded(1),
-            Timestamp::EPOCH,
-            Issuer::new("a".parse().unwrap(), AgentKind::Agent),
-            Target::new("a.b".parse().unwrap()),
-            ConstitutionalContext::new(PressureLevel::Instant),
-            RawObject::empty(),
-        ))
-    }
-
-    fn result(task: &Task, status: Status) -> TaskResult {
-        TaskResult::of(
-            task,
-            Timestamp::EPOCH,
-            Producer::new("b".parse().unwrap(), ProducerKind::Agent),
-            status,
-            ConstitutionalEvidence::new(Alignment::Valid),
-        )
-    }
-
-    #[test]
-    fn a_task_that_is_taken_up_again_is_not_forgotten_as_the_one_that_ended() {
-        let task = task();
-        let ended = result(&task, Status::Succeeded);
-        let (ledger, key) = (Ledger::default(), Key::of(&task));
-        let body = Digest::of_bytes(b"");
-        assert!(matches!(
-            ledger.enter(&key, &task, body, 1),
-            Entered::New(_)
-        ));
-        ledger.update(&key, &ended, ended.encode().into(), usize::MAX);
-        ledger.resume(&key, body, 0, None);
-        let tasks = ledger.tasks();
-        assert!(tasks.finished.is_empty());
-        assert_eq!((tasks.bytes, tasks.running), (0, 0));
-    }
-
-    // spec: SAP-10-1
-    #[test]
-    fn a_result_as_long_as_the_bound_is_kept_and_a_longer_one_is_not() {
-        let task = task();
-        let ended = result(&task, Status::Succeeded);
-        let bytes = ended.encode().len();
-        for (bound, is_kept) in [(bytes, true), (bytes - 1, false)] {
-            let (ledger, key) = (Ledger::default(), Key::of(&task));
-            let _ = ledger.enter(&key, &task, Digest::of_bytes(b""), 1);
-            ledger.update(&key, &ended, ended.encode().into(), bound);
-            assert_eq!(
-                matches!(ledger.look(&key, None), Sight::Latest { .. }),
-                is_kept
-            );
-        }
-    }
-
-    // spec: SAP-10-1
-    #[test]
-    fn only_the_latest_result_of_a_task_counts_its_bytes() {
-        let task = task();
-        let (ledger, key) = (Ledger::default(), Key::of(&task));
-        let _ = ledger.enter(&key, &task, Digest::of_bytes(b""), 1);
-        for status in [Status::Running, Status::Partial] {
-            let said = result(&task, status);
-            ledger.update(&key, &said, said.encode().into(), usize::MAX);
-            assert_eq!(ledger.tasks().bytes, said.encode().len());
-        }
-    }
-}
+mod tests;

@@ -1,0 +1,254 @@
+//! The machine of a run, and what it works on apart.
+
+use core::task::{Context as Waking, Poll};
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use ubos_common::driver::Sleep;
+use ubos_common::time::Now;
+
+use super::left::{Left, SharedMachine};
+use crate::role::consumer::{Input, ReceivedTask};
+use crate::work::{self, For};
+
+/// A machine to which some inputs are given on another thread, when it is their turn there. Until one is, its run may take
+/// the machine back and go on.
+pub(super) struct Workbench {
+    machine: Arc<SharedMachine>,
+    clock: Arc<dyn Fn() -> Now + Send + Sync>,
+    work: Option<Work>,
+    /// What is given after that, in order: of a run that goes on there is one at most.
+    next: VecDeque<Input>,
+}
+
+/// An input that is given on another thread.
+struct Work {
+    done: BoxFuture<'static, ()>,
+    /// `None` once it is given, and while the run has it.
+    input: Arc<Mutex<Option<Input>>>,
+    /// While the run has the machine.
+    held: Option<Input>,
+}
+
+impl Workbench {
+    pub(super) fn new(machine: ReceivedTask, clock: impl Sleep + Send + Sync + 'static) -> Self {
+        Self {
+            machine: Arc::new(SharedMachine::new(machine)),
+            clock: Arc::new(move || clock.now()),
+            work: None,
+            next: VecDeque::new(),
+        }
+    }
+
+    /// Gives the machine an input on another thread. It may have to wait for its turn, so what time it is is seen then.
+    // impl: SAP-5-8
+    pub(super) fn give(&mut self, input: Input) {
+        if self.work.is_some() {
+            return self.next.push_back(input);
+        }
+        let input = Arc::new(Mutex::new(Some(input)));
+        let given = Arc::clone(&input);
+        let (machine, clock) = (Arc::clone(&self.machine), Arc::clone(&self.clock));
+        let work = work::apart(For::Task, move || {
+            if let Some(input) = taken(&given) {
+                machine.work(|machine| drop(machine.handle_input(clock(), input)));
+            }
+        });
+        self.work = Some(Work {
+            done: work.boxed(),
+            input,
+            held: None,
+        });
+    }
+
+    /// Ready when an input has been given. A panic of the machine comes back here.
+    pub(super) fn poll_given(&mut self, cx: &mut Waking<'_>) -> Poll<()> {
+        loop {
+            let Some(work) = &mut self.work else {
+                return Poll::Pending;
+            };
+            if work.done.poll_unpin(cx).is_pending() {
+                return Poll::Pending;
+            }
+            // Its turn came while the run had the machine, so it waits for another.
+            let missed = work.held.take().or_else(|| taken(&work.input));
+            let was_given = missed.is_none();
+            self.work = None;
+            if let Some(input) = missed.or_else(|| self.next.pop_front()) {
+                self.give(input);
+            }
+            if was_given {
+                return Poll::Ready(());
+            }
+        }
+    }
+
+    /// Whether something is given, or waits for its turn.
+    pub(super) const fn is_at_work(&self) -> bool {
+        self.work.is_some()
+    }
+
+    /// Takes the machine; false where it is at work.
+    pub(super) fn hold(&mut self) -> bool {
+        let Some(work) = &mut self.work else {
+            return true;
+        };
+        if work.held.is_none() {
+            work.held = taken(&work.input);
+        }
+        work.held.is_some()
+    }
+
+    /// Gives the machine back to the one that works on it.
+    pub(super) fn release(&mut self) {
+        if let Some(work) = &mut self.work
+            && let Some(input) = work.held.take()
+        {
+            *slot(&work.input) = Some(input);
+        }
+    }
+
+    /// The machine, for one that holds it.
+    pub(super) fn machine(&self) -> MutexGuard<'_, ReceivedTask> {
+        self.machine.machine()
+    }
+
+    /// Ends a run that is dropped.
+    pub(super) fn leave(&self, now: Now, left: impl FnOnce() -> Left) {
+        self.machine.leave(now, left);
+    }
+
+    #[cfg(test)]
+    pub(super) fn shared(&self) -> Arc<SharedMachine> {
+        Arc::clone(&self.machine)
+    }
+}
+
+fn slot(input: &Mutex<Option<Input>>) -> MutexGuard<'_, Option<Input>> {
+    input.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn taken(input: &Mutex<Option<Input>>) -> Option<Input> {
+    slot(input).take()
+}
+
+#[cfg(test)]
+mod tests {
+    use core::task::Waker;
+    use core::time::Duration;
+
+    use futures::future::poll_fn;
+    use ubos_common::json::RawBuf;
+    use ubos_common::time::{Mono, Timestamp};
+
+    use super::super::{AllowAll, Answer, Config, Context, Outcome, Processor};
+    use super::*;
+    use crate::result::{Producer, ProducerKind, TaskResult};
+    use crate::status::Status;
+    use crate::store::MemoryTranscript;
+    use crate::work::HEAVY;
+    use crate::work::tests::Busy;
+
+    /// A clock that a test sets. It wakes nobody.
+    #[derive(Clone)]
+    struct Set(Arc<Mutex<Now>>);
+
+    impl Set {
+        fn start() -> Self {
+            Self(Arc::new(Mutex::new(Now::new(Mono::ZERO, Timestamp::EPOCH))))
+        }
+
+        fn pass(&self, seconds: u64) {
+            let mut now = self.0.lock().unwrap();
+            *now = now.plus(Duration::from_secs(seconds));
+        }
+    }
+
+    impl Sleep for Set {
+        fn now(&self) -> Now {
+            *self.0.lock().unwrap()
+        }
+
+        fn sleep_until(&self, deadline: Mono) -> BoxFuture<'static, ()> {
+            let clock = self.clone();
+            Box::pin(poll_fn(move |_| match clock.now().mono >= deadline {
+                true => Poll::Ready(()),
+                false => Poll::Pending,
+            }))
+        }
+    }
+
+    const TASK: &str = r#"{"protocolVersion":"2.0","taskId":"00000000-0000-0000-0000-000000000001","correlationId":"00000000-0000-0000-0000-000000000002","issuedAt":"1970-01-01T00:00:00Z","issuer":{"agentId":"A-prime","agentKind":"agent"},"target":{"capability":"text.long"},"constitutionalContext":{"pressureLevel":"deliberated","principles":["care"]},"payload":{},"telemetry":{"deadline":"1970-01-01T00:00:10Z"}}"#;
+
+    /// What becomes of a task whose output is long: `meanwhile` all others are at work.
+    fn ended(meanwhile: impl FnOnce(&Set, &mut dyn FnMut() -> bool)) -> TaskResult {
+        let producer = Producer::new("A-1".parse().unwrap(), ProducerKind::Agent);
+        let transcript = Arc::new(MemoryTranscript::default());
+        let processor = Processor::new(producer, Arc::new(AllowAll), transcript, Config::default())
+            .unwrap()
+            .handle("text.long".parse().unwrap(), |_: Context| async {
+                let text = format!("\"{}\"", "long ".repeat(HEAVY / 4));
+                Ok(Outcome::new(RawBuf::parse(&text).unwrap()))
+            });
+        let clock = Set::start();
+        let mut sink = |_: super::super::Delivery<'_>| {};
+        let mut run = Box::pin(processor.process(&clock, TASK.as_bytes(), &mut sink));
+        let mut answer = None;
+        let mut poll = || {
+            let mut waking = Waking::from_waker(Waker::noop());
+            if answer.is_none()
+                && let Poll::Ready(ended) = run.poll_unpin(&mut waking)
+            {
+                answer = Some(ended);
+            }
+            answer.is_some()
+        };
+        let busy = Busy::all();
+        // It gives way to others on its way to where it waits.
+        (0..100).for_each(|_| assert!(!poll()));
+        meanwhile(&clock, &mut poll);
+        drop(busy);
+        while !poll() {
+            std::thread::yield_now();
+        }
+        match answer.unwrap().unwrap() {
+            Answer::Result(result) => *result,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    // spec: SAP-5-8
+    #[test]
+    fn a_deadline_that_passes_while_the_threads_are_busy_ends_the_task_at_once() {
+        let result = ended(|clock, poll| {
+            clock.pass(11);
+            while !poll() {
+                std::thread::yield_now();
+            }
+        });
+        assert_eq!(result.status, Status::Failed);
+        assert_eq!(result.error_code(), Some(&crate::ErrorCode::Timeout));
+    }
+
+    // spec: SAP-5-8
+    #[test]
+    fn a_deadline_that_passes_before_its_turn_is_seen_at_its_turn() {
+        let result = ended(|clock, _| clock.pass(11));
+        assert_eq!(result.error_code(), Some(&crate::ErrorCode::Timeout));
+    }
+
+    // spec: SAP-5-8
+    #[test]
+    fn a_result_is_dated_when_it_is_made() {
+        let result = ended(|clock, poll| {
+            clock.pass(4);
+            assert!(!poll());
+            clock.pass(5);
+        });
+        assert_eq!(result.status, Status::Succeeded);
+        let made: Timestamp = "1970-01-01T00:00:09Z".parse().unwrap();
+        assert_eq!(result.reported_at, made.into());
+    }
+}

@@ -1,0 +1,152 @@
+use ubos_common::id::IdSource;
+use ubos_common::json::RawObject;
+use ubos_common::time::Timestamp;
+
+use super::*;
+use crate::context::{ConstitutionalContext, PressureLevel};
+use crate::evidence::{Alignment, ConstitutionalEvidence};
+use crate::result::{Producer, ProducerKind};
+use crate::task::{AgentKind, Issuer, Target};
+
+const ONE: Room = Room { tasks: 1, bytes: 1 };
+
+fn task() -> Arc<Task> {
+    Arc::new(Task::draft(
+        &mut IdSource::seeded(1),
+        Timestamp::EPOCH,
+        Issuer::new("a".parse().unwrap(), AgentKind::Agent),
+        Target::new("a.b".parse().unwrap()),
+        ConstitutionalContext::new(PressureLevel::Instant),
+        RawObject::empty(),
+    ))
+}
+
+fn result(task: &Task, status: Status) -> TaskResult {
+    TaskResult::of(
+        task,
+        Timestamp::EPOCH,
+        Producer::new("b".parse().unwrap(), ProducerKind::Agent),
+        status,
+        ConstitutionalEvidence::new(Alignment::Valid),
+    )
+}
+
+#[test]
+fn a_task_that_is_taken_up_again_is_not_forgotten_as_the_one_that_ended() {
+    let task = task();
+    let ended = result(&task, Status::Succeeded);
+    let (ledger, key) = (Ledger::default(), Key::of(&task));
+    let body = Digest::of_bytes(b"");
+    assert!(matches!(
+        ledger.enter(&key, &task, body, 1, ONE),
+        Entered::New(_)
+    ));
+    ledger.update(&key, &ended, ended.encode().into(), usize::MAX);
+    ledger.resume(&key, body, 0, None);
+    let tasks = ledger.tasks();
+    assert_eq!(tasks.finished.len(), 0);
+    assert_eq!((tasks.bytes, tasks.running), (0, 0));
+}
+
+// spec: SAP-10-1, SAP-5-10
+#[test]
+fn a_result_as_long_as_the_bound_is_kept_and_a_longer_one_is_left_to_the_transcript() {
+    let task = task();
+    let ended = result(&task, Status::Succeeded);
+    let bytes = ended.encode().len();
+    for (bound, entry, is_kept) in [
+        (bytes, Some(7), true),
+        (bytes - 1, Some(7), false),
+        (bytes - 1, None, false),
+    ] {
+        let (ledger, key) = (Ledger::default(), Key::of(&task));
+        let _ = ledger.enter(&key, &task, Digest::of_bytes(b""), 1, ONE);
+        entry.inspect(|entry| ledger.recorded(&key, *entry));
+        ledger.update(&key, &ended, ended.encode().into(), bound);
+        let (is_right, held) = match ledger.look(&key, None) {
+            Sight::Latest {
+                latest: Latest::Kept(_),
+                ..
+            } => (is_kept, bytes),
+            Sight::Latest {
+                latest: Latest::Recorded(number),
+                ..
+            } => (!is_kept && entry == Some(number), 0),
+            // Nobody could say what it was.
+            Sight::Unknown => (!is_kept && entry.is_none(), 0),
+            _ => (false, 0),
+        };
+        assert!(is_right, "{bound} {entry:?}");
+        let tasks = ledger.tasks();
+        assert_eq!(tasks.bytes, held);
+        assert_eq!(tasks.finished.len(), tasks.held.len());
+    }
+}
+
+// spec: SAP-10-1
+#[test]
+fn what_running_tasks_say_is_left_to_the_transcript_before_an_end_is_forgotten() {
+    let (one, two) = (task(), {
+        let mut other = Task::clone(&task());
+        other.issuer.agent_id = "b".parse().unwrap();
+        Arc::new(other)
+    });
+    let said = result(&one, Status::Partial);
+    let ended = result(&two, Status::Succeeded);
+    let bytes = said.encode().len();
+    let ledger = Ledger::default();
+    let room = Room { tasks: 2, bytes: 2 };
+    for (task, entry) in [(&one, 1), (&two, 2)] {
+        let _ = ledger.enter(&Key::of(task), task, Digest::of_bytes(b""), 1, room);
+        ledger.recorded(&Key::of(task), entry);
+    }
+    ledger.update(&Key::of(&two), &ended, ended.encode().into(), bytes - 1);
+    ledger.update(&Key::of(&one), &said, said.encode().into(), bytes - 1);
+    assert_eq!(ledger.tasks().bytes, 0);
+    for (task, entry) in [(&one, 1), (&two, 2)] {
+        let sight = ledger.look(&Key::of(task), None);
+        let Sight::Latest {
+            latest: Latest::Recorded(number),
+            ..
+        } = sight
+        else {
+            panic!("it is forgotten");
+        };
+        assert_eq!(number, entry);
+    }
+    assert_eq!(ledger.running(), 1);
+}
+
+// spec: SAP-5-4
+#[test]
+fn tasks_that_run_are_bounded_in_bytes_and_one_alone_is_not() {
+    let task = task();
+    let ledger = Ledger::default();
+    let enter = |issuer: &str, bytes| {
+        let key = Key::new(task.task_id, &issuer.parse().unwrap());
+        let room = Room {
+            tasks: 9,
+            bytes: 10,
+        };
+        let entered = ledger.enter(&key, &task, Digest::of_bytes(b""), bytes, room);
+        (matches!(entered, Entered::New(_)), key)
+    };
+    let (is_in, long) = enter("a", 11);
+    assert!(is_in);
+    assert!(!enter("b", 1).0);
+    ledger.forget(&long);
+    assert!(enter("b", 4).0 && enter("c", 6).0 && !enter("d", 1).0);
+}
+
+// spec: SAP-10-1
+#[test]
+fn only_the_latest_result_of_a_task_counts_its_bytes() {
+    let task = task();
+    let (ledger, key) = (Ledger::default(), Key::of(&task));
+    let _ = ledger.enter(&key, &task, Digest::of_bytes(b""), 1, ONE);
+    for status in [Status::Running, Status::Partial] {
+        let said = result(&task, status);
+        ledger.update(&key, &said, said.encode().into(), usize::MAX);
+        assert_eq!(ledger.tasks().bytes, said.encode().len());
+    }
+}
