@@ -154,7 +154,7 @@
 //! | silence of an HTTP server towards its client | 300 s | no answer |
 //! | reports of a handler that wait | 16 | the handler waits |
 //! | messages that wait for a slow caller or endpoint | 64 | the handler waits |
-//! | tasks on a bus, results in a mailbox | 1,024 | `try_send` Nacks, `send` waits; the endpoint is unreachable |
+//! | tasks on a bus, results in a mailbox | 1,024 | `try_send` Nacks, `send` waits until the deadline; the endpoint is unreachable |
 //! | a task over HTTP, MCP | 1 MiB | Nack, 413 |
 //! | tasks that one worker of a queue runs | 16 | it takes no more |
 //! | attempts at a task of a queue | 5 | dead letter, and FAILED `INTERNAL` |
