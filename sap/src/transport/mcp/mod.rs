@@ -13,6 +13,10 @@
 //! MCP carries arguments as values, which a number such as `1.50` or one of twenty digits does not survive. A task
 //! with such a number goes as `{"task": "…"}`, the JSON text of it; servers take both forms.
 //!
+//! Over HTTP the tools are a route beside the tasks (`http::serve_with`), with the hosts and
+//! origins of that server: those of the library are then switched off (`disable_allowed_hosts`). Who asks is known as for a
+//! task.
+//!
 //! ```no_run
 //! # async fn serve(service: sap::transport::Service) -> Result<(), Box<dyn std::error::Error>> {
 //! use rmcp::ServiceExt as _;

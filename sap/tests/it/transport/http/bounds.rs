@@ -197,7 +197,8 @@ async fn bodies_for_routes_beside_must_come_in_time_too() {
     let server = tokio::spawn(serving);
     let mut stalled = Vec::new();
     for _ in 0..2 {
-        let head = "POST /mcp HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n{";
+        let head =
+            format!("POST /mcp HTTP/1.1\r\nHost: {address}\r\nContent-Length: 100\r\n\r\n{{");
         let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
         stream.write_all(head.as_bytes()).await.unwrap();
         stalled.push(stream);

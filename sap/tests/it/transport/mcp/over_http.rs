@@ -97,3 +97,40 @@ async fn a_certificate_says_who_calls_a_tool_as_it_says_who_sends_a_task() {
         }
     }
 }
+
+// spec: SAP-10-2, SAP-10-3
+#[tokio::test]
+async fn the_tools_have_the_hosts_and_origins_of_the_server() {
+    let desk = "https://desk.example";
+    for (listen, is_every) in [("127.0.0.1:0", false), ("0.0.0.0:0", true)] {
+        let service = Seen::default().service_of(Config::default());
+        let config = http::Config::default().with_origins([desk]);
+        let port = serve(service, listen, config, None).await.port();
+        let own = format!("127.0.0.1:{port}");
+        let (other, own_page) = (format!("192.0.2.7:{port}"), format!("http://{own}"));
+        let client = client(client_tls(&Authority::new(), None));
+        let of_every = if is_every { 200 } else { 403 };
+        for (host, origin, wanted) in [
+            (own.as_str(), None, 200),
+            (&own, Some(own_page.as_str()), 200),
+            (&own, Some(desk), 200),
+            (&own, Some("https://evil.example"), 403),
+            (&own, Some("null"), 403),
+            (&other, None, of_every),
+            ("evil.example", None, 403),
+            ("evil.example", Some("http://evil.example"), 403),
+        ] {
+            let task = ask(1, "test.echo");
+            for (path, body) in [("/sap/tasks", task.to_string()), ("/mcp", called(&task))] {
+                let mut request = post(&client, &format!("http://{own}{path}"));
+                request = request.header("host", host);
+                if let Some(origin) = origin {
+                    request = request.header("origin", origin);
+                }
+                let status = request.body(body).send().await.unwrap().status();
+                let seen = (path, host, origin, status.as_u16());
+                assert_eq!(seen, (path, host, origin, wanted), "{listen}");
+            }
+        }
+    }
+}
