@@ -1,5 +1,6 @@
 //! Texts as people read them.
 
+use ubos_common::is_unseen;
 use unicode_normalization::char::canonical_combining_class;
 use unicode_normalization::{IsNormalized, UnicodeNormalization as _, is_nfkc, is_nfkc_quick};
 
@@ -131,30 +132,6 @@ fn is_apart_in_ascii(text: &[u8]) -> bool {
         is_small = byte.is_ascii_lowercase() || byte.is_ascii_digit();
         is_apart
     })
-}
-
-/// Whether a character leaves no mark on what is read: Unicode calls these default ignorable.
-const fn is_unseen(letter: char) -> bool {
-    matches!(
-        letter,
-        '\u{AD}'
-            | '\u{34F}'
-            | '\u{61C}'
-            | '\u{115F}'..='\u{1160}'
-            | '\u{17B4}'..='\u{17B5}'
-            | '\u{180B}'..='\u{180F}'
-            | '\u{200B}'..='\u{200F}'
-            | '\u{202A}'..='\u{202E}'
-            | '\u{2060}'..='\u{206F}'
-            | '\u{3164}'
-            | '\u{FE00}'..='\u{FE0F}'
-            | '\u{FEFF}'
-            | '\u{FFA0}'
-            | '\u{FFF0}'..='\u{FFF8}'
-            | '\u{1BCA0}'..='\u{1BCA3}'
-            | '\u{1D173}'..='\u{1D17A}'
-            | '\u{E0000}'..='\u{E0FFF}'
-    )
 }
 
 #[cfg(test)]
