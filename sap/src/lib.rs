@@ -166,7 +166,7 @@
 //! | artifacts of a library | 100,000 | refused |
 //! | a table of what if | [`alignment::WhatIfTable`] | left out, and counted |
 //! | open tasks of a producer, ended ones it remembers | 10,000, 10,000 | refused; the oldest is forgotten |
-//! | work on messages of more than 64 KiB that waits for its 4 threads | 1,024 | done where it is asked for |
+//! | work on messages of more than 64 KiB that waits for its 4 threads | 1,024; 64 MiB | the one who asks waits for room |
 //! | constraints of a task that are checked | 64 | listed as unchecked |
 //! | steps of all predicates of a verdict | 4 Mi, about one a byte that is read | `UNCHECKED`, or a rule that is not kept |
 //! | a predicate | 1,024 bytes, 16 terms, 32 tokens a place | refused |
