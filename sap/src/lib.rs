@@ -154,7 +154,7 @@
 //! | silence of an HTTP server towards its client | 300 s | no answer |
 //! | reports of a handler that wait | 16 | the handler waits |
 //! | messages that wait for a slow caller or endpoint | 64 | the handler waits |
-//! | tasks on a bus, results in a mailbox | 1,024 | `try_send` Nacks, `send` waits; the endpoint is unreachable |
+//! | tasks on a bus, results in a mailbox | 1,024 | `try_send` Nacks, `send` waits until the deadline; the endpoint is unreachable |
 //! | a task over HTTP, MCP | 1 MiB | Nack, 413 |
 //! | tasks that one worker of a queue runs | 16 | it takes no more |
 //! | attempts at a task of a queue | 5 | dead letter, and FAILED `INTERNAL` |
@@ -166,7 +166,7 @@
 //! | artifacts of a library | 100,000 | refused |
 //! | a table of what if | [`alignment::WhatIfTable`] | left out, and counted |
 //! | open tasks of a producer, ended ones it remembers | 10,000, 10,000 | refused; the oldest is forgotten |
-//! | work on messages of more than 64 KiB that waits for its 4 threads | 1,024 | done where it is asked for |
+//! | work on messages of more than 64 KiB that waits for its 4 threads | 1,024; 64 MiB | the one who asks waits for room |
 //! | constraints of a task that are checked | 64 | listed as unchecked |
 //! | steps of all predicates of a verdict | 4 Mi, about one a byte that is read | `UNCHECKED`, or a rule that is not kept |
 //! | a predicate | 1,024 bytes, 16 terms, 32 tokens a place | refused |

@@ -19,8 +19,8 @@ pub enum SecretPolicy {
 
 /// Looks for secrets in the payload and in attachments of the scheme `data:`.
 ///
-/// Private-key blocks, bearer and JSON web tokens, and keys of clouds and APIs are MUST findings under
-/// [`SecretPolicy::Refuse`]; names such as `password`, and literals assigned to one inside a text, are advice.
+/// Private-key blocks, bearer and JSON web tokens, what signs a URL, and keys of clouds and APIs are MUST findings under
+/// [`SecretPolicy::Refuse`]; names such as `password`, and other literals assigned to one inside a text, are advice.
 /// A finding has the pointer and the kind, never the value. A heuristic: it does not decode base64.
 ///
 /// Spec: SAP 11
@@ -76,21 +76,22 @@ fn scan_value(value: Raw<'_>, policy: SecretPolicy) -> Report {
     let limits = crate::limits::unbounded();
     let mut reader = Reader::of_raw(value, &limits, Profile::Strict);
     // The value is known to be sound JSON, so the walk meets no fault.
-    let _ = reader.under(CLAUSE, true, |reader| walk(reader, policy));
+    let _ = reader.under(CLAUSE, true, |reader| walk(reader, policy, None));
     reader.into_report()
 }
 
-fn walk(reader: &mut Reader<'_>, policy: SecretPolicy) -> Result<(), Fault> {
+/// `name` is that of the member, where it is a secret's.
+fn walk(reader: &mut Reader<'_>, policy: SecretPolicy, name: Option<&str>) -> Result<(), Fault> {
     let at = reader.offset();
     match reader.peek()? {
         Kind::String => {
             let text = reader.str()?;
-            if let Some((level, message)) = judge(&text, policy) {
+            if let Some((level, message)) = judge_member(name, &text, policy) {
                 reader.note(at, None, CODE, level, message);
             }
             Ok(())
         }
-        Kind::Array => reader.array(|reader, _| walk(reader, policy)),
+        Kind::Array => reader.array(|reader, _| walk(reader, policy, None)),
         // That no name stands twice is known.
         Kind::Object => object(reader, policy, None),
         Kind::Null | Kind::Bool | Kind::Number => reader.skip(),
@@ -115,16 +116,33 @@ fn object(
             return reader.skip();
         }
         let at = reader.offset();
-        if is_secret_name(&name) && reader.peek()? != Kind::Null {
+        let is_named = is_secret_name(&name);
+        if is_named && reader.peek()? != Kind::Null {
             let why = "a member named like a secret";
             reader.note(at, None, "secret_name", Level::Advice, why);
         }
-        walk(reader, policy)
+        walk(reader, policy, is_named.then_some(&*name))
     })?;
     if let Some(message) = in_name {
         reader.note(object_at, None, CODE, policy.level(), message);
     }
     Ok(())
+}
+
+/// The weightiest finding about the text of a member. Some keys are known only by the name before them.
+fn judge_member(
+    name: Option<&str>,
+    text: &str,
+    policy: SecretPolicy,
+) -> Option<(Level, &'static str)> {
+    let found = judge(text, policy);
+    let is_weighty = matches!(found, Some((Level::Must, _)));
+    let Some(name) = name.filter(|_| !is_weighty && text.len() <= LONGEST_KEY) else {
+        return found;
+    };
+    let assigned = format!("{name}={text}");
+    let is_key = secret_shapes(&assigned).any(|shape| shape.kind == SecretKind::ApiKey);
+    is_key.then(|| (policy.level(), API_KEY)).or(found)
 }
 
 /// The weightiest finding about one text.
@@ -133,7 +151,7 @@ fn judge(text: &str, policy: SecretPolicy) -> Option<(Level, &'static str)> {
         SecretKind::PrivateKey => (policy.level(), "a value shaped like a private key"),
         SecretKind::Authorization => (policy.level(), "a value shaped like credentials"),
         SecretKind::Jwt => (policy.level(), "a value shaped like a JSON web token"),
-        SecretKind::ApiKey => (policy.level(), "a value shaped like an API key"),
+        SecretKind::ApiKey => (policy.level(), API_KEY),
         _ => (Level::Advice, "a literal assigned to the name of a secret"),
     });
     found.min_by_key(|(level, _)| *level)
@@ -148,5 +166,8 @@ impl SecretPolicy {
     }
 }
 
+const API_KEY: &str = "a value shaped like an API key";
+/// Bytes of the longest key that is known by its name alone.
+const LONGEST_KEY: usize = 128;
 const CODE: &str = "secret";
 const CLAUSE: &str = "SAP-11-1";

@@ -51,7 +51,7 @@ mod text;
 mod trace;
 
 pub use config::ConfigError;
-pub use text::ShortText;
+pub use text::{ShortText, is_unseen};
 
 /// What the macros of this crate expand to. No part of the interface.
 #[doc(hidden)]

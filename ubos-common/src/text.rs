@@ -1,4 +1,37 @@
-//! Texts that are mostly short, and serde for types whose wire form is a text.
+//! Texts that are mostly short, serde for types whose wire form is a text, and characters that nobody sees.
+
+/// Whether a character leaves no mark on what is read: Unicode calls these default ignorable. Joiners, marks of direction,
+/// variation selectors and tags are among them; control characters are not.
+///
+/// ```
+/// use ubos_common::is_unseen;
+///
+/// let text: String = "pass\u{200b}wo\u{202e}rd".chars().filter(|letter| !is_unseen(*letter)).collect();
+/// assert_eq!(text, "password");
+/// ```
+#[must_use]
+pub const fn is_unseen(letter: char) -> bool {
+    matches!(
+        letter,
+        '\u{AD}'
+            | '\u{34F}'
+            | '\u{61C}'
+            | '\u{115F}'..='\u{1160}'
+            | '\u{17B4}'..='\u{17B5}'
+            | '\u{180B}'..='\u{180F}'
+            | '\u{200B}'..='\u{200F}'
+            | '\u{202A}'..='\u{202E}'
+            | '\u{2060}'..='\u{206F}'
+            | '\u{3164}'
+            | '\u{FE00}'..='\u{FE0F}'
+            | '\u{FEFF}'
+            | '\u{FFA0}'
+            | '\u{FFF0}'..='\u{FFF8}'
+            | '\u{1BCA0}'..='\u{1BCA3}'
+            | '\u{1D173}'..='\u{1D17A}'
+            | '\u{E0000}'..='\u{E0FFF}'
+    )
+}
 
 /// A text that is kept in place where it has at most 38 bytes, as times and UUIDs have.
 #[derive(Clone)]

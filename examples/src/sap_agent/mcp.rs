@@ -25,15 +25,12 @@ pub async fn on_standard_streams(service: Service) -> Result<(), String> {
     ended.map(drop).map_err(|error| error.to_string())
 }
 
-/// The tools over streamable HTTP, for requests to this address. Each call stands alone, so that nobody can make
-/// sessions without end.
-pub fn router(service: &Service, address: &str, names: &[String]) -> Router {
+/// The tools over streamable HTTP, for a server that judges hosts and origins itself. Each call stands alone, so that nobody
+/// can make sessions without end.
+pub fn router(service: &Service) -> Router {
     let service = service.clone();
-    let port = address.rsplit(':').next().unwrap_or_default();
-    let own = [address.to_owned(), format!("localhost:{port}")];
-    let hosts: Vec<String> = own.into_iter().chain(names.iter().cloned()).collect();
     let config = StreamableHttpServerConfig::default()
-        .with_allowed_hosts(hosts)
+        .disable_allowed_hosts()
         .with_legacy_session_mode(false)
         .with_max_request_body_bytes(MAX_BODY_BYTES);
     let server = move || Ok(Server::from(service.clone()));

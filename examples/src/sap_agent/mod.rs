@@ -127,7 +127,7 @@ pub async fn serve(args: &Args) -> Result<u8, Problem> {
     }
     let url = format!("http://{address}{PATH}");
     listening(&url, &args.agent, &capabilities).map_err(failed)?;
-    let tools = mcp::router(&service, &address, &args.hosts);
+    let tools = mcp::router(&service);
     let code = Arc::new(AtomicU8::new(INTERRUPTED));
     let exit_code = Arc::clone(&code);
     let shutdown = async move {

@@ -7,6 +7,7 @@ use ubos_common::canon::Digest;
 use ubos_common::json::{self, Kind, Raw, Read};
 use ubos_common::violation::Profile;
 
+use super::reading::caseless;
 use crate::future::yield_once;
 use crate::lifecycle::body_digest;
 use crate::limits::unbounded;
@@ -97,7 +98,7 @@ impl<'a> Output<'a> {
         Ok(elements)
     }
 
-    /// A string in small letters. To look through it costs a step for four bytes.
+    /// A string whatever the case of its letters. To look through it costs a step for four bytes.
     pub(super) fn text(&mut self, value: Raw<'a>) -> Result<Option<Arc<str>>, Spent> {
         if value.kind() != Kind::String {
             return Ok(None);
@@ -107,7 +108,7 @@ impl<'a> Output<'a> {
             return Ok(known.clone());
         }
         self.spend(length(value))?;
-        let text = read::<String>(value).map(|text| Arc::from(text.to_lowercase()));
+        let text = read::<String>(value).map(|text| Arc::from(caseless(&text)));
         self.texts.insert(place(value), text.clone());
         Ok(text)
     }

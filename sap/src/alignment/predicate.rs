@@ -7,6 +7,7 @@ use ubos_common::canon::Digest;
 use ubos_common::json::{Kind, Raw, RawBuf, Read};
 
 use super::output::{Output, Spent, read};
+use super::reading::caseless;
 use crate::future::at_once;
 use crate::lifecycle::body_digest;
 
@@ -286,7 +287,7 @@ impl Test {
         let (word, rest) = text.split_once(' ').unwrap_or((text, ""));
         let rest = rest.trim();
         let string = || match value::<String>(rest) {
-            Some(text) => Ok(text.to_lowercase()),
+            Some(text) => Ok(caseless(&text)),
             None => wanted("a JSON string"),
         };
         Ok(match word {

@@ -1,10 +1,13 @@
 //! Texts as people read them.
 
+use ubos_common::is_unseen;
 use unicode_normalization::char::canonical_combining_class;
-use unicode_normalization::{IsNormalized, UnicodeNormalization as _, is_nfkc, is_nfkc_quick};
+use unicode_normalization::{
+    IsNormalized, UnicodeNormalization as _, is_nfc_quick, is_nfkc, is_nfkc_quick,
+};
 
-/// A text as it is read: in its compatible normal form, in small letters, with one space for any white space, and
-/// without what nobody sees.
+/// A text as it is read: in its compatible normal form, whatever the case of its letters, with one space for any white space,
+/// and without what nobody sees.
 pub(super) fn reading_of(text: &str) -> String {
     let mut reading = Reading::default();
     reading.push(text);
@@ -26,9 +29,19 @@ impl Reading {
         if text.is_ascii() {
             self.ascii(text);
         } else if is_nfkc(text) {
-            self.readable(text.chars());
+            self.folded(text.chars());
         } else {
-            self.readable(text.nfkc());
+            self.folded(text.nfkc());
+        }
+    }
+
+    fn folded(&mut self, letters: impl Iterator<Item = char>) {
+        let folded: String = letters.flat_map(fold).collect();
+        // A letter that became several may have a form of its own with the mark behind it.
+        if is_nfc_quick(folded.chars()) == IsNormalized::Yes {
+            self.readable(folded.chars());
+        } else {
+            self.readable(folded.nfc());
         }
     }
 
@@ -48,7 +61,7 @@ impl Reading {
         for byte in text.bytes() {
             if matches!(byte, b'\t'..=b'\r' | b' ') {
                 self.space();
-            } else {
+            } else if !byte.is_ascii_control() {
                 self.word();
                 self.text.push(char::from(byte.to_ascii_lowercase()));
             }
@@ -56,12 +69,12 @@ impl Reading {
     }
 
     fn readable(&mut self, letters: impl Iterator<Item = char>) {
-        for letter in letters.filter(|letter| !is_unseen(*letter)) {
+        for letter in letters.filter(|letter| !is_hidden(*letter)) {
             if letter.is_whitespace() {
                 self.space();
             } else {
                 self.word();
-                self.text.extend(letter.to_lowercase());
+                self.text.push(letter);
             }
         }
     }
@@ -99,62 +112,107 @@ pub(super) fn cut(text: &str, at: usize) -> usize {
 /// Characters in a row that all change the one before them, and that nobody can read.
 const UNREADABLE: usize = 256;
 
-/// A text whose `camelCase`, `snake_case` and `kebab-case` names are taken apart, where that is another.
+/// A text whatever the case of its letters.
+pub(super) fn caseless(text: &str) -> String {
+    if text.is_ascii() {
+        return text.to_ascii_lowercase();
+    }
+    text.chars().flat_map(fold).nfc().collect()
+}
+
+/// A letter whatever its case, as full case folding has it: `ß` is `ss`, and `ς` is `σ`. A dotless `ı` is an `i`, too.
+fn fold(letter: char) -> impl Iterator<Item = char> {
+    // The capital sharp s has capitals only through the small one.
+    let capitals = letter.to_lowercase().flat_map(char::to_uppercase);
+    capitals.flat_map(char::to_lowercase)
+}
+
+/// Whether nobody sees a character, nor any space in its place.
+fn is_hidden(letter: char) -> bool {
+    is_unseen(letter) || letter.is_control() && !letter.is_whitespace()
+}
+
+/// A text whose `camelCase`, `HTTPCase`, `snake_case` and `kebab-case` names are taken apart, where that is another.
 pub(super) fn taken_apart(text: &str) -> Option<String> {
     if text.is_ascii() && !is_apart_in_ascii(text.as_bytes()) {
         return None;
     }
     let mut words = String::with_capacity(text.len() + 8);
-    let mut is_small = false;
     let mut is_apart = false;
-    for letter in text.chars() {
-        if matches!(letter, '_' | '-' | '.') {
+    let mut before = Letter::Other;
+    let mut letters = text.chars().filter(|letter| !is_hidden(*letter)).peekable();
+    while let Some(letter) = letters.next() {
+        let kind = Letter::of(letter);
+        if kind == Letter::Joins {
             words.push(' ');
             is_apart = true;
         } else {
-            if is_small && letter.is_uppercase() {
+            if kind.begins_word(before, || letters.peek().copied().map(Letter::of)) {
                 words.push(' ');
                 is_apart = true;
             }
             words.push(letter);
         }
-        is_small = letter.is_lowercase() || letter.is_numeric();
+        before = kind;
     }
     is_apart.then_some(words)
 }
 
 /// Whether an ASCII text has a name that is taken apart.
 fn is_apart_in_ascii(text: &[u8]) -> bool {
-    let mut is_small = false;
-    text.iter().any(|&byte| {
-        let is_apart = matches!(byte, b'_' | b'-' | b'.') || is_small && byte.is_ascii_uppercase();
-        is_small = byte.is_ascii_lowercase() || byte.is_ascii_digit();
-        is_apart
-    })
+    let mut before = Letter::Other;
+    let mut letters = text.iter().filter(|byte| !is_hidden(char::from(**byte)));
+    while let Some(byte) = letters.next() {
+        let kind = Letter::of_ascii(*byte);
+        let next = || letters.clone().next().map(|byte| Letter::of_ascii(*byte));
+        if kind == Letter::Joins || kind.begins_word(before, next) {
+            return true;
+        }
+        before = kind;
+    }
+    false
 }
 
-/// Whether a character leaves no mark on what is read: Unicode calls these default ignorable.
-const fn is_unseen(letter: char) -> bool {
-    matches!(
-        letter,
-        '\u{AD}'
-            | '\u{34F}'
-            | '\u{61C}'
-            | '\u{115F}'..='\u{1160}'
-            | '\u{17B4}'..='\u{17B5}'
-            | '\u{180B}'..='\u{180F}'
-            | '\u{200B}'..='\u{200F}'
-            | '\u{202A}'..='\u{202E}'
-            | '\u{2060}'..='\u{206F}'
-            | '\u{3164}'
-            | '\u{FE00}'..='\u{FE0F}'
-            | '\u{FEFF}'
-            | '\u{FFA0}'
-            | '\u{FFF0}'..='\u{FFF8}'
-            | '\u{1BCA0}'..='\u{1BCA3}'
-            | '\u{1D173}'..='\u{1D17A}'
-            | '\u{E0000}'..='\u{E0FFF}'
-    )
+/// What a character is to the name that it stands in.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Letter {
+    Small,
+    Digit,
+    Capital,
+    Joins,
+    Other,
+}
+
+impl Letter {
+    fn of(letter: char) -> Self {
+        match letter {
+            '_' | '-' | '.' => Self::Joins,
+            _ if letter.is_lowercase() => Self::Small,
+            _ if letter.is_numeric() => Self::Digit,
+            _ if letter.is_uppercase() => Self::Capital,
+            _ => Self::Other,
+        }
+    }
+
+    const fn of_ascii(byte: u8) -> Self {
+        match byte {
+            b'_' | b'-' | b'.' => Self::Joins,
+            b'a'..=b'z' => Self::Small,
+            b'0'..=b'9' => Self::Digit,
+            b'A'..=b'Z' => Self::Capital,
+            _ => Self::Other,
+        }
+    }
+
+    /// Whether a word begins with it: a capital behind a small letter or a digit, or the last of several before a small one.
+    fn begins_word(self, before: Self, next: impl FnOnce() -> Option<Self>) -> bool {
+        self == Self::Capital
+            && match before {
+                Self::Small | Self::Digit => true,
+                Self::Capital => next() == Some(Self::Small),
+                Self::Joins | Self::Other => false,
+            }
+    }
 }
 
 #[cfg(test)]
@@ -172,12 +230,59 @@ mod tests {
             "homeAddress2Go",
             "A-1.b",
             "\u{b}x\u{1f}y",
+            "userIPAddress",
+            "HOMEAddress",
+            "IPs",
+            "NATO-A",
+            "IP2A",
+            "home\u{1}Address",
+            "A\u{7f}Bc",
         ] {
             let mut slow = Reading::default();
-            slow.readable(text.chars());
+            slow.folded(text.chars());
             assert_eq!(reading_of(text), slow.finish(), "{text:?}");
             let is_apart = taken_apart(&format!("{text} é")).is_some();
             assert_eq!(taken_apart(text).is_some(), is_apart, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn letters_are_the_same_in_any_case() {
+        for (one, other) in [
+            ("ΟΔΟΣ", "οδος"),
+            ("Straße", "STRASSE"),
+            ("Straße", "STRA\u{1e9e}E"),
+            ("ǰ", "J\u{30c}"),
+            ("\u{390}", "\u{3aa}\u{301}"),
+            ("Ωmega", "\u{2126}MEGA"),
+            ("ﬁle", "FILE"),
+            ("İ", "i\u{307}"),
+            ("ՙև", "ՙԵՒ"),
+        ] {
+            assert_eq!(reading_of(one), reading_of(other), "{one}");
+            let is_compatible = is_nfkc(one) && is_nfkc(other);
+            assert!(!is_compatible || caseless(one) == caseless(other), "{one}");
+        }
+        assert_ne!(reading_of("strase"), reading_of("straße"));
+        assert_ne!(caseless("cafe"), caseless("CAFÉ"));
+    }
+
+    #[test]
+    fn names_are_taken_apart_at_their_words() {
+        for (name, words) in [
+            ("homeAddress", Some("home Address")),
+            ("userIPAddress", Some("user IP Address")),
+            ("HOMEAddress", Some("HOME Address")),
+            ("parseHTTP2Now", Some("parse HTTP2 Now")),
+            ("ΟΔΟΣΜου", Some("ΟΔΟΣ Μου")),
+            ("home\u{1}Address", Some("home Address")),
+            ("é\u{200b}IP\u{200b}Ab", Some("é IP Ab")),
+            ("a_b-c.d", Some("a b c d")),
+            ("HOME", None),
+            ("Home address", None),
+            ("A Bc", None),
+        ] {
+            assert_eq!(taken_apart(name).as_deref(), words, "{name}");
         }
     }
 }

@@ -13,6 +13,7 @@ use ubos_common::trace_context::TraceContext;
 /// |---|---|
 /// | `bus`, and a direct call | that it is the same process |
 /// | `http` | a certificate (mutual TLS), a bearer token, the user of a Unix socket |
+/// | `mcp` | over HTTP as `http`; else what the server is told (`with_peer`) |
 /// | `nats` | the user that may publish on the subject of the task |
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]

@@ -71,7 +71,10 @@ fn words_are_forbidden_however_they_are_escaped() {
 fn words_are_forbidden_as_people_read_them() {
     let rules = Rules::default()
         .forbid("privacy", "Home\u{a0} address")
-        .forbid("privacy", "cafe\u{301}");
+        .forbid("privacy", "cafe\u{301}")
+        .forbid("privacy", "ΟΔΟΣ")
+        .forbid("privacy", "Straße")
+        .forbid("privacy", "IP address");
     let context = context(&["privacy"], RiskTolerance::High);
     let capability = "a.b".parse().unwrap();
     for (output, found) in [
@@ -83,6 +86,19 @@ fn words_are_forbidden_as_people_read_them() {
         ("my_home_address", 1),
         ("home-address2", 1),
         ("homeAddress of the CAF\u{c9}", 2),
+        ("η οδος", 1),
+        ("Η ΟΔΟΣ", 1),
+        ("οδοσ\u{3ae}μαντ\u{3b7}ς", 1),
+        ("HAUPTSTRASSE", 1),
+        ("STRA\u{1e9e}E", 1),
+        ("userIPAddress", 1),
+        ("USER_IPAddress", 1),
+        ("user\u{200b}IP\u{e0001}Address", 1),
+        ("HOMEAddress", 1),
+        ("HOME\u{ad}Address", 1),
+        ("home\\u0001 add\\u007fress", 1),
+        ("home\\u0000Address", 1),
+        ("userIPaddress", 0),
         ("at home; address unknown", 0),
         ("cafe", 0),
         ("homeaddress", 0),

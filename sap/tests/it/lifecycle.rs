@@ -90,12 +90,21 @@ fn what_does_not_hold_is_not_sent() {
 #[test]
 fn secrets_are_refused_by_pointer_and_never_shown() {
     let jwt = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N_XgL0n3I9";
-    for secret in [
+    let base64 = |characters| -> String { "aB3d".chars().cycle().take(characters).collect() };
+    let of_azure = [
+        format!("AccountName=desk;AccountKey={}==;A=b", base64(86)),
+        format!("SharedAccessKey={}=", base64(43)),
+        format!("a1.8Q~{}", base64(34)),
+        format!("https://desk.example/c?sv=2022-11-02&sig={}%3D", base64(43)),
+    ];
+    let others = [
         "-----BEGIN RSA PRIVATE KEY-----\nMIIabc\n-----END RSA PRIVATE KEY-----",
         "Bearer abcdefghijklmnop123456",
         jwt,
         "ghp_abcdefghijklmnopqrstuvwxyz0123456789",
-    ] {
+        "token = ghp_abcdefghijklmnopqrstuvwxyz0123456789",
+    ];
+    for secret in of_azure.iter().map(String::as_str).chain(others) {
         let payload = json!({"a/b": ["x", {"deep": secret}]});
         let (task, _) = read_task(
             &with(task(), "/payload", Some(payload)),
@@ -111,6 +120,27 @@ fn secrets_are_refused_by_pointer_and_never_shown() {
             panic!("{refused}")
         };
         assert_eq!(found(&report), ["MUST /payload/a~1b/1/deep SAP-11-1"]);
+        assert!(dispatch(&task, SecretPolicy::Advise).is_ok());
+    }
+    // Some are keys only beside their names.
+    for (name, key) in [
+        ("accountKey", base64(86) + "=="),
+        ("secretAccessKey", base64(40)),
+    ] {
+        let (task, _) = read_task(
+            &with(task(), "/payload", Some(json!({ name: key }))),
+            &Options::default(),
+        )
+        .unwrap();
+        let refused = dispatch(&task, SecretPolicy::Refuse).unwrap_err();
+        assert!(
+            !format!("{refused} {refused:?}").contains(&key),
+            "{refused}"
+        );
+        let DispatchError::Secret(report) = refused else {
+            panic!("{refused}")
+        };
+        assert_eq!(found(&report), [format!("MUST /payload/{name} SAP-11-1")]);
         assert!(dispatch(&task, SecretPolicy::Advise).is_ok());
     }
     let named = json!({"password": "x", "token": "y", "maxTokens": 3});

@@ -3,9 +3,10 @@
 use core::ops::Range;
 
 use proptest::prelude::*;
+use ubos_common::is_unseen;
 use ubos_common::json::to_string;
 use ubos_common::secret::{
-    PLACEHOLDER, Redactor, is_secret_free, is_secret_name, redact_text, secret_shapes,
+    PLACEHOLDER, Redactor, SecretKind, is_secret_free, is_secret_name, redact_text, secret_shapes,
 };
 
 /// A line of the corpus: the text, and what must be found in it.
@@ -84,6 +85,39 @@ fn the_corpus_is_found_without_false_alarms() {
 }
 
 #[test]
+fn a_key_is_a_key_whatever_it_is_assigned_to() {
+    const GITHUB: &str = "hp_6U6Ojx9J3trfBB9HaDEtV8EgtHXepBhgLpPG";
+    let base64 = |characters| -> String { "aB3d".chars().cycle().take(characters).collect() };
+    let (account, shared, aws) = (base64(86) + "==", base64(43) + "=", base64(40));
+    let (hex, title) = ("5d41402abc4b2a76b9719d911017c592", "PRIVATE KEY-----");
+    let application = format!("a1.8Q~{}", base64(34));
+    for (text, wanted) in [
+        (format!("token=g{GITHUB}"), SecretKind::ApiKey),
+        (format!("token: 'g{GITHUB}'"), SecretKind::ApiKey),
+        (format!("tool --token g{GITHUB}"), SecretKind::ApiKey),
+        (format!("CLIENT_SECRET={application}"), SecretKind::ApiKey),
+        (format!("secret = \"{application}\""), SecretKind::ApiKey),
+        (format!("AccountKey={account};A=b"), SecretKind::ApiKey),
+        (format!("tool --account-key {account}"), SecretKind::ApiKey),
+        (format!("SharedAccessKey={shared}"), SecretKind::ApiKey),
+        (format!("aws_secret_access_key = {aws}"), SecretKind::ApiKey),
+        (format!("access_key = {hex}"), SecretKind::Assignment),
+        (format!("password = {aws}"), SecretKind::Assignment),
+        (
+            format!("private_key = \"-----BEGIN {title}\\nMIIE\\n-----END {title}\""),
+            SecretKind::PrivateKey,
+        ),
+        (
+            "password = \"Bearer npT5xawz8r2A3hS1Jx9cJNtgsIGv8Ls9\"".to_owned(),
+            SecretKind::Authorization,
+        ),
+    ] {
+        let kinds: Vec<_> = secret_shapes(&text).map(|found| found.kind).collect();
+        assert_eq!(kinds, [wanted], "{text}");
+    }
+}
+
+#[test]
 fn no_text_of_the_corpus_with_a_secret_passes_for_free() {
     let mut free = 0;
     for (text, _) in corpus() {
@@ -99,7 +133,7 @@ fn no_text_of_the_corpus_with_a_secret_passes_for_free() {
 
 /// Texts of what shapes are made of, in any order.
 fn pieces() -> impl Strategy<Value = String> {
-    const PIECES: [&str; 40] = [
+    const PIECES: [&str; 46] = [
         "-",
         "--",
         "-----BEGIN ",
@@ -140,6 +174,12 @@ fn pieces() -> impl Strategy<Value = String> {
         "wJalrXUtnFEMIK7MDENG",
         "x9!",
         "{",
+        "~",
+        "a1.8Q~",
+        "sig",
+        "sv",
+        "&",
+        "aB1aB1aB1aB1aB1aB1aB1aB1aB1aB1aB",
     ];
     let piece = proptest::sample::select(&PIECES[..]);
     proptest::collection::vec(piece, 0..12).prop_map(|pieces| pieces.concat())
@@ -235,6 +275,36 @@ fn a_key_with_an_invisible_character_in_its_prefix_does_not_pass_for_free() {
     }
 }
 
+#[test]
+fn no_character_that_nobody_sees_hides_a_secret() {
+    let named = [
+        '\u{ad}',
+        '\u{34f}',
+        '\u{180e}',
+        '\u{200b}',
+        '\u{200e}',
+        '\u{200f}',
+        '\u{202a}',
+        '\u{202e}',
+        '\u{2060}',
+        '\u{2066}',
+        '\u{2069}',
+        '\u{fe0f}',
+        '\u{feff}',
+        '\u{e0001}',
+        '\u{e007f}',
+    ];
+    assert!(named.into_iter().all(is_unseen));
+    let all = (0..=u32::from(char::MAX)).filter_map(char::from_u32);
+    for unseen in all.filter(|letter| is_unseen(*letter)) {
+        let text = format!("key g{unseen}hp_6U6Ojx9J3trfBB9HaDEtV8E{unseen}gtHXepBhgLpPG.");
+        let ranges = secret_shapes(&text).map(|found| (found.range.start, found.range.end));
+        let found: Vec<_> = ranges.collect();
+        assert_eq!(found, [(4, text.len() - 1)], "{:x}", u32::from(unseen));
+        assert!(!is_secret_free(&to_string(&text)));
+    }
+}
+
 // Quadratic time would not end.
 #[test]
 fn beginnings_without_end_are_read_once() {
@@ -261,6 +331,16 @@ fn beginnings_without_end_are_read_once() {
         "-----BEGIN ",
         "password:\n",
         "\u{200b}token",
+        "\u{e0001}\u{202e}token=",
+        "&sig=",
+        "?sv=1&sig=",
+        "&sig=aB1aB1aB1aB1aB1aB1aB1aB1aB1aB1aB1aB1aB1aB1aB1",
+        "~",
+        "8Q~",
+        "a1.8Q~aB1aB1aB1aB1aB1aB1aB1aB1aB1aB1aB1aB1",
+        "AccountKey=",
+        "token=sk-",
+        "token=eyJ-",
     ] {
         let text = start.repeat(50_000);
         assert!(secret_shapes(&text).count() <= 50_000, "{start}");

@@ -99,8 +99,29 @@ impl Outcome {
     }
 }
 
-/// Why a handler made nothing. Any error becomes one with `?`: the task fails as `INTERNAL`, and its issuer is told the
-/// text of the error.
+/// Why a handler made nothing. Any error becomes one with `?`, in a box or not, and so does a text: the task fails as
+/// `INTERNAL`, and its issuer is told the text.
+///
+/// ```
+/// use core::error::Error;
+/// use sap::processor::HandlerError;
+///
+/// fn number(text: &str) -> Result<u8, Box<dyn Error + Send + Sync>> {
+///     let number = text.strip_prefix('#').ok_or("a number begins with #")?;
+///     Ok(number.parse()?)
+/// }
+///
+/// fn work(text: &str) -> Result<u8, HandlerError> {
+///     if text.is_empty() {
+///         return Err(HandlerError::unprocessable("there is no text"));
+///     }
+///     let number = number(text)?; // a box
+///     Ok(number.checked_add(1).ok_or("too large")?) // a text
+/// }
+///
+/// assert_eq!(work("#7"), Ok(8));
+/// assert_eq!(work("7"), Err("a number begins with #".into()));
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum HandlerError {
@@ -123,9 +144,9 @@ pub enum HandlerError {
 }
 
 // It is no `Error` itself, so that it can be made of each one.
-impl<E: core::error::Error> From<E> for HandlerError {
+impl<E: Into<Box<dyn core::error::Error + Send + Sync>>> From<E> for HandlerError {
     fn from(error: E) -> Self {
-        Self::failed(ErrorCode::Internal, error.to_string())
+        Self::failed(ErrorCode::Internal, error.into().to_string())
     }
 }
 

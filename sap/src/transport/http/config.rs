@@ -16,7 +16,7 @@ use crate::ConfigError;
 /// | `body_timeout`, for a body to come whole | 30 s | Nack and 408 |
 /// | `write_timeout`, for a client to take some of an answer | 30 s | the connection is closed |
 /// | `hosts`, as clients name this server | those of the address; on every address (`0.0.0.0`) each that is an address, and `localhost`; any on a Unix socket | Nack and 403 |
-/// | `origins`, pages in browsers that may send tasks beside those of this server | none | Nack and 403 |
+/// | `origins`, pages in browsers that may send requests beside those of this server | none | Nack and 403 |
 /// | `shutdown_grace`, for tasks that run when the server is to end | 10 s | they are cancelled |
 ///
 /// A body that is not said to be JSON is a Nack and 415: a page of somebody else can have a browser send others
@@ -94,24 +94,26 @@ impl Config {
         self
     }
 
-    /// Sets how clients name this server, such as `agent.example:8080`; no other host is answered.
+    /// Sets how clients name this server, such as `agent.example:8080`; no other host is answered. Clients leave out port 80
+    /// of HTTP and port 443 of HTTPS.
     #[must_use]
     pub fn with_hosts<H: Into<String>>(mut self, hosts: impl IntoIterator<Item = H>) -> Self {
         self.hosts = Hosts::These(hosts.into_iter().map(Into::into).collect());
         self
     }
 
-    /// Sets which pages in browsers may send tasks, such as `https://desk.example`.
+    /// Sets which pages in browsers may send requests, such as `https://desk.example`.
     #[must_use]
     pub fn with_origins<O: Into<String>>(mut self, origins: impl IntoIterator<Item = O>) -> Self {
         self.origins = origins.into_iter().map(Into::into).collect();
         self
     }
 
-    /// The hosts of an address, where none are set: a name that somebody else points at it is no host.
-    pub(super) fn on(mut self, address: Option<SocketAddr>) -> Self {
+    /// The hosts of an address, in the clear or with TLS, where none are set: a name that somebody else points at it is no
+    /// host.
+    pub(super) fn on(mut self, address: Option<SocketAddr>, is_tls: bool) -> Self {
         if let (Hosts::Any, Some(address)) = (&self.hosts, address) {
-            self.hosts = Hosts::of(address);
+            self.hosts = Hosts::of(address, is_tls);
         }
         self
     }
@@ -170,7 +172,7 @@ pub(super) enum Hosts {
 }
 
 impl Hosts {
-    fn of(address: SocketAddr) -> Self {
+    fn of(address: SocketAddr, is_tls: bool) -> Self {
         let (ip, port) = (address.ip(), address.port());
         if ip.is_unspecified() {
             return Self::Addresses;
@@ -180,8 +182,9 @@ impl Hosts {
             let names = ["localhost", "127.0.0.1", "[::1]"];
             hosts.extend(names.map(|name| format!("{name}:{port}")));
         }
-        // The port that nobody writes.
-        let bare = hosts.iter().filter_map(|host| host.strip_suffix(":80"));
+        // The port of the scheme, which nobody writes.
+        let port = if is_tls { ":443" } else { ":80" };
+        let bare = hosts.iter().filter_map(|host| host.strip_suffix(port));
         let bare: Vec<String> = bare.map(str::to_owned).collect();
         hosts.extend(bare);
         Self::These(hosts)
@@ -197,13 +200,22 @@ mod tests {
 
     #[test]
     fn the_port_that_nobody_writes_is_left_out_and_no_other() {
-        let hosts = |address: &str| match Hosts::of(address.parse().unwrap()) {
-            Hosts::These(hosts) => hosts,
-            hosts => panic!("{hosts:?}"),
-        };
-        assert_eq!(hosts("192.0.2.7:80"), ["192.0.2.7:80", "192.0.2.7"]);
-        assert_eq!(hosts("192.0.2.7:8080"), ["192.0.2.7:8080"]);
-        assert_eq!(hosts("[2001:db8::80]:443"), ["[2001:db8::80]:443"]);
-        assert!(hosts("127.0.0.1:80").contains(&"localhost".to_owned()));
+        let hosts =
+            |scheme, address: &str| match Hosts::of(address.parse().unwrap(), scheme == "https") {
+                Hosts::These(hosts) => hosts,
+                hosts => panic!("{hosts:?}"),
+            };
+        for (scheme, default, other) in [("http", 80, 443), ("https", 443, 80)] {
+            for host in ["192.0.2.7", "[2001:db8::80]"] {
+                let with_port = format!("{host}:{default}");
+                assert_eq!(hosts(scheme, &with_port), [&with_port, host]);
+                for port in [other, 8_080] {
+                    let with_port = format!("{host}:{port}");
+                    assert_eq!(hosts(scheme, &with_port), [with_port]);
+                }
+            }
+            let local = hosts(scheme, &format!("127.0.0.1:{default}"));
+            assert!(local.contains(&"localhost".to_owned()), "{local:?}");
+        }
     }
 }

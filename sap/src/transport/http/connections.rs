@@ -75,6 +75,10 @@ impl Listener {
         }
     }
 
+    pub(super) const fn is_tls(&self) -> bool {
+        self.tls.is_some()
+    }
+
     /// The next connection. One that failed before it was taken is passed over; where the system has no room, this
     /// waits.
     async fn accept(&self) -> (Stream, Peer) {

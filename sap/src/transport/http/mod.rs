@@ -43,7 +43,7 @@ pub use config::Config;
 pub use connections::Listener;
 pub use replies::{HttpReplies, inbox};
 #[cfg(feature = "mcp")]
-pub(super) use request::bearer_of;
+pub(super) use request::asking;
 pub use server::{router, serve, serve_with};
 
 /// Lines of JSON.

@@ -25,7 +25,7 @@ use tokio::time::timeout;
 use super::CORRELATION;
 use super::about;
 use super::accept::wants_lines;
-use super::admission::{Turned, admit};
+use super::admission::{Turned, admit, admit_head};
 use super::body::in_time;
 use super::config::Config;
 use super::connections::{self, Listener};
@@ -96,9 +96,12 @@ pub async fn serve(
     serve_with(listener, service, config, Router::new(), shutdown).await
 }
 
-/// As [`serve`], with routes of the application beside those of the service: on the same connections, with their
-/// bounds. The body of a request for them fails where it has not come whole within `body_timeout`, and has no trailers.
-/// An application's route has its own rules for the length of bodies, hosts and origins.
+/// As [`serve`], with routes of the application beside those of the service, such as the
+/// tools of MCP: on the same connections, with their bounds.
+///
+/// A request for them that is for another host, or that comes from a page of another origin than the settings allow, is
+/// answered 403. Its body fails where it has not come whole within `body_timeout`, and has no trailers. An application's route
+/// has its own rules for the length of bodies.
 ///
 /// # Errors
 ///
@@ -114,7 +117,7 @@ pub async fn serve_with(
         .check()
         .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
     let listener = listener.into();
-    let config = config.on(listener.address());
+    let config = config.on(listener.address(), listener.is_tls());
     let (running, mut ended) = mpsc::channel(1);
     let tasks = running.downgrade();
     let (grace, processor) = (config.shutdown_grace, Arc::clone(service.processor()));
@@ -126,9 +129,9 @@ pub async fn serve_with(
         closed: Arc::clone(&closed),
         running,
     };
-    let body_timeout = server.config.body_timeout;
-    let timed = map_request(move |request| ready(in_time(request, body_timeout)));
-    let routes = router_of(server).merge(beside.layer(timed));
+    let rules = server.config.clone();
+    let judged = map_request(move |request| ready(admitted(request, &rules)));
+    let routes = router_of(server).merge(beside.layer(judged));
     let (begin, begun) = tokio::sync::oneshot::channel();
     let serving = async {
         let until = async move {
@@ -157,6 +160,14 @@ pub async fn serve_with(
         () = impatience => {}
     }
     Ok(())
+}
+
+/// A request for a route of the application, as it may be served.
+fn admitted(request: Request, config: &Config) -> Result<Request, (StatusCode, &'static str)> {
+    let (head, body) = request.into_parts();
+    admit_head(&head, config).map_err(|turned| (turned.status, turned.why))?;
+    let request = Request::from_parts(head, body);
+    Ok(in_time(request, config.body_timeout))
 }
 
 async fn answer(State(server): State<Arc<Server>>, request: Request) -> Response {

@@ -13,6 +13,10 @@
 //! MCP carries arguments as values, which a number such as `1.50` or one of twenty digits does not survive. A task
 //! with such a number goes as `{"task": "…"}`, the JSON text of it; servers take both forms.
 //!
+//! Over HTTP the tools are a route beside the tasks (`http::serve_with`), with the hosts and
+//! origins of that server: those of the library are then switched off (`disable_allowed_hosts`). Who asks is known as for a
+//! task.
+//!
 //! ```no_run
 //! # async fn serve(service: sap::transport::Service) -> Result<(), Box<dyn std::error::Error>> {
 //! use rmcp::ServiceExt as _;
@@ -43,7 +47,7 @@ use ubos_common::driver::Sleep as _;
 use ubos_common::trace_context::TraceContext;
 
 use crate::ident::{CorrelationId, TaskId};
-use crate::processor::Peer;
+use crate::processor::{Peer, guarded};
 use crate::receipt::Nack;
 use crate::role::producer::Config;
 use crate::status::Status;
@@ -53,7 +57,7 @@ use crate::trace;
 use crate::transport::beside::{self, Beside, signed};
 use crate::transport::exchange::{Exchange, begin};
 #[cfg(feature = "http")]
-use crate::transport::http::bearer_of;
+use crate::transport::http::asking;
 use crate::transport::sent::Heard;
 use crate::transport::{Caller, Message, SendError, Service, TokioClock};
 use crate::validate::{Options, ids_of};
@@ -76,29 +80,31 @@ impl From<Service> for Server {
 }
 
 impl Server {
-    /// Sets who is at the other end of the connection, which the protocol does not say.
+    /// Sets who is at the other end of the connection, which the protocol does not say. Of a request over HTTP it is who the
+    /// extensions name, where there is a [`Peer`] among them: a server of this crate puts who its connection shows there.
     #[must_use]
     pub fn with_peer(mut self, peer: Peer) -> Self {
         self.peer = peer;
         self
     }
 
-    /// Who is at the other end, with the token of its request where that came over HTTP.
-    #[cfg(feature = "http")]
     fn peer_of(&self, context: &RequestContext<RoleServer>) -> Peer {
-        let head = context.extensions.get::<axum::http::request::Parts>();
-        let token = head.and_then(|head| bearer_of(&head.headers));
-        let mut peer = self.peer.clone();
-        peer.bearer = token.or(peer.bearer);
+        let mut peer = self.asking(context);
         peer.trace = trace_of(context).or(peer.trace);
         peer
     }
 
+    /// Who is at the other end: by its request, where that came over HTTP.
+    // impl: SAP-11-2
+    #[cfg(feature = "http")]
+    fn asking(&self, context: &RequestContext<RoleServer>) -> Peer {
+        let head = context.extensions.get::<axum::http::request::Parts>();
+        head.map_or_else(|| self.peer.clone(), |head| asking(head, &self.peer))
+    }
+
     #[cfg(not(feature = "http"))]
-    fn peer_of(&self, context: &RequestContext<RoleServer>) -> Peer {
-        let mut peer = self.peer.clone();
-        peer.trace = trace_of(context).or(peer.trace);
-        peer
+    fn asking(&self, _: &RequestContext<RoleServer>) -> Peer {
+        self.peer.clone()
     }
 
     async fn call(
@@ -135,6 +141,53 @@ impl Server {
         served.await.map_err(lost)?;
         Ok(last.message)
     }
+
+    /// Answers a call, of a capability or about a task.
+    async fn answer(
+        &self,
+        request: CallToolRequestParams,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<CallToolResult, ErrorData> {
+        let arguments = request.arguments.unwrap_or_default();
+        // The library takes `_meta` out of the parameters and puts it here.
+        let signature = context
+            .meta
+            .0
+            .0
+            .get(beside::SIGNATURE)
+            .and_then(Value::as_str);
+        let message = match about::Asks::of(&request.name) {
+            Some(asks) => {
+                let mut last = Last::new(signed(self.peer_of(context), signature), context);
+                let told = asks.answer(&self.service, &arguments, &mut last);
+                Some(told.await)
+            }
+            None => {
+                let called = self.call(&request.name, arguments, signature, context);
+                called.await?
+            }
+        };
+        let text = message.as_ref().map(Message::encode);
+        let bytes = text.as_ref().map_or(0, Vec::len);
+        let mut result = work::done(For::Task, bytes, move || content(text)).await;
+        let is_error = match &message {
+            Some(Message::Nack(_)) => true,
+            Some(Message::Result(said)) => said.status == Status::Failed,
+            Some(Message::Ack(_)) | None => false,
+        };
+        result.is_error = Some(is_error);
+        let signature = match &message {
+            Some(said) => self.service.signature(said).await,
+            None => None,
+        };
+        if let Some(signature) = signature {
+            let mut meta = MetaObject::new();
+            meta.0
+                .insert(beside::SIGNATURE.to_owned(), signature.into());
+            result.meta = Some(meta);
+        }
+        Ok(result)
+    }
 }
 
 impl ServerHandler for Server {
@@ -164,45 +217,10 @@ impl ServerHandler for Server {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        let arguments = request.arguments.unwrap_or_default();
-        // The library takes `_meta` out of the parameters and puts it here.
-        let signature = context
-            .meta
-            .0
-            .0
-            .get(beside::SIGNATURE)
-            .and_then(Value::as_str);
-        let message = match about::Asks::of(&request.name) {
-            Some(asks) => {
-                let mut last = Last::new(signed(self.peer_of(&context), signature), &context);
-                let told = asks.answer(&self.service, &arguments, &mut last);
-                Some(told.await)
-            }
-            None => {
-                let called = self.call(&request.name, arguments, signature, &context);
-                called.await?
-            }
-        };
-        let text = message.as_ref().map(Message::encode);
-        let bytes = text.as_ref().map_or(0, Vec::len);
-        let mut result = work::done(For::Task, bytes, move || content(text)).await;
-        let is_error = match &message {
-            Some(Message::Nack(_)) => true,
-            Some(Message::Result(said)) => said.status == Status::Failed,
-            Some(Message::Ack(_)) | None => false,
-        };
-        result.is_error = Some(is_error);
-        let signature = match &message {
-            Some(said) => self.service.signature(said).await,
-            None => None,
-        };
-        if let Some(signature) = signature {
-            let mut meta = MetaObject::new();
-            meta.0
-                .insert(beside::SIGNATURE.to_owned(), signature.into());
-            result.meta = Some(meta);
-        }
-        Ok(result.into())
+        // Whoever calls would wait for good where a panic ends the call.
+        let answered = guarded(self.answer(request, &context)).await;
+        let lost = |_| ErrorData::internal_error("a fault of the server ended the call", None);
+        answered.map_err(lost)?.map(Into::into)
     }
 }
 

@@ -12,9 +12,11 @@ use sap::transport::bus::{self, Bus};
 use sap::transport::{Caller, Message, SendError};
 use sap::{ErrorCode, Task, TaskResult};
 use serde_json::json;
+use ubos_common::driver::Sleep as _;
 
 use super::suite::{self, Harness, until};
-use super::world::{INBOX, Real, Seen, ask, typed};
+use super::world::{Faulty, INBOX, Real, Seen, ask, typed};
+use crate::processor::Jumping;
 use crate::samples::with;
 
 struct OnBus {
@@ -146,6 +148,79 @@ async fn at_the_bound_one_is_turned_away_and_one_waits() {
             "SUCCEEDED"
         ]
     );
+}
+
+// spec: SAP-10-1, SAP-5-8
+#[test]
+fn a_task_without_a_place_waits_no_longer_than_it_has_time() {
+    let (seen, clock) = (Seen::default(), Arc::new(Jumping::new()));
+    let config = bus::Config::default().with_max_tasks(1);
+    let bus = Bus::new(clock.clone(), seen.log.clone(), config).unwrap();
+    bus.attach(seen.processor(Config::default()), |_| {});
+    let hanging = typed(&ask(1, "test.hang").to_string());
+    let mut nobody = |_: &Message| {};
+    let mut hanging = Box::pin(bus.send(&hanging, &mut nobody));
+    assert!((&mut hanging).now_or_never().is_none());
+    let deadline = |deadline: &str| Some(json!({ "deadline": deadline }));
+    let soon = deadline("2025-09-28T10:15:24Z");
+    let late = with(ask(2, "test.echo"), "/telemetry", soon).to_string();
+    let has_no_place = |message: Option<Message>| match message {
+        Some(Message::Nack(nack)) => nack.code == ErrorCode::RateLimit,
+        _ => false,
+    };
+    let (sent, mut told) = (typed(&late), Vec::new());
+    let mut tell = |message: &Message| told.push(message.clone());
+    let mut waiting = Box::pin(bus.send(&sent, &mut tell));
+    let answer = (0..1_000).find_map(|_| (&mut waiting).now_or_never());
+    drop(waiting);
+    let answer = answer.expect("it is answered").unwrap();
+    assert_eq!(told.as_slice(), answer.as_slice());
+    assert!(has_no_place(answer));
+    // All of the deadline's second is in time.
+    assert_eq!(clock.now().wall, "2025-09-28T10:15:25Z".parse().unwrap());
+    let mut last = Last(None);
+    let served = bus.serve(late.as_bytes(), &mut last);
+    served.now_or_never().expect("it is over").unwrap();
+    assert!(has_no_place(last.0));
+    // The first has no deadline, and waits for its end with its place.
+    assert_eq!(
+        (seen.calls(), seen.written(0)),
+        (
+            0,
+            ["task", "RUNNING", "nack", "nack"]
+                .map(str::to_owned)
+                .to_vec()
+        )
+    );
+}
+
+// spec: SAP-10-1
+#[tokio::test]
+async fn a_panic_beside_the_hooks_is_the_error_of_its_own_task() {
+    let (seen, clock) = (Seen::default(), Arc::new(Faulty::default()));
+    let config = bus::Config::default().with_max_tasks(1);
+    let bus = Bus::new(clock.clone(), seen.log.clone(), config).unwrap();
+    bus.attach(seen.processor(Config::default()), |_| {});
+    let send = async |number| {
+        let task = typed(&ask(number, "test.echo").to_string());
+        bus.send(&task, &mut |_| {}).await
+    };
+    clock.is_broken.store(true, Ordering::SeqCst);
+    let failed = send(1).await;
+    assert!(
+        matches!(failed, Err(SendError::NoAnswer { .. })),
+        "{failed:?}"
+    );
+    clock.is_broken.store(false, Ordering::SeqCst);
+    let answer = send(2).await;
+    assert!(matches!(answer, Ok(Some(Message::Result(_)))), "{answer:?}");
+    // What the caller does itself comes back to it, and its place is free again.
+    let task = typed(&ask(3, "test.echo").to_string());
+    let mut tell = |_: &Message| panic!("a caller's own fault");
+    let sending = std::panic::AssertUnwindSafe(bus.send(&task, &mut tell));
+    assert!(sending.catch_unwind().await.is_err());
+    let answer = send(4).await;
+    assert!(matches!(answer, Ok(Some(Message::Result(_)))), "{answer:?}");
 }
 
 // spec: SAP-10-1

@@ -1,5 +1,8 @@
 //! MCP, over a duplex in memory.
 
+#[cfg(all(unix, feature = "http"))]
+mod over_http;
+mod server;
 mod tools;
 
 use rmcp::ServiceExt as _;
@@ -239,36 +242,6 @@ async fn a_call_shows_progress_and_says_how_it_ended() {
         (&partial["status"], &partial["output"]),
         (&json!("PARTIAL"), &json!(2))
     );
-}
-
-// spec: SAP-11-2
-#[tokio::test]
-async fn the_peer_of_a_server_is_who_asks() {
-    use sap::processor::{AllowAll, Identity, Peer, Speakers};
-    use std::sync::Arc;
-    for (user, wanted) in [(7, None), (8, Some(ErrorCode::Unauthorized))] {
-        let seen = Seen::default();
-        let speakers = Speakers::new(Arc::new(AllowAll));
-        let speakers = speakers.allow(Identity::UnixUser(7), "A-prime".parse().unwrap());
-        let processor = seen.processor(Config::default());
-        let processor = processor.authorize(Arc::new(speakers));
-        let clock = Arc::new(super::world::Real::default());
-        let mut peer = Peer::default();
-        peer.unix_user = Some(user);
-        let server = Server::from(sap::transport::Service::new(Arc::new(processor), clock));
-        let (here, there) = tokio::io::duplex(1 << 21);
-        let server = server.with_peer(peer).serve(there);
-        let (answering, asking) = futures::future::join(server, ().serve(here)).await;
-        let (_answering, asking) = (answering.unwrap(), asking.unwrap());
-        let client = McpClient::new(asking.peer().clone());
-        let task = typed(&ask(1, "test.echo").to_string());
-        let answer = client.send(&task, &mut |_| {}).await.unwrap();
-        let code = match answer {
-            Some(Message::Nack(nack)) => Some(nack.code),
-            _ => None,
-        };
-        assert_eq!(code, wanted);
-    }
 }
 
 #[cfg(feature = "typed")]

@@ -86,10 +86,10 @@ async fn a_bearer_token_says_who_asks() {
 }
 
 /// An authority, and a certificate with its key that it has signed.
-struct Authority(CertifiedIssuer<'static, KeyPair>);
+pub(super) struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 impl Authority {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
@@ -101,7 +101,7 @@ impl Authority {
         roots
     }
 
-    fn sign(&self, name: &str) -> (CertificateDer<'static>, PrivateKeyDer<'static>) {
+    pub(super) fn sign(&self, name: &str) -> Signed {
         let key = KeyPair::generate().unwrap();
         let params = CertificateParams::new(vec![name.to_owned()]).unwrap();
         let certificate = params.signed_by(&key, &self.0).unwrap();
@@ -110,21 +110,44 @@ impl Authority {
     }
 }
 
-// spec: SAP-11-2
-#[tokio::test]
-async fn a_certificate_says_who_asks() {
-    let (seen, authority) = (Seen::default(), Authority::new());
+/// A certificate and its key.
+type Signed = (CertificateDer<'static>, PrivateKeyDer<'static>);
+
+/// A server at `localhost` that knows clients by certificates of an authority, and takes others too.
+pub(super) fn server_tls(authority: &Authority) -> ServerConfig {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let roots = Arc::new(authority.roots());
     let verifier = WebPkiClientVerifier::builder_with_provider(roots, Arc::clone(&provider))
         .allow_unauthenticated();
     let (certificate, key) = authority.sign("localhost");
-    let tls = ServerConfig::builder_with_provider(Arc::clone(&provider))
+    ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .unwrap()
         .with_client_cert_verifier(verifier.build().unwrap())
         .with_single_cert(vec![certificate], key)
-        .unwrap();
+        .unwrap()
+}
+
+/// A client that trusts an authority, with a certificate or without.
+pub(super) fn client_tls(authority: &Authority, with: Option<Signed>) -> ClientConfig {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(authority.roots());
+    match with {
+        Some((certificate, key)) => config
+            .with_client_auth_cert(vec![certificate], key)
+            .unwrap(),
+        None => config.with_no_client_auth(),
+    }
+}
+
+// spec: SAP-11-2
+#[tokio::test]
+async fn a_certificate_says_who_asks() {
+    let (seen, authority) = (Seen::default(), Authority::new());
+    let tls = server_tls(&authority);
     let (known, known_key) = authority.sign("desk");
     let (other, other_key) = authority.sign("desk");
     let identity = Identity::certificate(&known);
@@ -132,18 +155,9 @@ async fn a_certificate_says_who_asks() {
         "https://{}",
         server(&seen, identity, Some(Arc::new(tls))).await
     );
-    let client = |with: Option<(CertificateDer<'static>, PrivateKeyDer<'static>)>| {
-        let config = ClientConfig::builder_with_provider(Arc::clone(&provider))
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_root_certificates(authority.roots());
-        let config = match with {
-            Some((certificate, key)) => config
-                .with_client_auth_cert(vec![certificate], key)
-                .unwrap(),
-            None => config.with_no_client_auth(),
-        };
-        HttpClient::new(&url).unwrap().with_tls(config).unwrap()
+    let client = |with| {
+        let client = HttpClient::new(&url).unwrap();
+        client.with_tls(client_tls(&authority, with)).unwrap()
     };
     let unknown = Err(ErrorCode::Unauthorized);
     assert_eq!(told(&client(None), 1, "A-prime").await, unknown);

@@ -40,6 +40,25 @@ impl Sleep for Real {
     }
 }
 
+/// The same, but out of order for as long as it is told so.
+#[derive(Default)]
+pub(crate) struct Faulty {
+    real: Real,
+    pub(crate) is_broken: AtomicBool,
+}
+
+impl Sleep for Faulty {
+    fn now(&self) -> Now {
+        let is_broken = self.is_broken.load(Ordering::SeqCst);
+        assert!(!is_broken, "a clock's own fault");
+        self.real.now()
+    }
+
+    fn sleep_until(&self, deadline: Mono) -> BoxFuture<'static, ()> {
+        self.real.sleep_until(deadline)
+    }
+}
+
 /// What can be seen from outside of the agent.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seen {

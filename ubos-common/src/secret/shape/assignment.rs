@@ -2,6 +2,7 @@
 
 use core::ops::Range;
 
+use super::key::is_cloud_key;
 use super::kind::SecretKind;
 use super::name::is_secret_name;
 use super::scan::{Barren, find, is_placeholder, run, run_within};
@@ -31,17 +32,32 @@ pub(super) fn assignment(
     let (spaces, is_next_line) = spaces(bytes, at + sign);
     let start = at + sign + spaces;
     if let Some(range) = quoted(bytes, start) {
-        return Some((SecretKind::Assignment, range));
+        return graded(bytes, name, range);
     }
     if bytes.get(at) == Some(&b':') && is_header(name) {
         return header(bytes, start, name);
     }
     let is_tight = bytes.get(at) == Some(&b'=') && spaces == 0 && !is_next_line;
-    bare(bytes, start, is_tight, barren).map(|range| (SecretKind::Assignment, range))
+    graded(bytes, name, bare(bytes, start, is_tight, barren)?)
+}
+
+/// A literal of a name: the key of a cloud, or any.
+fn graded(bytes: &[u8], name: &str, range: Range<usize>) -> Option<(SecretKind, Range<usize>)> {
+    let is_key = is_cloud_key(name, bytes.get(range.clone())?);
+    let kind = if is_key {
+        SecretKind::ApiKey
+    } else {
+        SecretKind::Assignment
+    };
+    Some((kind, range))
 }
 
 /// A literal behind `--name`; `at` is the first hyphen.
-pub(super) fn flag(bytes: &[u8], at: usize, barren: &mut Barren) -> Option<Range<usize>> {
+pub(super) fn flag(
+    bytes: &[u8],
+    at: usize,
+    barren: &mut Barren,
+) -> Option<(SecretKind, Range<usize>)> {
     let start = at + bytes.get(at..)?.starts_with(b"--").then_some(2)?;
     let length = run_within(bytes, start, LONGEST_NAME, is_name_byte);
     let name = core::str::from_utf8(bytes.get(start..start + length)?).ok()?;
@@ -50,7 +66,8 @@ pub(super) fn flag(bytes: &[u8], at: usize, barren: &mut Barren) -> Option<Range
         return None;
     }
     let start = start + length + spaces;
-    quoted(bytes, start).or_else(|| bare(bytes, start, true, barren))
+    let range = quoted(bytes, start).or_else(|| bare(bytes, start, true, barren))?;
+    graded(bytes, name, range)
 }
 
 /// Spaces before a value, which may stand on the next line.

@@ -1,5 +1,6 @@
 //! Where a shape may begin: most bytes of most texts are passed over at a look.
 
+use super::azure::SIGNED;
 use super::key::{PREFIXES, STARTS};
 use super::name::letters;
 use super::scan::{Barren, starts_word};
@@ -13,9 +14,10 @@ pub(in crate::secret) const LETTERS: Look = (1 << 26) - 1;
 const WORD: Look = 1 << 26;
 /// A shape may begin with it where a word does.
 const BEGINS: Look = 1 << 27;
-/// A shape may begin with it, wherever it stands: a name stands before a colon or a sign of equality, and hyphens come in pairs.
-const COLON: Look = 1 << 28;
-const EQUALS: Look = 1 << 29;
+/// A shape may begin with it, wherever it stands: a name stands before a colon or a sign of equality, some characters of a
+/// secret before a tilde, and hyphens come in pairs.
+const SIGN: Look = 1 << 28;
+const TILDE: Look = 1 << 29;
 const HYPHEN: Look = 1 << 30;
 /// It ends a JSON string, or cannot stand in one as it is, or is no ASCII.
 const OTHER: Look = 1 << 31;
@@ -30,7 +32,7 @@ pub(super) fn next_beginning(barren: &Barren, bytes: &[u8], from: usize) -> usiz
     let rest = bytes.get(from..).unwrap_or_default();
     for (n, byte) in rest.iter().enumerate() {
         let look = look_of(*byte);
-        if look & (COLON | EQUALS | HYPHEN | fresh) != 0 && begins(look, *byte, rest.get(n + 1)) {
+        if look & (SIGN | TILDE | HYPHEN | fresh) != 0 && begins(look, *byte, rest.get(n + 1)) {
             return from + n;
         }
         fresh = fresh_behind(look);
@@ -56,8 +58,9 @@ pub(in crate::secret) fn look(bytes: &[u8], may_name: impl Fn(Look) -> bool) -> 
     let (mut may_have_shape, mut has_address) = (false, false);
     for (n, byte) in bytes.iter().enumerate() {
         let look = look_of(*byte);
-        if look & (COLON | EQUALS | HYPHEN | OTHER | fresh) != 0 {
+        if look & (SIGN | TILDE | HYPHEN | OTHER | fresh) != 0 {
             let behind = bytes.get(n + 1);
+            let is_behind = |word| bytes.get(..n).is_some_and(|before| before.ends_with(word));
             match *byte {
                 b'"' => {
                     return Some(Looked {
@@ -70,7 +73,9 @@ pub(in crate::secret) fn look(bytes: &[u8], may_name: impl Fn(Look) -> bool) -> 
                 // What is invisible may stand in the middle of a shape.
                 0x80.. => may_have_shape = true,
                 b':' if behind == Some(&b'/') => has_address = true,
+                b'=' if is_behind(SIGNED) => may_have_shape = true,
                 b':' | b'=' => may_have_shape |= may_name(seen & LETTERS),
+                b'~' => may_have_shape |= is_behind(b"Q"),
                 _ => may_have_shape |= begins(look, *byte, behind),
             }
         }
@@ -87,7 +92,7 @@ const fn fresh_behind(look: Look) -> Look {
 
 /// Whether a shape may begin with a byte that may begin one, by the byte behind it.
 fn begins(look: Look, byte: u8, behind: Option<&u8>) -> bool {
-    if look & (COLON | EQUALS) != 0 {
+    if look & (SIGN | TILDE) != 0 {
         return true;
     }
     let pairs = BEHIND.get(usize::from(byte)).copied().unwrap_or_default();
@@ -109,8 +114,8 @@ static LOOKS: [Look; 256] = {
     while n < looks.len() {
         let byte = n as u8;
         looks[n] = match byte {
-            b':' => COLON,
-            b'=' => EQUALS,
+            b':' | b'=' => SIGN,
+            b'~' => TILDE,
             b'-' => HYPHEN,
             b'"' | b'\\' | 0..0x20 | 0x80.. => OTHER,
             _ if byte.is_ascii_alphanumeric() || byte == b'_' => {

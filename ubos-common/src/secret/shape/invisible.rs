@@ -3,6 +3,8 @@
 use core::ops::Range;
 use std::borrow::Cow;
 
+use crate::is_unseen;
+
 /// A text as it is seen, and where its bytes stand in the original.
 pub(super) struct Visible<'a> {
     text: Cow<'a, str>,
@@ -14,14 +16,14 @@ impl<'a> Visible<'a> {
     pub(super) fn of(text: &'a str) -> Self {
         let mut gaps = Vec::new();
         // Most texts are, and it is known at once.
-        if text.is_ascii() || !text.contains(is_invisible) {
+        if text.is_ascii() || !text.contains(is_unseen) {
             let text = Cow::Borrowed(text);
             return Self { text, gaps };
         }
         let mut seen = String::with_capacity(text.len());
         let mut missing = 0;
         for c in text.chars() {
-            if is_invisible(c) {
+            if is_unseen(c) {
                 missing += c.len_utf8();
                 gaps.push((seen.len(), missing));
             } else {
@@ -46,12 +48,4 @@ impl<'a> Visible<'a> {
         let end = before(range.end.saturating_sub(1)) + 1;
         before(range.start)..end.max(before(range.start))
     }
-}
-
-/// Zero-width spaces and joiners, the soft hyphen, the byte order mark.
-const fn is_invisible(c: char) -> bool {
-    matches!(
-        c,
-        '\u{ad}' | '\u{200b}'..='\u{200d}' | '\u{2060}'..='\u{2064}' | '\u{feff}'
-    )
 }

@@ -2,6 +2,7 @@
 
 use core::ops::Range;
 
+use super::azure::is_mixed;
 use super::scan::{Barren, find, run};
 
 /// Bytes of the longest PEM block that is looked for.
@@ -107,16 +108,37 @@ fn aws_secret(bytes: &[u8], at: usize, barren: &Barren) -> Option<Range<usize>> 
     if at.checked_sub(barren.aws_id?)? > NEAR {
         return None;
     }
-    let is_base64 = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'/' | b'+');
     let value = bytes.get(at..at + LENGTH)?;
     let ends = !bytes.get(at + LENGTH).copied().is_some_and(is_base64);
-    let mixed = [
-        u8::is_ascii_uppercase as fn(&u8) -> bool,
+    (ends && is_base64_key(value)).then_some(at..at + LENGTH)
+}
+
+/// Whether a literal is a key of a cloud, where its name says that it is some key: 40 characters of AWS, 32 or 64 bytes of
+/// Azure.
+pub(super) fn is_cloud_key(name: &str, value: &[u8]) -> bool {
+    let name = name.to_ascii_lowercase();
+    let is_named = name.contains("key") && (name.contains("access") || name.contains("account"));
+    let digits = match value {
+        [digits @ .., b'=', b'='] if digits.len() == 86 => digits,
+        [digits @ .., b'='] if digits.len() == 43 => digits,
+        digits if digits.len() == 40 => digits,
+        _ => return false,
+    };
+    is_named && is_base64_key(digits)
+}
+
+/// Whether all is base64, and random.
+fn is_base64_key(value: &[u8]) -> bool {
+    let random = [
+        u8::is_ascii_uppercase,
         u8::is_ascii_lowercase,
         u8::is_ascii_digit,
     ];
-    let is_random = mixed.iter().all(|kind| value.iter().any(kind));
-    (ends && is_random && value.iter().copied().all(is_base64)).then_some(at..at + LENGTH)
+    is_mixed(value, &random) && value.iter().copied().all(is_base64)
+}
+
+const fn is_base64(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'/' | b'+')
 }
 
 pub(super) type Prefix = (&'static str, usize, Body);

@@ -6,11 +6,11 @@
 pub enum SecretKind {
     /// A PEM block with a private key.
     PrivateKey,
-    /// `Bearer` or `Basic` and credentials, or a password in a URL.
+    /// `Bearer` or `Basic` and credentials; a password in a URL, or what signs one.
     Authorization,
     /// A JSON web token.
     Jwt,
-    /// A key of a cloud or an API, by its prefix.
+    /// A key of a cloud or an API.
     ApiKey,
     /// A literal assigned to a name such as `password`.
     Assignment,

@@ -1,6 +1,7 @@
 //! What secrets look like: one table of shapes for scans and for redaction.
 
 mod assignment;
+mod azure;
 mod begin;
 mod credentials;
 mod invisible;
@@ -40,12 +41,13 @@ pub struct SecretShape {
 /// | kind | shapes |
 /// |---|---|
 /// | `private_key` | PEM blocks with a private key |
-/// | `authorization` | `Bearer` and `Basic` with credentials; a password in a URL |
+/// | `authorization` | `Bearer` and `Basic` with credentials; a password in a URL, or what signs one of Azure |
 /// | `jwt` | JSON web tokens |
-/// | `api_key` | keys by their prefixes: AWS, Google, GitHub, GitLab, Hugging Face, npm, Slack, Stripe and others; the secret of an AWS key beside its id |
-/// | `assignment` | literals behind a name such as `api_key`: in code, environment files, headers, flags, JSON (escaped, too), and in the `value` of a member named so |
+/// | `api_key` | keys by their prefixes: AWS, Google, GitHub, GitLab, Hugging Face, npm, Slack, Stripe and others; the secret of an AWS key beside its id; the secret of an application of Azure; a key of AWS or Azure behind a name such as `AccountKey` |
+/// | `assignment` | other literals behind a name such as `api_key`: in code, environment files, headers, flags, JSON (escaped, too), and in the `value` of a member named so |
 ///
-/// Characters without width inside a secret do not hide it. The corpus in `corpus/secrets.txt` says what must be
+/// A literal behind a name that is of another kind by itself is of that kind. Characters that [nobody
+/// sees](crate::is_unseen) do not hide a secret that they are in. The corpus in `corpus/secrets.txt` says what must be
 /// found and what must not.
 ///
 /// ```
@@ -59,7 +61,7 @@ pub struct SecretShape {
 pub fn secret_shapes(text: &str) -> impl Iterator<Item = SecretShape> + '_ {
     let text = if text.len() < SHORTEST { "" } else { text };
     let visible = Visible::of(text);
-    let mut at = 0;
+    let (mut at, mut last) = (0, 0);
     let mut barren = Barren::default();
     core::iter::from_fn(move || {
         let seen = visible.text();
@@ -67,11 +69,14 @@ pub fn secret_shapes(text: &str) -> impl Iterator<Item = SecretShape> + '_ {
         while at < bytes.len() {
             at = next_beginning(&barren, bytes, at);
             if let Some((kind, mut range)) = shape_at(bytes, at, &mut barren) {
+                // One that shows only in its middle begins behind the last one.
+                range.start = range.start.max(last);
                 // A block that is cut by its bound may end inside a character.
                 while !seen.is_char_boundary(range.end) {
                     range.end += 1;
                 }
                 at = range.end.max(at + 1);
+                last = range.end;
                 return Some(SecretShape {
                     kind,
                     range: visible.original(range),
@@ -87,19 +92,40 @@ pub fn secret_shapes(text: &str) -> impl Iterator<Item = SecretShape> + '_ {
 pub(super) const SHORTEST: usize = 10;
 
 fn shape_at(bytes: &[u8], at: usize, barren: &mut Barren) -> Option<(SecretKind, Range<usize>)> {
-    let first = *bytes.get(at)?;
-    match first {
-        b'-' => {
-            if let Some(range) = key::private_key(bytes, at) {
-                return Some((SecretKind::PrivateKey, range));
-            }
-            assignment::flag(bytes, at, barren).map(|range| (SecretKind::Assignment, range))
+    let assigned = match *bytes.get(at)? {
+        b'=' if let Some(range) = azure::signature(bytes, at) => {
+            return Some((SecretKind::Authorization, range));
         }
         b':' if let Some(range) = credentials::userinfo(bytes, at) => {
-            Some((SecretKind::Authorization, range))
+            return Some((SecretKind::Authorization, range));
         }
         b'=' | b':' => assignment::assignment(bytes, at, barren),
-        _ if !starts_word(bytes, at) => None,
+        b'~' => return azure::client_secret(bytes, at).map(|range| (SecretKind::ApiKey, range)),
+        b'-' => match known_at(bytes, at, barren) {
+            None => assignment::flag(bytes, at, barren),
+            known => return known,
+        },
+        _ if starts_word(bytes, at) => return known_at(bytes, at, barren),
+        _ => None,
+    };
+    let (kind, range) = assigned?;
+    // A literal that is known by itself weighs what it is, whatever it is assigned to.
+    let known = match kind {
+        SecretKind::Assignment => {
+            known_at(bytes, range.start, barren).or_else(|| azure_at(bytes, range.start))
+        }
+        _ => None,
+    };
+    Some(match known {
+        Some((kind, known)) => (kind, range.start..range.end.max(known.end)),
+        None => (kind, range),
+    })
+}
+
+/// What begins at a place and is known without a name.
+fn known_at(bytes: &[u8], at: usize, barren: &mut Barren) -> Option<(SecretKind, Range<usize>)> {
+    match *bytes.get(at)? {
+        b'-' => key::private_key(bytes, at).map(|range| (SecretKind::PrivateKey, range)),
         b'B' | b'b' if let Some(range) = credentials::authorization(bytes, at) => {
             Some((SecretKind::Authorization, range))
         }
@@ -113,6 +139,12 @@ fn shape_at(bytes: &[u8], at: usize, barren: &mut Barren) -> Option<(SecretKind,
         }
         _ => None,
     }
+}
+
+/// The same of a secret that shows only behind its first characters.
+fn azure_at(bytes: &[u8], at: usize) -> Option<(SecretKind, Range<usize>)> {
+    let range = azure::client_secret(bytes, at + azure::BEFORE)?;
+    Some((SecretKind::ApiKey, range))
 }
 
 #[cfg(test)]

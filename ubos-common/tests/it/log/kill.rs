@@ -66,6 +66,7 @@ fn a_killed_process_loses_nothing_acknowledged() {
             .unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let (works, at_work) = mpsc::channel();
+        #[expect(clippy::disallowed_methods, reason = "a reader beside the test")]
         let reader = std::thread::spawn(move || {
             let mut last = None;
             while let Some(Ok(line)) = lines.next() {

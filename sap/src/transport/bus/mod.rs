@@ -31,21 +31,27 @@
 //!
 //! | bound | default | at the bound |
 //! |---|---|---|
-//! | tasks on the bus | 1,024 | `try_send` gives a Nack `RATE_LIMIT`, `send` waits, first come first served |
+//! | tasks on the bus | 1,024 | `try_send` gives a Nack `RATE_LIMIT`; `send` waits, first come first served, until the deadline of its task |
 //! | results in a mailbox | 1,024 | the endpoint counts as unreachable |
 
-use core::fmt;
-use core::time::Duration;
-use std::collections::{BTreeMap, VecDeque};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+mod places;
 
-use futures::channel::{mpsc, oneshot};
+use core::fmt;
+use core::panic::AssertUnwindSafe;
+use core::time::Duration;
+use std::collections::BTreeMap;
+use std::panic::resume_unwind;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+
+use futures::FutureExt as _;
+use futures::channel::mpsc;
 use futures::future::BoxFuture;
 use futures::stream::Stream;
 use ubos_common::driver::Sleep;
 use ubos_common::trace_context::TraceContext;
 
+use self::places::{Place, Places, lock};
 use super::about::unknown;
 use super::sent::{Heard, Sent};
 use super::{About, Caller, Message, Replies, SendError, Service};
@@ -53,7 +59,7 @@ use crate::ConfigError;
 use crate::dispatch::dispatch_apart;
 use crate::error::ErrorCode;
 use crate::processor::{
-    self, Given, Peer, ProcessError, Processor, Refusals, Unreachable, Warning,
+    self, Given, Peer, ProcessError, Processor, Refusals, Unreachable, Warning, guarded,
 };
 use crate::receipt::Nack;
 use crate::result::TaskResult;
@@ -80,7 +86,7 @@ struct Inner {
 ///
 /// | setting | default | at the bound |
 /// |---|---|---|
-/// | `max_tasks` | 1,024 | `try_send` gives a Nack `RATE_LIMIT`, `send` waits |
+/// | `max_tasks` | 1,024 | `try_send` gives a Nack `RATE_LIMIT`; `send` waits until the deadline of its task |
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
     max_tasks: usize,
@@ -156,8 +162,14 @@ impl Bus {
     }
 
     /// Sends a task and gives the last that the caller is told: a result, a Nack, or the Ack where results go to
-    /// an endpoint; nothing where no Ack is wanted then. Everything is told on the way. At the bound it waits. It
-    /// gives up 300 s after the task's deadline, and the run with it. A task that is given away is not copied.
+    /// an endpoint; nothing where no Ack is wanted then. Everything is told on the way. It gives up 300 s after the
+    /// task's deadline, and the run with it. A task that is given away is not copied.
+    ///
+    /// At the bound it waits for a place. A task that has none when its deadline is over is turned away, as
+    /// [`try_send`](Self::try_send) does at once; one without a deadline waits as long as it takes.
+    ///
+    /// A panic of the agent's clock, or of other code beside its handlers and hooks, is an error of this task alone; one
+    /// of `on_message` is passed on.
     ///
     /// # Errors
     ///
@@ -169,7 +181,10 @@ impl Bus {
     ) -> Result<Option<Message>, SendError> {
         let task = task.into();
         let bytes = dispatch_apart(&task).await?;
-        let _place = self.0.places.take().await;
+        let place = guarded(self.place(&task)).await;
+        let Some(_place) = place.map_err(|_| panicked())? else {
+            return Ok(Some(self.is_full(&task, &bytes, on_message).await));
+        };
         self.exchange(task, &bytes, on_message).await
     }
 
@@ -187,10 +202,7 @@ impl Bus {
         let task = task.into();
         let bytes = dispatch_apart(&task).await?;
         let Some(_place) = self.0.places.try_take() else {
-            let nack = processor::nack(&task, ErrorCode::RateLimit, "the bus is full");
-            let message = self.turn_away(nack, &bytes).await;
-            on_message(&message);
-            return Ok(Some(message));
+            return Ok(Some(self.is_full(&task, &bytes, on_message).await));
         };
         self.exchange(task, &bytes, on_message).await
     }
@@ -249,14 +261,49 @@ impl Bus {
         self.turn_away(unknown(&task.task_id), b"").await
     }
 
-    /// Serves bytes that somebody else brought, as other transports do.
+    /// Serves bytes that somebody else brought, as other transports do. At the bound it waits as [`send`](Self::send)
+    /// does. A panic beside the handlers and hooks is passed on.
     ///
     /// # Errors
     ///
     /// [`ProcessError`].
     pub async fn serve(&self, bytes: &[u8], caller: &mut dyn Caller) -> Result<(), ProcessError> {
-        let _place = self.0.places.take().await;
-        self.route(bytes, caller).await
+        let nack = match processor::read_apart(bytes, Options::default()).await {
+            Ok(task) => match self.place(&task).await {
+                Some(_place) => return self.pass(task, Given::Wire(bytes), caller).await,
+                None => full(&task),
+            },
+            Err(nack) => *nack,
+        };
+        caller.tell(self.turn_away(nack, bytes).await).await;
+        Ok(())
+    }
+
+    /// A place for a task, where one is free before its deadline is over.
+    // impl: SAP-5-8
+    async fn place(&self, task: &Task) -> Option<Place> {
+        if let Some(place) = self.0.places.try_take() {
+            return Some(place);
+        }
+        let clock = self.0.clock.as_ref();
+        // Past its deadline it could only end as one that came too late.
+        let patient = patient().with_deadline_patience(Duration::ZERO);
+        let mut waiting = Sent::new(task, clock.now(), patient).ok()?;
+        match waiting.hear(clock, self.0.places.take()).await {
+            Ok(Heard::Said(place)) => place,
+            Ok(Heard::SendAgain) | Err(_) => None,
+        }
+    }
+
+    async fn is_full(
+        &self,
+        task: &Task,
+        bytes: &[u8],
+        on_message: &mut (dyn FnMut(&Message) + Send),
+    ) -> Message {
+        let message = self.turn_away(full(task), bytes).await;
+        on_message(&message);
+        message
     }
 
     async fn exchange(
@@ -267,34 +314,31 @@ impl Bus {
     ) -> Result<Option<Message>, SendError> {
         let mut caller = OneCaller {
             on_message,
+            is_told: false,
             last: None,
         };
         let clock = self.0.clock.as_ref();
-        let patient = producer::Config::default().with_patience(Duration::MAX, Duration::MAX);
-        // The processor is in this process, and has a time for it.
-        let patient = patient.with_default_time(Duration::MAX);
-        let mut sent = Sent::new(&task, clock.now(), patient)?;
-        // What was dispatched is valid, and need not be read again.
-        // On the heap, for it is large and is moved on the way to where it waits.
-        let pass = Box::pin(self.pass(task, Given::Encoded(bytes), &mut caller));
-        match sent.hear(clock, pass).await? {
-            Heard::Said(passed) => passed?,
-            Heard::SendAgain => {
-                let what = "nothing in time".into();
-                return Err(SendError::NoAnswer { what });
-            }
+        let heard = async {
+            let mut sent = Sent::new(&task, clock.now(), patient())?;
+            // What was dispatched is valid, and need not be read again.
+            // On the heap, for it is large and is moved on the way to where it waits.
+            let pass = Box::pin(self.pass(task, Given::Encoded(bytes), &mut caller));
+            sent.hear(clock, pass).await
+        };
+        let heard = AssertUnwindSafe(heard).catch_unwind().await;
+        match heard {
+            Ok(heard) => match heard? {
+                Heard::Said(passed) => passed?,
+                Heard::SendAgain => {
+                    let what = "nothing in time".into();
+                    return Err(SendError::NoAnswer { what });
+                }
+            },
+            // The caller's own.
+            Err(panic) if caller.is_told => resume_unwind(panic),
+            Err(_) => return Err(panicked()),
         }
         Ok(caller.last)
-    }
-
-    async fn route(&self, bytes: &[u8], caller: &mut dyn Caller) -> Result<(), ProcessError> {
-        match processor::read_apart(bytes, Options::default()).await {
-            Ok(task) => self.pass(task, Given::Wire(bytes), caller).await,
-            Err(nack) => {
-                caller.tell(self.turn_away(*nack, bytes).await).await;
-                Ok(())
-            }
-        }
     }
 
     async fn pass(
@@ -380,6 +424,8 @@ impl Mailboxes {
 /// The caller's side: in one process, what is said is of its task, in order and once.
 struct OneCaller<'a> {
     on_message: &'a mut (dyn FnMut(&Message) + Send),
+    /// While a message is told.
+    is_told: bool,
     last: Option<Message>,
 }
 
@@ -389,114 +435,31 @@ impl Caller for OneCaller<'_> {
     }
 
     fn tell(&mut self, message: Message) -> BoxFuture<'_, ()> {
+        self.is_told = true;
         (self.on_message)(&message);
+        self.is_told = false;
         self.last = Some(message);
         Box::pin(core::future::ready(()))
     }
 }
 
-/// Places on the bus, given in the order in which they were asked for.
-#[derive(Debug)]
-struct Places(Mutex<Free>);
-
-#[derive(Debug)]
-struct Free {
-    places: usize,
-    /// The callers' own futures, as many as wait.
-    waiting: VecDeque<oneshot::Sender<Place>>,
-}
-
-/// One place; it goes to the next who waits when it is dropped, wherever that happens.
-#[derive(Debug)]
-struct Place(Option<Arc<Places>>);
-
-impl Places {
-    fn new(places: usize) -> Arc<Self> {
-        Arc::new(Self(Mutex::new(Free {
-            places,
-            waiting: VecDeque::new(),
-        })))
-    }
-
-    fn try_take(self: &Arc<Self>) -> Option<Place> {
-        let mut free = lock(&self.0);
-        free.places = free.places.checked_sub(1)?;
-        Some(Place(Some(Arc::clone(self))))
-    }
-
-    async fn take(self: &Arc<Self>) -> Option<Place> {
-        if let Some(place) = self.try_take() {
-            return Some(place);
-        }
-        let (sender, receiver) = oneshot::channel();
-        {
-            let mut free = lock(&self.0);
-            free.waiting.retain(|waiting| !waiting.is_canceled());
-            free.waiting.push_back(sender);
-            trace::queue("bus", free.waiting.len(), usize::MAX);
-        }
-        receiver.await.ok()
+fn panicked() -> SendError {
+    SendError::NoAnswer {
+        what: "a panic beside the handlers and hooks".into(),
     }
 }
 
-impl Drop for Place {
-    fn drop(&mut self) {
-        let Some(places) = self.0.take() else { return };
-        loop {
-            let next = {
-                let mut free = lock(&places.0);
-                let next = free.waiting.pop_front();
-                if next.is_none() {
-                    free.places += 1;
-                }
-                next
-            };
-            let Some(next) = next else { return };
-            // Given without the lock: one that nobody takes comes back through here.
-            match next.send(Self(Some(Arc::clone(&places)))) {
-                Ok(()) => return,
-                Err(mut back) => back.0 = None,
-            }
-        }
-    }
+fn full(task: &Task) -> Nack {
+    processor::nack(task, ErrorCode::RateLimit, "the bus is full")
+}
+
+/// The machine judges the time of a task alone: what is said in one process comes in order and once. The processor is in
+/// this process too, and has a time for a task without a deadline.
+fn patient() -> producer::Config {
+    producer::Config::default()
+        .with_patience(Duration::MAX, Duration::MAX)
+        .with_default_time(Duration::MAX)
 }
 
 /// Results that wait in one mailbox.
 const MAX_RESULTS: usize = 1_024;
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-#[cfg(test)]
-mod tests {
-    use futures::FutureExt as _;
-
-    use super::*;
-
-    #[test]
-    fn those_who_wait_no_more_are_forgotten() {
-        let places = Places::new(1);
-        let place = places.try_take().unwrap();
-        for _ in 0..100 {
-            assert!(places.take().now_or_never().is_none());
-        }
-        assert_eq!(lock(&places.0).waiting.len(), 1);
-        drop(place);
-        assert!(places.try_take().is_some());
-    }
-
-    #[test]
-    fn a_place_goes_to_one_who_waits_or_is_free_again() {
-        let places = Places::new(1);
-        drop(places.try_take().unwrap());
-        let place = places.try_take().unwrap();
-        let mut waiting = Box::pin(places.take());
-        assert!((&mut waiting).now_or_never().is_none());
-        drop(place);
-        // It belongs to the one who waits.
-        assert!(places.try_take().is_none());
-        drop(waiting.now_or_never().unwrap());
-        assert!(places.try_take().is_some());
-    }
-}
