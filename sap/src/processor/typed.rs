@@ -2,8 +2,9 @@
 
 use core::future::Future;
 use core::marker::PhantomData;
+use std::io;
+use std::sync::Arc;
 
-use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use schemars::{JsonSchema, schema_for};
 use serde::Serialize;
@@ -14,6 +15,7 @@ use super::handler::{Context, Handler};
 use super::state::{Processor, Shape};
 use crate::ident::Capability;
 use crate::role::consumer::{HandlerError, Outcome};
+use crate::work::{self, For, HEAVY};
 
 impl Processor {
     /// Adds a handler over types: the payload is read into the first, and the second becomes the output. A payload
@@ -49,7 +51,7 @@ impl Processor {
     pub fn handle_typed<Ask, Said, F, Work>(self, capability: Capability, handler: F) -> Self
     where
         Ask: DeserializeOwned + JsonSchema + Send + 'static,
-        Said: Serialize + JsonSchema + 'static,
+        Said: Serialize + JsonSchema + Send + 'static,
         F: Fn(Ask, Context) -> Work + Send + Sync + 'static,
         Work: Future<Output = Result<Said, HandlerError>> + Send + 'static,
     {
@@ -74,24 +76,84 @@ struct Typed<F, T> {
 
 impl<Ask, Said, F, Work> Handler for Typed<F, fn(Ask) -> Said>
 where
-    Ask: DeserializeOwned,
-    Said: Serialize,
+    Ask: DeserializeOwned + Send + 'static,
+    Said: Serialize + Send + 'static,
     F: Fn(Ask, Context) -> Work + Send + Sync,
     Work: Future<Output = Result<Said, HandlerError>> + Send + 'static,
 {
     fn run(&self, context: Context) -> BoxFuture<'_, Result<Outcome, HandlerError>> {
-        let Ok(ask) = context.task.payload.deserialize::<Ask>() else {
-            let why = "the payload is not what the capability takes";
-            return Box::pin(core::future::ready(Err(HandlerError::unprocessable(why))));
-        };
-        let work = (self.handler)(ask, context);
-        let outcome = work.map(|said| {
-            let output = RawBuf::from_serialize(&said?);
-            let output = output.map_err(|_| HandlerError::failed(NO_JSON.0, NO_JSON.1))?;
-            Ok(Outcome::new(output))
-        });
-        outcome.boxed()
+        Box::pin(async move {
+            let task = Arc::clone(&context.task);
+            let read = move || task.payload.deserialize::<Ask>().ok();
+            let ask = work::done(For::Task, context.task.payload.as_str().len(), read).await;
+            let Some(ask) = ask else {
+                let why = "the payload is not what the capability takes";
+                return Err(HandlerError::unprocessable(why));
+            };
+            let said = (self.handler)(ask, context).await?;
+            let output = match written(&said) {
+                Written::Whole(text) => RawBuf::parse(&text).ok(),
+                Written::Refused => None,
+                Written::Long => {
+                    let write = move || RawBuf::from_serialize(&said).ok();
+                    work::apart(For::Task, write).await
+                }
+            };
+            let no_json = || HandlerError::failed(NO_JSON.0, NO_JSON.1);
+            output.map(Outcome::new).ok_or_else(no_json)
+        })
+    }
+}
+
+/// What a value is as JSON, where that is short.
+enum Written {
+    Whole(String),
+    Long,
+    Refused,
+}
+
+fn written(value: &impl Serialize) -> Written {
+    let mut short = Short::default();
+    let written = serde_json::to_writer(&mut short, value);
+    match (written, String::from_utf8(short.0)) {
+        (Ok(()), Ok(text)) => Written::Whole(text),
+        (Err(error), _) if error.is_io() => Written::Long,
+        _ => Written::Refused,
+    }
+}
+
+/// Takes no more than what is short.
+#[derive(Default)]
+struct Short(Vec<u8>);
+
+impl io::Write for Short {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if bytes.len() > HEAVY - self.0.len() {
+            return Err(io::ErrorKind::WriteZero.into());
+        }
+        self.0.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 
 const NO_JSON: (crate::ErrorCode, &str) = (crate::ErrorCode::Internal, "the output is no JSON");
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    #[test]
+    fn what_is_short_is_written_at_once_and_what_is_long_is_not() {
+        let text = |bytes: usize| "x".repeat(bytes - 2);
+        assert!(matches!(written(&text(HEAVY)), Written::Whole(all) if all.len() == HEAVY));
+        assert!(matches!(written(&text(HEAVY + 1)), Written::Long));
+        let no_json = BTreeMap::from([(vec![1], 1)]);
+        assert!(matches!(written(&no_json), Written::Refused));
+    }
+}

@@ -210,3 +210,73 @@ fn a_long_task_ends_in_the_transcript_whenever_it_is_dropped() {
         }
     }
 }
+
+/// Says where it is read and written.
+#[cfg(feature = "typed")]
+mod typed {
+    use super::*;
+    use schemars::JsonSchema;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    static SEEN: Mutex<Vec<(&str, ThreadId)>> = Mutex::new(Vec::new());
+
+    fn note(what: &'static str) {
+        SEEN.lock().unwrap().push((what, thread::current().id()));
+    }
+
+    #[derive(JsonSchema)]
+    struct Noting(#[expect(dead_code, reason = "its schema takes all")] Value);
+
+    impl<'de> Deserialize<'de> for Noting {
+        fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+            note("read");
+            Value::deserialize(deserializer).map(Noting)
+        }
+    }
+
+    #[derive(JsonSchema)]
+    struct Texts(
+        #[expect(dead_code, reason = "its schema takes all")] Vec<String>,
+        usize,
+    );
+
+    impl Serialize for Texts {
+        fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+            note("written");
+            vec!["text"; self.1].serialize(serializer)
+        }
+    }
+
+    #[test]
+    fn what_is_long_is_read_and_written_on_another_thread() {
+        let own = thread::current().id();
+        for (task, texts, wanted) in [
+            (
+                cached(1, "bypass"),
+                1,
+                vec![("read", true), ("written", true)],
+            ),
+            // What is written is seen to be long when it is.
+            (
+                long(2, "bypass"),
+                20_000,
+                vec![("read", false), ("written", true), ("written", false)],
+            ),
+        ] {
+            let handler = move |_: Noting, _: Context| async move {
+                Ok::<_, HandlerError>(Texts(Vec::new(), texts))
+            };
+            let processor = processor(&Log::default()).handle_typed(consult(), handler);
+            let answer = run(&processor, &task);
+            assert_eq!(answer.status, Status::Succeeded);
+            let output = answer.output.unwrap();
+            assert_eq!(output.deserialize::<Vec<String>>().unwrap().len(), texts);
+            let seen = std::mem::take(&mut *SEEN.lock().unwrap());
+            let seen: Vec<_> = seen
+                .iter()
+                .map(|(what, thread)| (*what, *thread == own))
+                .collect();
+            assert_eq!(seen, wanted);
+        }
+    }
+}
