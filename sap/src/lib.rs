@@ -62,7 +62,8 @@
 //! fn agent(clock: Arc<dyn Sleep + Send + Sync>) -> Result<Bus, Box<dyn std::error::Error>> {
 //!     let transcript = Arc::new(MemoryTranscript::default());
 //!     let producer = Producer::new("A-ml-001".parse()?, ProducerKind::Agent);
-//!     let bus = Bus::new(clock, transcript.clone(), bus::Config::default())?;
+//!     let refusals = Arc::new(MemoryTranscript::default().keeping_newest()); // anybody can fill it
+//!     let bus = Bus::new(clock, refusals, bus::Config::default())?;
 //!     bus.attach(
 //!         Processor::new(producer, Arc::new(AllowAll), transcript, Config::default())?
 //!             .handle("consult.align".parse()?, consult)

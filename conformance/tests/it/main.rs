@@ -6,6 +6,8 @@
     reason = "a test that panics has failed, and says why"
 )]
 
+#[cfg(feature = "sap")]
+mod endpoint;
 #[cfg(all(
     feature = "hub",
     feature = "osw",

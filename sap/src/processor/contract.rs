@@ -22,7 +22,7 @@ use crate::work::{self, For, HEAVY};
 /// | bound | value | at the bound |
 /// |---|---|---|
 /// | length of a schema | 64 KiB | not enforced |
-/// | compiled schemas that are kept | 256 | the oldest is compiled again when it is needed |
+/// | compiled schemas that are kept | 256, of about 64 MiB | the oldest are compiled again when they are needed |
 /// | pointers that a finding names | 16 | the others are left out |
 ///
 /// What is not enforced is reported as a [`Warning`](super::Warning).
@@ -50,6 +50,29 @@ pub struct Schemas(Arc<Mutex<Compiled>>);
 struct Compiled {
     schemas: BTreeMap<Digest, Result<Schema, NotEnforced>>,
     order: VecDeque<Digest>,
+    /// What they take, about.
+    bytes: usize,
+}
+
+impl Compiled {
+    fn keep(&mut self, key: Digest, made: Result<Schema, NotEnforced>) {
+        let bytes = bytes_of(&made);
+        if self.schemas.insert(key, made).is_none() {
+            self.order.push_back(key);
+            self.bytes += bytes;
+        }
+        while self.order.len() > MAX_COMPILED || self.bytes > MAX_COMPILED_BYTES {
+            let oldest = self.order.pop_front();
+            let Some(oldest) = oldest.and_then(|key| self.schemas.remove(&key)) else {
+                return;
+            };
+            self.bytes = self.bytes.saturating_sub(bytes_of(&oldest));
+        }
+    }
+}
+
+fn bytes_of(made: &Result<Schema, NotEnforced>) -> usize {
+    made.as_ref().map_or(0, Schema::size_bytes)
 }
 
 impl ContractCheck for Schemas {
@@ -124,15 +147,7 @@ impl Schemas {
         }
         // Others go on while this one compiles; at worst two compile the same.
         let made = compile(schema);
-        let mut compiled = self.lock();
-        if compiled.schemas.insert(key, made.clone()).is_none() {
-            compiled.order.push_back(key);
-        }
-        if compiled.order.len() > MAX_COMPILED
-            && let Some(oldest) = compiled.order.pop_front()
-        {
-            compiled.schemas.remove(&oldest);
-        }
+        self.lock().keep(key, made.clone());
         made
     }
 
@@ -158,6 +173,8 @@ const fn not_enforced(why: SchemaError) -> NotEnforced {
 }
 
 const MAX_COMPILED: usize = 256;
+/// Bytes of compiled schemas that are kept, about. One alone is smaller.
+const MAX_COMPILED_BYTES: usize = 64 << 20;
 /// Steps of a check that is made at once: a millisecond or two.
 const QUICK: u64 = 25_000;
 
@@ -251,5 +268,31 @@ mod tests {
             assert!(schemas.compiled(&format!(r#"{{"minimum":{n}}}"#)).is_ok());
         }
         assert_eq!(schemas.lock().schemas.len(), MAX_COMPILED);
+    }
+
+    #[test]
+    fn compiled_schemas_are_bounded_in_bytes_too() {
+        let schemas = Schemas::default();
+        let schema = |n| format!(r#"{{"$comment":"{n}","pattern":"^(?:a{{1000}}){{90}}$"}}"#);
+        let large = schemas.compiled(&schema(0)).unwrap().size_bytes();
+        let most = MAX_COMPILED_BYTES / large;
+        assert!((2..64).contains(&most), "{large} bytes");
+        for n in 0..3 * most {
+            assert!(schemas.compiled(&schema(n)).is_ok());
+        }
+        let held = schemas.lock();
+        assert_eq!((held.schemas.len(), held.order.len()), (most, most));
+        assert!(held.bytes <= MAX_COMPILED_BYTES);
+        let newest = Digest::of_bytes(schema(3 * most - 1).as_bytes());
+        assert!(held.schemas.contains_key(&newest));
+        drop(held);
+        // Many small ones take their place, and all is counted.
+        for n in 0..MAX_COMPILED {
+            assert!(schemas.compiled(&format!(r#"{{"minimum":{n}}}"#)).is_ok());
+        }
+        let held = schemas.lock();
+        let sum: usize = held.schemas.values().map(bytes_of).sum();
+        assert_eq!((held.schemas.len(), held.bytes), (MAX_COMPILED, sum));
+        assert!(sum < 1 << 20);
     }
 }

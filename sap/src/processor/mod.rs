@@ -100,7 +100,6 @@ use hooks::Unchecked;
 pub(crate) use known::{KnownTask, Standing};
 use ledger::Key;
 pub(crate) use peer::Asker;
-use refusals::MAX_REFUSALS;
 pub(crate) use refusals::Refusals;
 use state::Route;
 
@@ -114,7 +113,6 @@ use crate::learning::SignalSink;
 use crate::receipt::{Nack, ReceiptStatus};
 use crate::result::Producer;
 use crate::role::consumer;
-use crate::store::MemoryTranscript;
 use crate::task::Task;
 use crate::trace;
 use crate::transcript::Transcript;
@@ -148,7 +146,7 @@ impl Processor {
             contract: Arc::new(Unchecked),
             cache: None,
             signals: None,
-            refusals: Refusals::new(Arc::new(MemoryTranscript::new(MAX_REFUSALS))),
+            refusals: Refusals::default(),
             transcript,
             config,
             ledger: Arc::default(),
@@ -230,8 +228,10 @@ impl Processor {
         self
     }
 
-    /// Sets where Nacks are noted: a transcript of their own, for anybody can fill it. Where none is set they are
-    /// noted in memory, 1,000 of them. At most 100 are noted at once, and 10 a second after that.
+    /// Sets where Nacks are noted: a transcript of their own, for anybody can fill it, which keeps the newest
+    /// ([`MemoryTranscript::keeping_newest`](crate::store::MemoryTranscript::keeping_newest), `FileTranscript::keeping_newest`); another takes no more Nacks once it is full, or
+    /// has no bound. Where none is set the newest 1,000 are noted in memory. At most 100 are noted at once, and 10 a second
+    /// after that.
     #[must_use]
     pub fn refusals(mut self, log: Arc<dyn Transcript>) -> Self {
         self.refusals = Refusals::new(log);

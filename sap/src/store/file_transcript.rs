@@ -1,14 +1,15 @@
 //! A transcript on the hash-chained log.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use ubos_common::json;
-use ubos_common::log::{Config, FsDir, Log, OpenError, ReadError};
+use ubos_common::log::{ArchiveError, Config, FsDir, Log, OpenError, ReadError};
 
 use super::proof::prove;
 use super::thread::{StoreThread, opened};
-use crate::future::BoxFuture;
+use crate::future::{BoxFuture, ready};
 use crate::transcript::{Entry, Head, Proof, Transcript, TranscriptError};
 
 /// A transcript in the files of a folder. One process writes it; anybody can verify it.
@@ -20,6 +21,17 @@ use crate::transcript::{Entry, Head, Proof, Transcript, TranscriptError};
 pub struct FileTranscript {
     dir: FsDir,
     store: StoreThread,
+    newest: Option<Newest>,
+}
+
+/// How many entries are kept where the oldest go.
+#[derive(Debug)]
+struct Newest {
+    entries: u64,
+    /// Those that were taken since the transcript was opened.
+    taken: AtomicU64,
+    /// The oldest could not be removed.
+    is_stuck: Arc<AtomicBool>,
 }
 
 /// The kind of a transcript's log.
@@ -51,7 +63,49 @@ impl FileTranscript {
             Log::open_in(Arc::new(dir.clone()), config.clone())
         })?;
         let store = StoreThread::start(&path, log)?;
-        Ok(Self { dir, store })
+        Ok(Self {
+            dir,
+            store,
+            newest: None,
+        })
+    }
+
+    /// Keeps the newest entries, at least so many: segments whose entries all come before them are removed. For a log that
+    /// anybody can fill, such as that of a processor's [Nacks](crate::processor::Processor::refusals); never for tasks.
+    ///
+    /// Whole segments go, so that up to two more are there: [`Config::with_segment_bytes`] says how long they are, 64 MiB by
+    /// default. To read an entry that went is [`TranscriptError::Archived`], which names the first that is left: so many
+    /// have gone. Where nothing can be removed, nothing is taken.
+    #[must_use]
+    pub fn keeping_newest(mut self, entries: u64) -> Self {
+        self.newest = Some(Newest {
+            entries,
+            taken: AtomicU64::new(0),
+            is_stuck: Arc::default(),
+        });
+        self
+    }
+
+    /// Has old entries removed, where they are; says whether nothing can be taken.
+    fn make_room(&self) -> Result<(), TranscriptError> {
+        let Some(newest) = &self.newest else {
+            return Ok(());
+        };
+        let is_stuck = newest.is_stuck.load(Ordering::Relaxed);
+        let taken = newest.taken.fetch_add(1, Ordering::Relaxed);
+        if is_stuck || taken.is_multiple_of(LOOK) {
+            let (entries, aside) = (newest.entries, self.dir.path().join(ASIDE));
+            let is_stuck = Arc::clone(&newest.is_stuck);
+            drop(self.store.call(move |log| {
+                let removed = remove_before(log, entries, &aside);
+                is_stuck.store(removed.is_err(), Ordering::Relaxed);
+            }));
+        }
+        if is_stuck {
+            let limit = usize::try_from(newest.entries).unwrap_or(usize::MAX);
+            return Err(TranscriptError::Full { limit });
+        }
+        Ok(())
     }
 
     /// Waits until all that was handed over is written, and the log is closed. It blocks the thread; a drop does not.
@@ -71,6 +125,9 @@ impl FileTranscript {
 
 impl Transcript for FileTranscript {
     fn record(&self, entry: &Entry) -> BoxFuture<'_, Result<u64, TranscriptError>> {
+        if let Err(full) = self.make_room() {
+            return ready(Err(full));
+        }
         let position = self.store.append(json::to_vec(entry), |position| position);
         Box::pin(async { Ok(position.await.map_err(store)?.map_err(store)?.sequence) })
     }
@@ -80,6 +137,9 @@ impl Transcript for FileTranscript {
         entry: Entry,
         make: fn(Entry) -> Entry,
     ) -> BoxFuture<'_, Result<u64, TranscriptError>> {
+        if let Err(full) = self.make_room() {
+            return ready(Err(full));
+        }
         let bytes = entry.body.as_str().len();
         let record = move || json::to_vec(&make(entry));
         let position = self.store.append_made(bytes, record, |position| position);
@@ -94,6 +154,13 @@ impl Transcript for FileTranscript {
     fn verify(&self, kept: Option<&Head>) -> Result<Proof, TranscriptError> {
         prove(&self.dir, self.log(), kept)
     }
+}
+
+/// Removes the segments before the last `keep` entries. What a crash leaves aside is removed the next time.
+fn remove_before(log: &Log, keep: u64, aside: &Path) -> Result<(), ArchiveError> {
+    let before = log.head().next_sequence.saturating_sub(keep);
+    log.archive(before, &FsDir::create(aside)?)?;
+    Ok(std::fs::remove_dir_all(aside)?)
 }
 
 fn entries(log: &Log, from: u64, max: usize) -> Result<Vec<Entry>, TranscriptError> {
@@ -117,4 +184,76 @@ fn unread(error: ReadError) -> TranscriptError {
 
 fn store(error: impl std::error::Error + Send + Sync + 'static) -> TranscriptError {
     TranscriptError::Store(Box::new(error))
+}
+
+/// Entries after which it is looked whether old ones can go.
+const LOOK: u64 = 64;
+/// The folder, in that of the log, of what goes.
+const ASIDE: &str = "removed";
+
+#[cfg(test)]
+mod tests {
+    use futures::executor::block_on;
+    use ubos_common::json::RawObject;
+    use ubos_common::log::LogId;
+
+    use super::*;
+    use crate::transcript::{EntryKind, Verdict};
+
+    fn opened(folder: &Path) -> FileTranscript {
+        let config = Config::default()
+            .with_segment_bytes(4 << 10)
+            .with_log_id(LogId::from_bytes([7; 16]));
+        FileTranscript::open(folder, config).unwrap()
+    }
+
+    fn record(transcript: &FileTranscript, count: usize) -> Result<u64, TranscriptError> {
+        let at = "2026-01-01T00:00:00Z".parse().unwrap();
+        let entry = Entry::new(EntryKind::Nack, at, RawObject::empty());
+        let mut recorded = Ok(0);
+        for _ in 0..count {
+            recorded = block_on(transcript.record(&entry));
+        }
+        recorded
+    }
+
+    fn first(transcript: &FileTranscript) -> u64 {
+        match block_on(transcript.read(0, 1)) {
+            Err(TranscriptError::Archived { first }) => first,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn where_the_newest_are_kept_whole_segments_go() {
+        let folder = tempfile::tempdir().unwrap();
+        let transcript = opened(folder.path()).keeping_newest(100);
+        assert_eq!(record(&transcript, 1_000).unwrap(), 999);
+        let gone = first(&transcript);
+        // Two segments have some fifty entries each.
+        assert!((700..=900).contains(&gone), "{gone}");
+        let proof = transcript.verify(None).unwrap();
+        assert_eq!(proof.verdict, Verdict::Intact);
+        let left = block_on(transcript.read(gone, 1_000)).unwrap();
+        assert_eq!(left.len() as u64, 1_000 - gone);
+        assert!(!folder.path().join(ASIDE).exists());
+        transcript.close();
+        let transcript = opened(folder.path()).keeping_newest(100);
+        assert_eq!(record(&transcript, 1_000).unwrap(), 1_999);
+        assert!(first(&transcript) >= 1_700);
+    }
+
+    #[test]
+    fn where_nothing_can_be_removed_nothing_is_taken() {
+        let folder = tempfile::tempdir().unwrap();
+        let transcript = opened(folder.path()).keeping_newest(100);
+        // A file where the folder would be.
+        std::fs::write(folder.path().join(ASIDE), "x").unwrap();
+        let refused = record(&transcript, 200);
+        assert!(matches!(refused, Err(TranscriptError::Full { limit: 100 })));
+        std::fs::remove_file(folder.path().join(ASIDE)).unwrap();
+        drop(record(&transcript, 1));
+        block_on(transcript.store.call(|_| ())).unwrap();
+        assert!(record(&transcript, 1).is_ok());
+    }
 }

@@ -13,6 +13,9 @@ use crate::transcript::{Entry, Head, Proof, Transcript, TranscriptError, Verdict
 
 /// A transcript in memory, chained like one in files, and bounded in entries and in bytes: what would be above a bound is
 /// not taken, so that its task is not answered. Entries behind the last full block of 32 KiB are proven by a head that was kept.
+///
+/// A log that anybody can fill, such as that of a processor's [Nacks](crate::processor::Processor::refusals), rather
+/// [keeps the newest](Self::keeping_newest).
 #[derive(Debug)]
 pub struct MemoryTranscript {
     /// Shared with what is being made of long entries on another thread.
@@ -23,6 +26,8 @@ pub struct MemoryTranscript {
 struct Bounds {
     entries: usize,
     bytes: usize,
+    /// At a bound the oldest go.
+    keeps_newest: bool,
 }
 
 #[derive(Debug)]
@@ -38,7 +43,11 @@ struct Chain {
 struct Blocks {
     full: Vec<Block>,
     open: Block,
+    /// The number of the first entry that is left.
+    first: usize,
+    /// All that were taken.
     entries: usize,
+    /// Of those that are left.
     bytes: usize,
 }
 
@@ -59,6 +68,7 @@ impl MemoryTranscript {
         Self::within(Bounds {
             entries: max_entries,
             bytes: MAX_BYTES,
+            keeps_newest: false,
         })
     }
 
@@ -69,6 +79,7 @@ impl MemoryTranscript {
             blocks: Mutex::new(Blocks {
                 full: Vec::new(),
                 open: Block::after(&[0; LINK], 0),
+                first: 0,
                 entries: 0,
                 bytes: 0,
             }),
@@ -86,28 +97,57 @@ impl MemoryTranscript {
             ..self.line.shelf.bounds
         })
     }
+
+    /// The same, empty, keeping the newest: at a bound the oldest entries go, an eighth of the bound at once, and what comes is taken. An
+    /// entry that went, and a head before those that are left, are [`TranscriptError::Archived`].
+    #[must_use]
+    pub fn keeping_newest(self) -> Self {
+        Self::within(Bounds {
+            keeps_newest: true,
+            ..self.line.shelf.bounds
+        })
+    }
+
+    /// Entries that went, because newer ones came.
+    #[must_use]
+    pub fn removed(&self) -> u64 {
+        lock(&self.line.shelf.blocks).first as u64
+    }
+}
+
+impl Bounds {
+    /// Whether a block is full. Where whole blocks go, each is a part of what may be there.
+    const fn is_full(&self, block: &Block) -> bool {
+        let is_part =
+            block.ends.len() > self.entries / PARTS || block.text.len() > self.bytes / PARTS;
+        block.text.len() >= BLOCK || self.keeps_newest && is_part
+    }
 }
 
 impl Shelf for Chain {
     fn add(&self, entry: &Entry) -> Result<u64, TranscriptError> {
         let bounds = self.bounds;
         let blocks = &mut *lock(&self.blocks);
-        if blocks.entries >= bounds.entries {
-            return Err(bounds.full());
+        while blocks.entries - blocks.first >= bounds.entries {
+            if !(bounds.keeps_newest && self.remove_oldest(blocks)) {
+                return Err(bounds.full());
+            }
         }
-        let left = bounds.bytes.saturating_sub(blocks.bytes);
-        let Some(bytes) = blocks.open.push(entry, left) else {
-            return Err(bounds.full_of_bytes());
+        let bytes = loop {
+            let left = bounds.bytes.saturating_sub(blocks.bytes);
+            if let Some(bytes) = blocks.open.push(entry, left) {
+                break bytes;
+            }
+            // For one that never fits none goes.
+            let makes_room = bounds.keeps_newest && json::to_vec(entry).len() <= bounds.bytes;
+            if !(makes_room && self.remove_oldest(blocks)) {
+                return Err(bounds.full_of_bytes());
+            }
         };
         blocks.bytes += bytes;
         blocks.entries += 1;
-        if blocks.open.text.len() >= BLOCK {
-            let digest = Digest::of(&self.domain, &blocks.open.text);
-            let next = Block::after(digest.as_bytes(), blocks.entries);
-            let mut full = std::mem::replace(&mut blocks.open, next);
-            full.text.shrink_to_fit();
-            full.ends.shrink_to_fit();
-            blocks.full.push(full);
+        if bounds.is_full(&blocks.open) {
+            self.seal(blocks);
         }
         Ok(blocks.entries as u64 - 1)
     }
@@ -115,10 +155,15 @@ impl Shelf for Chain {
     #[cfg(feature = "driver")]
     fn check_room(&self, entries: usize, bytes: usize) -> Result<(), TranscriptError> {
         let blocks = lock(&self.blocks);
-        if entries > self.bounds.entries.saturating_sub(blocks.entries) {
+        let (mut taken, mut taken_bytes) = (blocks.entries - blocks.first, blocks.bytes);
+        if self.bounds.keeps_newest {
+            // What is there goes for what comes.
+            (taken, taken_bytes) = (0, 0);
+        }
+        if entries > self.bounds.entries.saturating_sub(taken) {
             return Err(self.bounds.full());
         }
-        if bytes > self.bounds.bytes.saturating_sub(blocks.bytes) {
+        if bytes > self.bounds.bytes.saturating_sub(taken_bytes) {
             return Err(self.bounds.full_of_bytes());
         }
         Ok(())
@@ -138,6 +183,30 @@ impl Bounds {
 }
 
 impl Chain {
+    /// Ends the open block, and begins the next.
+    fn seal(&self, blocks: &mut Blocks) {
+        let digest = Digest::of(&self.domain, &blocks.open.text);
+        let next = Block::after(digest.as_bytes(), blocks.entries);
+        let mut full = std::mem::replace(&mut blocks.open, next);
+        full.text.shrink_to_fit();
+        full.ends.shrink_to_fit();
+        blocks.full.push(full);
+    }
+
+    /// Whether there was a block that could go.
+    fn remove_oldest(&self, blocks: &mut Blocks) -> bool {
+        if blocks.full.is_empty() && !blocks.open.ends.is_empty() {
+            self.seal(blocks);
+        }
+        if blocks.full.is_empty() {
+            return false;
+        }
+        let oldest = blocks.full.remove(0);
+        blocks.first += oldest.ends.len();
+        blocks.bytes = blocks.bytes.saturating_sub(oldest.text.len() - LINK);
+        true
+    }
+
     /// The end of the first `count` entries.
     fn head(&self, blocks: &Blocks, count: usize) -> Head {
         let chained = count.checked_sub(1).and_then(|last| blocks.up_to(last));
@@ -182,10 +251,19 @@ impl Blocks {
 
     /// Whether a head was the end at some time.
     fn knows(&self, head: &Head, chain: &Chain) -> bool {
-        let count = head.as_ref().split(':').nth(1);
-        let count = count.and_then(|count| count.parse().ok());
-        count.is_some_and(|count| count <= self.entries && chain.head(self, count) == *head)
+        count(head).is_some_and(|count| count <= self.entries && chain.head(self, count) == *head)
     }
+
+    const fn archived(&self) -> TranscriptError {
+        TranscriptError::Archived {
+            first: self.first as u64,
+        }
+    }
+}
+
+/// Of how many entries a head is the end.
+fn count(head: &Head) -> Option<usize> {
+    head.as_ref().split(':').nth(1)?.parse().ok()
 }
 
 impl Block {
@@ -245,6 +323,9 @@ impl Transcript for MemoryTranscript {
     fn read(&self, from: u64, max: usize) -> BoxFuture<'_, Result<Vec<Entry>, TranscriptError>> {
         let blocks = lock(&self.line.shelf.blocks);
         let from = usize::try_from(from).unwrap_or(usize::MAX);
+        if from < blocks.first {
+            return ready(Err(blocks.archived()));
+        }
         let behind = blocks
             .all()
             .skip_while(|block| block.first + block.ends.len() <= from);
@@ -254,6 +335,13 @@ impl Transcript for MemoryTranscript {
 
     fn verify(&self, kept: Option<&Head>) -> Result<Proof, TranscriptError> {
         let blocks = &*lock(&self.line.shelf.blocks);
+        // Of what went nothing can be proven.
+        if kept
+            .and_then(count)
+            .is_some_and(|count| 0 < count && count <= blocks.first)
+        {
+            return Err(blocks.archived());
+        }
         let verdict = if let Some(entry) = self.line.shelf.damaged(blocks) {
             Verdict::broken(entry as u64, "record is damaged")
         } else if kept.is_some_and(|head| !blocks.knows(head, &self.line.shelf)) {
@@ -262,7 +350,7 @@ impl Transcript for MemoryTranscript {
             Verdict::Intact
         };
         Ok(Proof {
-            records: blocks.entries as u64,
+            records: (blocks.entries - blocks.first) as u64,
             head: self.line.shelf.head(blocks, blocks.entries),
             verdict,
         })
@@ -271,6 +359,8 @@ impl Transcript for MemoryTranscript {
 
 /// Bytes from which on a block is full.
 const BLOCK: usize = 32 << 10;
+/// The parts that go one by one where the newest are kept.
+const PARTS: usize = 8;
 /// Bytes of the digest that a block begins with.
 const LINK: usize = 32;
 
@@ -362,6 +452,54 @@ mod tests {
         }
         let proof = transcript.verify(Some(&heads[10])).unwrap();
         assert_eq!(proof.verdict, Verdict::broken(3, "record is damaged"));
+    }
+
+    #[test]
+    fn where_the_newest_are_kept_the_oldest_go() {
+        let transcript = MemoryTranscript::new(20).keeping_newest();
+        let mut heads = Vec::new();
+        for number in 0..100 {
+            let taken = block_on(transcript.record(&entry(number))).unwrap();
+            assert_eq!(taken, number as u64);
+            let proof = transcript.verify(None).unwrap();
+            assert_eq!(proof.verdict, Verdict::Intact);
+            assert_eq!(proof.records + transcript.removed(), taken + 1);
+            assert!(proof.records <= 20 && (number < 20 || proof.records > 16));
+            heads.push(proof.head);
+        }
+        let first = transcript.removed();
+        let gone = usize::try_from(first).unwrap();
+        let left: Vec<Entry> = (gone..100).map(entry).collect();
+        assert_eq!(block_on(transcript.read(first, 100)).unwrap(), left);
+        let gone = block_on(transcript.read(first - 1, 1));
+        assert!(matches!(gone, Err(TranscriptError::Archived { first: f }) if f == first));
+        for (number, head) in heads.iter().enumerate() {
+            match transcript.verify(Some(head)) {
+                Ok(proof) => assert_eq!(proof.verdict, Verdict::Intact),
+                Err(_) => assert!((number as u64) < first, "{head}"),
+            }
+        }
+    }
+
+    #[test]
+    fn where_the_newest_are_kept_their_bytes_are_bounded() {
+        let bytes = json::to_vec(&entry(10)).len();
+        let transcript = MemoryTranscript::default()
+            .keeping_newest()
+            .with_max_bytes(5 * bytes);
+        for number in 10..40 {
+            block_on(transcript.record(&entry(number))).unwrap();
+            let held = lock(&transcript.line.shelf.blocks).bytes;
+            assert!(held <= 5 * bytes && (number < 15 || held > 3 * bytes));
+        }
+        // One that never fits takes nothing away.
+        let body = format!(r#"{{"text":"{}"}}"#, "x".repeat(5 * bytes));
+        let mut long = entry(10);
+        long.body = RawObject::new(RawBuf::parse(&body).unwrap()).unwrap();
+        let removed = transcript.removed();
+        let refused = block_on(transcript.record(&long));
+        assert!(matches!(refused, Err(TranscriptError::FullOfBytes { .. })));
+        assert_eq!(transcript.removed(), removed);
     }
 
     #[test]

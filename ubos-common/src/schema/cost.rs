@@ -24,6 +24,10 @@ pub(super) struct Cost {
     nodes: Vec<Node>,
     /// Steps for one place of a value; `None` where the schema is recursive, or a text costs more than its length.
     flat: Option<Weight>,
+    /// Schemas in it, each as often as references lead to it.
+    expanded: u64,
+    /// States of its patterns.
+    states: u64,
 }
 
 /// Steps for one place, and for each [`CHUNK`] of a string there.
@@ -139,10 +143,17 @@ impl Cost {
         };
         builder.find_targets(schema);
         builder.node(schema)?;
+        let states = MAX_STATES - builder.states;
         let mut cost = builder.cost;
         cost.refuse_endless()?;
-        cost.flat = cost.expand()?;
+        (cost.flat, cost.expanded) = cost.expand()?;
+        cost.states = states;
         Ok(cost)
+    }
+
+    /// Bytes of what is compiled, about.
+    pub(super) const fn size(&self) -> u64 {
+        self.expanded * NODE_BYTES + self.states * STATE_BYTES
     }
 
     /// # Errors
@@ -261,14 +272,15 @@ impl Cost {
         found
     }
 
-    /// The weight of all schemas, each as often as references lead to it; `None` where they lead into a circle.
-    fn expand(&self) -> Result<Option<Weight>, SchemaError> {
+    /// The weight of all schemas, each as often as references lead to it, and how many these are; no weight where they
+    /// lead into a circle.
+    fn expand(&self) -> Result<(Option<Weight>, u64), SchemaError> {
         let mut sum = Weight::default();
         let mut left = MAX_EXPANDED;
         let mut path = vec![false; self.nodes.len()];
         let is_flat = self.expand_node(0, Times::ONCE, &mut path, &mut sum, &mut left);
         let is_flat = is_flat.ok_or(SchemaError::TooLarge)?;
-        Ok(is_flat.then_some(sum))
+        Ok((is_flat.then_some(sum), MAX_EXPANDED - left))
     }
 
     fn expand_node(
@@ -529,6 +541,10 @@ const MAX_EXPANDED: u64 = 50_000;
 const MAX_NESTED: usize = 256;
 /// Comparisons of places that references may mean.
 const MAX_COMPARED: u64 = 1_000_000;
+/// Bytes of a schema that is compiled.
+const NODE_BYTES: u64 = 256;
+/// Bytes of a state of a pattern: it is in automata for both directions.
+const STATE_BYTES: u64 = 128;
 /// States of all patterns together.
 const MAX_STATES: u64 = 100_000;
 /// Bytes of all patterns together that are read when they are translated.

@@ -60,6 +60,8 @@ struct Compiled {
     validator: Validator,
     cost: Cost,
     simple: Option<Simple>,
+    /// Of its text.
+    bytes: usize,
 }
 
 impl Schema {
@@ -84,6 +86,7 @@ impl Schema {
         if has_reserved_name(schema) {
             return Err(SchemaError::ReservedName);
         }
+        let bytes = schema.len();
         let schema: Value = serde_json::from_str(schema).map_err(|_| SchemaError::NoSchema)?;
         let cost = Cost::of(&schema)?;
         let validator = jsonschema::options()
@@ -97,7 +100,17 @@ impl Schema {
             validator,
             cost,
             simple,
+            bytes,
         })))
+    }
+
+    /// About how many bytes of memory it takes, for who keeps many: by the length of its text, the schemas in it with all
+    /// references followed, and the states of its patterns.
+    #[must_use]
+    pub fn size_bytes(&self) -> usize {
+        let text = self.0.bytes.saturating_mul(TEXT_BYTES);
+        let size = usize::try_from(self.0.cost.size()).unwrap_or(usize::MAX);
+        text.saturating_add(size)
     }
 
     /// Where a value does not fit; empty where it does. At most 16 places are named, and one for a value of more
@@ -171,3 +184,5 @@ const MAX_STEPS: u64 = 250_000;
 /// The validator gathers all its errors before the first can be taken; each is larger than what it is about.
 const MAX_LISTED_BYTES: usize = 64 << 10;
 const MAX_FINDINGS: usize = 16;
+/// Bytes that are kept for each byte of a schema's text.
+const TEXT_BYTES: usize = 8;

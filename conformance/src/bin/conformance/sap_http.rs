@@ -18,8 +18,9 @@ usage: conformance sap-http --url URL --capability NAME [--payload JSON] [--slow
        [--report FORM]
 
 The capability must succeed with the payload ({} by default) within 30 seconds, and the issuer (A-conformance by default)
-must be allowed to have it done. Each run posts some twenty tasks, with ids of its own. Work that goes on for seconds
-(--slow) is cancelled by DELETE URL/<taskId>?issuer=<id>; without it, or where the endpoint knows no DELETE, that is not judged.
+must be allowed to have it done. Each run posts some 35 tasks, with ids of its own. Work that goes on for five seconds or more
+(--slow) is ended by a deadline, and cancelled by DELETE URL/<taskId>?issuer=<id>; without such work, or where the endpoint knows
+no DELETE, that is not judged.
 
   --expect FILE   what the author of the peer declares about it; conformance --help tells more
   --report FORM   table (the default), json or junit

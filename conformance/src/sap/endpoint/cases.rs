@@ -7,30 +7,40 @@
 
 use serde_json::{Value, json};
 use ubos_common::id::IdSource;
+use ubos_common::time::WholeSecond;
 use ubos_common::violation::Level;
 
 use super::judges::{
-    acked, bypassed, cache_only, cancelled, ended, evident, explained, of_its_task, on_http,
-    ordered, same_result, timed_out, turned_away,
+    acked, bypassed, cache_only, cached_or_computed, cancelled, computed_anew, ended, evident,
+    explained, misdirected, named_record, of_its_task, on_http, ordered, realigned, run_over,
+    same_output, same_result, succeeded_or_missed, timed_out, turned_away, unacked,
 };
 use super::reference::{Fault, Honest};
 use super::{Endpoint, Posted, Posts};
 use crate::{Case, Judge, Kit, Reach, Recorder, Verdict};
 
-/// The kit of a live endpoint: receipts, order, ids, evidence, deadline, cancelling, cache modes and copies of a task.
+/// The kit of a live endpoint: receipts, order, ids, evidence, deadlines, cancelling, cache policies and copies of a task.
 #[must_use]
 pub fn endpoint_kit() -> Kit<Posts> {
-    let cases = receipts().into_iter().chain(results()).chain(beyond());
+    let ways = receipts().into_iter().chain(results());
+    let cases = ways.chain(modes()).chain(hits()).chain(beyond());
     Kit::new("sap endpoint", cases)
 }
 
-fn receipts() -> [Case<Posts>; 4] {
+fn receipts() -> [Case<Posts>; 6] {
+    let no_ack = |task: &mut Value| task["replyTo"] = json!({"expectAck": false});
     [
         case(
             ("SAP-5-9", "an Ack comes before the results of a task"),
             |asked| asked.lines(|_| {}),
             acked,
             Fault::NoAck,
+        ),
+        case(
+            ("SAP-5-9", "no Ack comes where none is wanted"),
+            move |asked| asked.lines(no_ack),
+            unacked,
+            Fault::AlwaysAck,
         ),
         case(
             ("SAP-5-2", "a task ends in a result"),
@@ -54,10 +64,20 @@ fn receipts() -> [Case<Posts>; 4] {
             |turns| turned_away(turns, &["NOT_FOUND", "FORBIDDEN"]),
             Fault::TakesForeign,
         ),
+        case(
+            (
+                "SAP-10-2",
+                "a task with the correlation id of another in its header is a Nack with status 400",
+            ),
+            |asked| asked.misdirected(),
+            misdirected,
+            Fault::IgnoresHeader,
+        )
+        .at_level(Level::Should),
     ]
 }
 
-fn results() -> [Case<Posts>; 6] {
+fn results() -> [Case<Posts>; 4] {
     [
         case(
             ("SAP-5-3", "statuses follow one another"),
@@ -79,24 +99,6 @@ fn results() -> [Case<Posts>; 6] {
             Fault::NoEvidence,
         ),
         case(
-            ("SAP-6-3", "only the cache answers where the mode is only"),
-            |asked| asked.whole(|task| mode(task, "only")),
-            cache_only,
-            Fault::IgnoresOnly,
-        ),
-        case(
-            (
-                "SAP-6-3",
-                "the cache answers nothing where the mode is bypass",
-            ),
-            |asked| {
-                asked.whole(|task| mode(task, "prefer"));
-                asked.whole(|task| mode(task, "bypass"));
-            },
-            bypassed,
-            Fault::IgnoresBypass,
-        ),
-        case(
             (
                 "SAP-10-2",
                 "a result is status 200, with the correlation id in its header",
@@ -109,7 +111,79 @@ fn results() -> [Case<Posts>; 6] {
     ]
 }
 
-fn beyond() -> [Case<Posts>; 5] {
+fn modes() -> [Case<Posts>; 4] {
+    [
+        case(
+            (
+                "SAP-6-3",
+                "the cache answers where the mode is prefer, or the task is computed",
+            ),
+            |asked| asked.cached(json!({"mode": "prefer"})),
+            cached_or_computed,
+            Fault::MissesPreferred,
+        ),
+        case(
+            ("SAP-6-3", "only the cache answers where the mode is only"),
+            |asked| asked.whole(|task| policy(task, json!({"mode": "only"}))),
+            cache_only,
+            Fault::IgnoresOnly,
+        ),
+        case(
+            (
+                "SAP-6-3",
+                "what the cache answers where the mode is only has succeeded",
+            ),
+            |asked| asked.cached(json!({"mode": "only"})),
+            succeeded_or_missed,
+            Fault::FailsHits,
+        ),
+        case(
+            (
+                "SAP-6-3",
+                "the cache answers nothing where the mode is bypass",
+            ),
+            |asked| asked.cached(json!({"mode": "bypass"})),
+            bypassed,
+            Fault::IgnoresBypass,
+        ),
+    ]
+}
+
+fn hits() -> [Case<Posts>; 4] {
+    [
+        case(
+            ("SAP-6-4", "no record is younger than no time"),
+            |asked| asked.cached(json!({"mode": "prefer", "maxAgeSec": 0})),
+            computed_anew,
+            Fault::IgnoresAge,
+        ),
+        case(
+            (
+                "SAP-6-5",
+                "a hit is aligned where that is wanted, or the task is computed",
+            ),
+            |asked| asked.cached(json!({"mode": "prefer", "mustAlign": true})),
+            realigned,
+            Fault::IgnoresAlignment,
+        ),
+        case(
+            ("SAP-6-6", "a hit names its record and the record's age"),
+            |asked| asked.cached(json!({"mode": "prefer"})),
+            named_record,
+            Fault::NamesNoRecord,
+        )
+        .at_level(Level::Should),
+        case(
+            ("SAP-6-6", "a hit has the output that was kept"),
+            |asked| asked.cached(json!({"mode": "prefer"})),
+            same_output,
+            Fault::OtherOutput,
+        )
+        .at_level(Level::Should),
+    ]
+}
+
+fn beyond() -> [Case<Posts>; 6] {
     let advice = |case: Case<Posts>| case.at_level(Level::Advice);
     let late = |task: &mut Value| task["telemetry"] = json!({"deadline": "2001-01-01T00:00:00Z"});
     [
@@ -118,6 +192,15 @@ fn beyond() -> [Case<Posts>; 5] {
             move |asked| asked.whole(late),
             timed_out,
             Fault::IgnoresDeadline,
+        )),
+        advice(case(
+            (
+                "SAP-5-8",
+                "a task whose deadline passes while it runs fails as TIMEOUT",
+            ),
+            |asked| asked.overrun(),
+            run_over,
+            Fault::RunsOver,
         )),
         case(
             ("SAP-5-6", "a failed result has a message"),
@@ -146,8 +229,8 @@ fn beyond() -> [Case<Posts>; 5] {
     ]
 }
 
-fn mode(task: &mut Value, mode: &str) {
-    task["constitutionalContext"]["cachePolicy"] = json!({"mode": mode});
+fn policy(task: &mut Value, policy: Value) {
+    task["constitutionalContext"]["cachePolicy"] = policy;
 }
 
 fn case(
@@ -216,14 +299,53 @@ impl Driven<'_> {
         self.post(&task, false);
     }
 
-    /// A task of slow work, which is cancelled.
-    fn cancelled(&mut self) {
-        let Some((capability, payload)) = self.peer.work().slow.clone() else {
-            return self.recorder.peer_does_not_know("slow work");
-        };
+    /// A task whose outcome the cache may keep, and the same under another cache policy.
+    fn cached(&mut self, other: Value) {
+        self.whole(|task| policy(task, json!({"mode": "prefer"})));
+        self.whole(|task| policy(task, other));
+    }
+
+    /// A task, with the correlation id of another in the header.
+    fn misdirected(&mut self) {
+        let (task, other) = (self.task(), self.ids.uuid().to_string());
+        let body = task.to_string().into_bytes();
+        match self.peer.post_correlated(&body, &other).transpose() {
+            Some(response) => self.recorder.record(Posted { body, response }),
+            None => self.recorder.peer_does_not_know("another header"),
+        }
+    }
+
+    /// A task of slow work.
+    fn slow_task(&mut self) -> Option<Value> {
+        let (capability, payload) = self.peer.work().slow.clone()?;
         let mut task = self.task();
         task["target"]["capability"] = json!(capability);
         task["payload"] = payload;
+        Some(task)
+    }
+
+    /// A task that tells the time of the endpoint, and one of slow work with a deadline soon after that.
+    fn overrun(&mut self) {
+        let Some(mut task) = self.slow_task() else {
+            return self.recorder.peer_does_not_know("slow work");
+        };
+        self.whole(|_| {});
+        let now = self.recorder.lines().last().and_then(reported_at);
+        // Without a time there is nothing more to ask.
+        let Some(now) = now else { return };
+        let soon = now
+            .timestamp()
+            .saturating_add(core::time::Duration::from_secs(1));
+        let deadline = WholeSecond::from(soon).to_string();
+        task["telemetry"] = json!({"deadline": deadline});
+        self.post(&task, true);
+    }
+
+    /// A task of slow work, which is cancelled.
+    fn cancelled(&mut self) {
+        let Some(task) = self.slow_task() else {
+            return self.recorder.peer_does_not_know("slow work");
+        };
         let body = task.to_string().into_bytes();
         match self.peer.post_and_cancel(&body).transpose() {
             Some(response) => self.recorder.record(Posted { body, response }),
@@ -238,6 +360,13 @@ impl Driven<'_> {
         change(&mut task);
         self.post(&task, false);
     }
+}
+
+/// The time that the result of a turn tells.
+fn reported_at(turn: &Posted) -> Option<WholeSecond> {
+    let response = turn.response.as_ref().ok()?;
+    let result: Value = serde_json::from_slice(&response.body).ok()?;
+    result["reportedAt"].as_str()?.parse().ok()
 }
 
 /// A judge of the whole exchange.

@@ -63,6 +63,11 @@ impl HttpEndpoint {
     }
 
     fn posting(&self, body: &[u8], wants_lines: bool) -> Vec<u8> {
+        self.posting_with(body, wants_lines, "")
+    }
+
+    /// A request with these headers, each with the break of its line.
+    fn posting_with(&self, body: &[u8], wants_lines: bool, headers: &str) -> Vec<u8> {
         let accept = if wants_lines {
             "application/x-ndjson"
         } else {
@@ -71,7 +76,7 @@ impl HttpEndpoint {
         let (path, host, length) = (&self.path, &self.authority, body.len());
         let mut request = format!(
             "POST {path} HTTP/1.1\r\nhost: {host}\r\ncontent-type: application/json\r\naccept: {accept}\r\n\
-             content-length: {length}\r\nconnection: close\r\n\r\n"
+             content-length: {length}\r\nconnection: close\r\n{headers}\r\n"
         )
         .into_bytes();
         request.extend_from_slice(body);
@@ -101,6 +106,16 @@ impl Endpoint for HttpEndpoint {
     fn post(&mut self, body: &[u8], wants_lines: bool) -> Result<HttpResponse, String> {
         let answer = self.exchange(&self.posting(body, wants_lines));
         whole(&answer.map_err(|error| error.to_string())?)
+    }
+
+    fn post_correlated(
+        &mut self,
+        body: &[u8],
+        correlation: &str,
+    ) -> Result<Option<HttpResponse>, String> {
+        let header = format!("x-correlation-id: {correlation}\r\n");
+        let answer = self.exchange(&self.posting_with(body, false, &header));
+        whole(&answer.map_err(|error| error.to_string())?).map(Some)
     }
 
     /// `DELETE` of the task's id below the path, with its issuer as a parameter, is how an endpoint of this repository is told.

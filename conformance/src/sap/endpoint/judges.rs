@@ -77,6 +77,27 @@ pub(super) fn acked(turns: &[Posted]) -> Verdict {
     })
 }
 
+pub(super) fn unacked(turns: &[Posted]) -> Verdict {
+    first(turns, |_, messages| {
+        let words: Vec<&str> = messages.iter().map(status).collect();
+        let is_receipt = |word: &&str| matches!(*word, "ACK" | "NACK");
+        kept(!words.iter().any(is_receipt), "the lines", words.join(", "))
+    })
+}
+
+/// A task under whose header there is another correlation id.
+pub(super) fn misdirected(turns: &[Posted]) -> Verdict {
+    let verdict = turned_away(turns, &["INVALID_TASK"]);
+    match turns.first().map(answered) {
+        Some(Ok(response)) if verdict == Verdict::Pass => kept(
+            response.status == 400,
+            "the status",
+            response.status.to_string(),
+        ),
+        _ => verdict,
+    }
+}
+
 pub(super) fn ended(turns: &[Posted]) -> Verdict {
     first(turns, |_, messages| {
         let last = messages.last().map(status).unwrap_or_default();
@@ -152,18 +173,93 @@ fn is_hit(message: &Value) -> bool {
     message["constitutionalEvidence"]["cache"]["hit"] == true
 }
 
+/// Judges the last message of the second turn, for which the first has filled the cache.
+fn then(turns: &[Posted], judge: impl FnOnce(&Value) -> Verdict) -> Verdict {
+    first(turns.get(1..).unwrap_or_default(), |_, messages| {
+        judge(messages.last().unwrap_or(&Value::Null))
+    })
+}
+
+/// Judges the second turn where the cache answered it.
+fn hit(turns: &[Posted], judge: impl FnOnce(&Value) -> Verdict) -> Verdict {
+    then(turns, |last| match is_hit(last) {
+        true => judge(last),
+        false => Verdict::not_applicable("the cache did not answer"),
+    })
+}
+
 pub(super) fn cache_only(turns: &[Posted]) -> Verdict {
     first(turns, |_, messages| {
         let last = messages.last().unwrap_or(&Value::Null);
         let is_miss = status(last) == "FAILED" && last["error"]["code"] == "CACHE_MISS";
-        kept(is_miss || is_hit(last), "the result", last.to_string())
+        let is_cached = status(last) == "SUCCEEDED" && is_hit(last);
+        kept(is_miss || is_cached, "the result", last.to_string())
     })
 }
 
+/// The same of a cache that may have a record.
+pub(super) fn succeeded_or_missed(turns: &[Posted]) -> Verdict {
+    cache_only(turns.get(1..).unwrap_or_default())
+}
+
 pub(super) fn bypassed(turns: &[Posted]) -> Verdict {
-    first(turns.get(1..).unwrap_or_default(), |_, messages| {
-        let last = messages.last().unwrap_or(&Value::Null);
+    then(turns, |last| {
         kept(!is_hit(last), "the result", last.to_string())
+    })
+}
+
+pub(super) fn cached_or_computed(turns: &[Posted]) -> Verdict {
+    let each = |turn| {
+        first(core::slice::from_ref(turn), |_, messages| {
+            let last = messages.last().unwrap_or(&Value::Null);
+            kept(status(last) == "SUCCEEDED", "the result", last.to_string())
+        })
+    };
+    let mut verdicts = turns.iter().map(each);
+    let broken = verdicts.find(|verdict| *verdict != Verdict::Pass);
+    broken.unwrap_or(Verdict::Pass)
+}
+
+pub(super) fn computed_anew(turns: &[Posted]) -> Verdict {
+    then(turns, |last| {
+        let is_computed = status(last) == "SUCCEEDED" && !is_hit(last);
+        kept(is_computed, "the result", last.to_string())
+    })
+}
+
+pub(super) fn realigned(turns: &[Posted]) -> Verdict {
+    then(turns, |last| {
+        let word = &last["constitutionalEvidence"]["alignment"];
+        // A result without a verdict breaks another clause.
+        let is_other = word == "NON_CONSTITUTIONAL" || word == "ESCALATE";
+        let holds = status(last) == "SUCCEEDED" && !(is_hit(last) && is_other);
+        kept(holds, "the result", last.to_string())
+    })
+}
+
+pub(super) fn named_record(turns: &[Posted]) -> Verdict {
+    hit(turns, |last| {
+        let cache = &last["constitutionalEvidence"]["cache"];
+        let is_named = cache["cacheKey"]
+            .as_str()
+            .is_some_and(|key| !key.is_empty());
+        let age = cache["ageSec"].as_f64();
+        let is_age = age.is_some_and(|age| age >= 0.0 && age.fract() == 0.0);
+        kept(is_named && is_age, "the evidence", cache.to_string())
+    })
+}
+
+pub(super) fn same_output(turns: &[Posted]) -> Verdict {
+    let Ok((_, before)) = said(turns.first()) else {
+        return Verdict::not_applicable("nothing was kept");
+    };
+    let before = before.last().unwrap_or(&Value::Null);
+    if status(before) != "SUCCEEDED" {
+        return Verdict::not_applicable("nothing was kept");
+    }
+    hit(turns, |last| {
+        let is_same = last["output"] == before["output"];
+        kept(is_same, "the output", last["output"].to_string())
     })
 }
 
@@ -190,6 +286,26 @@ pub(super) fn timed_out(turns: &[Posted]) -> Verdict {
         let last = messages.last().unwrap_or(&Value::Null);
         let holds = status(last) == "FAILED" && last["error"]["code"] == "TIMEOUT";
         kept(holds, "the result", last.to_string())
+    })
+}
+
+/// A task of slow work, with a deadline, behind one that told the time.
+pub(super) fn run_over(turns: &[Posted]) -> Verdict {
+    if turns.len() == 1 {
+        return Verdict::not_applicable("the endpoint does not tell the time");
+    }
+    let slow = turns.get(1..).unwrap_or_default();
+    let late = timed_out(slow);
+    first(slow, |task, messages| {
+        let last = messages.last().unwrap_or(&Value::Null);
+        let deadline = task["telemetry"]["deadline"].as_str();
+        // Both are of one form, whose order is that of the times.
+        let ended = last["reportedAt"].as_str();
+        let is_within = ended.zip(deadline).is_some_and(|(end, by)| end <= by);
+        match status(last) == "SUCCEEDED" && is_within {
+            true => Verdict::not_applicable("the work ended before its deadline"),
+            false => late,
+        }
     })
 }
 

@@ -39,6 +39,21 @@ pub trait Endpoint {
     /// Why there is no answer, in words.
     fn post(&mut self, body: &[u8], wants_lines: bool) -> Result<HttpResponse, String>;
 
+    /// Posts a task with this correlation id in the header. `None` where nobody can send another than the task's; so it is
+    /// by default.
+    ///
+    /// # Errors
+    ///
+    /// Why there is no answer, in words.
+    fn post_correlated(
+        &mut self,
+        body: &[u8],
+        correlation: &str,
+    ) -> Result<Option<HttpResponse>, String> {
+        let _ = (body, correlation);
+        Ok(None)
+    }
+
     /// Posts a task, whose answer is wanted as lines, and has it cancelled when its first message has come. `None` where
     /// nobody can have a task cancelled; so it is by default.
     ///
@@ -66,7 +81,7 @@ pub struct Work {
     pub issuer: String,
     /// What no earlier run had: the ids of all tasks come of it.
     pub seed: u64,
-    /// A capability and a payload of it, whose work goes on for seconds where nobody cancels it.
+    /// A capability and a payload of it, whose work goes on for five seconds or more where nobody ends it.
     pub slow: Option<(String, serde_json::Value)>,
 }
 
@@ -88,7 +103,8 @@ impl Work {
         }
     }
 
-    /// Names work that goes on for seconds where nobody cancels it. Without it no task is cancelled.
+    /// Names work that goes on for five seconds or more where nobody ends it. Without it no task is cancelled, and no
+    /// deadline passes while a task runs.
     #[must_use]
     pub fn with_slow(mut self, capability: impl Into<String>, payload: serde_json::Value) -> Self {
         self.slow = Some((capability.into(), payload));

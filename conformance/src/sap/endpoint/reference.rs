@@ -15,16 +15,25 @@ use super::{Endpoint, HttpResponse, Work};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
     NoAck,
+    AlwaysAck,
     NoEnd,
     TakesAnything,
     TakesForeign,
     Disorder,
     OtherIds,
     NoEvidence,
+    MissesPreferred,
     IgnoresOnly,
+    FailsHits,
     IgnoresBypass,
+    IgnoresAge,
+    IgnoresAlignment,
+    NamesNoRecord,
+    OtherOutput,
     NoHeader,
+    IgnoresHeader,
     IgnoresDeadline,
+    RunsOver,
     NoMessage,
     RunsAgain,
     MixesTasks,
@@ -39,7 +48,8 @@ pub(super) struct Honest {
     /// The body and the result of each task.
     known: BTreeMap<String, (Vec<u8>, Value)>,
     is_cached: bool,
-    results: u32,
+    /// Seconds since the first task. Each result takes one.
+    seconds: u32,
 }
 
 impl Default for Honest {
@@ -50,7 +60,7 @@ impl Default for Honest {
             fault: None,
             known: BTreeMap::new(),
             is_cached: false,
-            results: 0,
+            seconds: 0,
         }
     }
 }
@@ -63,6 +73,18 @@ impl Endpoint for Honest {
             response.correlation = task["correlationId"].as_str().map(str::to_owned);
         }
         Ok(response)
+    }
+
+    fn post_correlated(
+        &mut self,
+        body: &[u8],
+        correlation: &str,
+    ) -> Result<Option<HttpResponse>, String> {
+        let task: Value = serde_json::from_slice(body).map_err(|error| error.to_string())?;
+        if task["correlationId"] != correlation && !self.has(Fault::IgnoresHeader) {
+            return Ok(Some(nack(&task, 400, "INVALID_TASK")));
+        }
+        self.post(body, false).map(Some)
     }
 
     fn post_and_cancel(&mut self, body: &[u8]) -> Result<Option<HttpResponse>, String> {
@@ -126,7 +148,8 @@ impl Honest {
     fn messages(&mut self, task: &Value, end: Value) -> Vec<Value> {
         let ids = (&task["taskId"], &task["correlationId"]);
         let mut messages = Vec::new();
-        if !self.has(Fault::NoAck) {
+        let wants_ack = task["replyTo"]["expectAck"] != false;
+        if wants_ack && !self.has(Fault::NoAck) || self.has(Fault::AlwaysAck) {
             messages.push(json!({"status": "ACK", "messageId": ids.0, "correlationId": ids.1}));
         }
         messages.push(self.result(task, "RUNNING"));
@@ -142,23 +165,70 @@ impl Honest {
     /// The last result.
     fn end(&mut self, task: &Value) -> Value {
         let mode = task["constitutionalContext"]["cachePolicy"]["mode"].as_str();
-        let is_late = !task["telemetry"]["deadline"].is_null();
+        let deadline = task["telemetry"]["deadline"].as_str();
+        let is_over = |now: String| deadline.is_some_and(|deadline| *deadline < *now);
+        let is_late = is_over(self.now());
         if is_late && !self.has(Fault::IgnoresDeadline) {
             return self.failed(task, "TIMEOUT");
+        }
+        if task["target"]["capability"] == "test.wait" {
+            self.seconds += WAIT;
+            if !is_late && is_over(self.now()) && !self.has(Fault::RunsOver) {
+                return self.failed(task, "TIMEOUT");
+            }
         }
         if mode == Some("only") && !self.is_cached && !self.has(Fault::IgnoresOnly) {
             return self.failed(task, "CACHE_MISS");
         }
-        let mut result = self.result(task, "SUCCEEDED");
+        if mode == Some("prefer") && !self.is_cached && self.has(Fault::MissesPreferred) {
+            self.is_cached = true;
+            return self.failed(task, "CACHE_MISS");
+        }
+        let mut result = match mode == Some("only") && self.is_cached && self.has(Fault::FailsHits)
+        {
+            true => self.failed(task, "INTERNAL"),
+            false => self.result(task, "SUCCEEDED"),
+        };
         result["output"] = task["payload"].clone();
-        let reads = matches!(mode, Some("prefer" | "only"))
-            || mode == Some("bypass") && self.has(Fault::IgnoresBypass);
-        if mode.is_some() {
-            let hit = self.is_cached && reads;
-            result["constitutionalEvidence"]["cache"] = json!({"hit": hit});
+        if let Some(mode) = mode {
+            let hit = self.is_cached && self.reads(task, mode);
+            self.answer_from_cache(task, &mut result, hit);
         }
         self.is_cached |= mode == Some("prefer");
         result
+    }
+
+    /// Whether the cache may answer.
+    fn reads(&self, task: &Value, mode: &str) -> bool {
+        let is_too_old = task["constitutionalContext"]["cachePolicy"]["maxAgeSec"] == 0;
+        match mode {
+            "bypass" => self.has(Fault::IgnoresBypass),
+            _ => !is_too_old || self.has(Fault::IgnoresAge),
+        }
+    }
+
+    /// Says whether a result is of the cache, and makes it so.
+    fn answer_from_cache(&self, task: &Value, result: &mut Value, hit: bool) {
+        let evidence = &mut result["constitutionalEvidence"];
+        evidence["cache"] = json!({"hit": hit});
+        if !hit {
+            return;
+        }
+        if !self.has(Fault::NamesNoRecord) {
+            evidence["cache"] = json!({"hit": true, "cacheKey": "00", "ageSec": 1});
+        }
+        let must_align = &task["constitutionalContext"]["cachePolicy"]["mustAlign"];
+        if must_align == true && self.has(Fault::IgnoresAlignment) {
+            evidence["alignment"] = json!("NON_CONSTITUTIONAL");
+        }
+        if self.has(Fault::OtherOutput) {
+            result["output"] = json!("another");
+        }
+    }
+
+    fn now(&self) -> String {
+        let (minutes, seconds) = (self.seconds / 60 % 60, self.seconds % 60);
+        format!("2025-09-28T10:{minutes:02}:{seconds:02}Z")
     }
 
     fn failed(&mut self, task: &Value, code: &str) -> Value {
@@ -173,12 +243,12 @@ impl Honest {
     }
 
     fn result(&mut self, task: &Value, status: &str) -> Value {
-        self.results += 1;
+        self.seconds += 1;
         let mut result = json!({
             "protocolVersion": "2.0",
             "taskId": task["taskId"],
             "correlationId": task["correlationId"],
-            "reportedAt": format!("2025-09-28T10:{:02}:{:02}Z", self.results / 60 % 60, self.results % 60),
+            "reportedAt": self.now(),
             "producer": {"agentId": "A-honest", "agentKind": "agent"},
             "status": status,
             "constitutionalEvidence": {"alignment": "VALID"},
@@ -203,3 +273,6 @@ fn nack(task: &Value, status: u16, code: &str) -> HttpResponse {
     });
     HttpResponse::new(status, nack.to_string().into_bytes())
 }
+
+/// Seconds that the slow work takes.
+const WAIT: u32 = 5;

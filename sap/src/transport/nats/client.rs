@@ -83,7 +83,7 @@ impl Queue {
         }
         let user = self.config.user.as_deref();
         let subject = self.cancel_subject(&task.task_id, task.issuer.agent_id.as_str(), user);
-        let stored = self.store_with(subject, Bytes::new(), beside, false).await;
+        let stored = self.store(subject, Bytes::new(), beside).await;
         stored.map_err(SendError::carrier)?;
         self.status(task).await
     }

@@ -14,8 +14,13 @@
 //! [`max_attempts`](Config::with_max_attempts) times without an end goes to the dead letters, and its result is FAILED,
 //! `INTERNAL`. Where all places are taken a task is returned with a delay, which is no attempt.
 //!
+//! An id belongs to the first task that is begun with it: `attempt` says which and how often, and each who writes it says
+//! what it takes the place of. Another task of the same id and issuer comes back until the first was taken, and is a Nack
+//! then; where the first is turned away, the other gets the id. When a worker dies, the task keeps its id.
+//!
 //! A task is stopped by the user that published it, wherever it runs. One that waits ends CANCELLED when its turn
-//! comes, without its handler.
+//! comes, without its handler. All that was said to stop it is looked at, in its order, so that nobody displaces what
+//! another said.
 //!
 //! Ids are in the headers `X-Correlation-Id` and `Sap-Task-Id` as they are in the body; others are a Nack.
 //! Results go to an endpoint of the task too, if it names one, and are stored for those who come again.
@@ -27,7 +32,10 @@
 //! Streams alone are used, so that servers from 2.9 on will do.
 
 mod cancel;
+mod claim;
 mod client;
+mod job;
+mod stop;
 mod worker;
 
 use core::time::Duration;
@@ -36,9 +44,10 @@ use std::error::Error as _;
 use async_nats::HeaderMap;
 use async_nats::jetstream::consumer::{AckPolicy, PullConsumer, pull};
 use async_nats::jetstream::context::{PublishError, PublishErrorKind};
-use async_nats::jetstream::message::PublishMessage;
+use async_nats::jetstream::message::{PublishMessage, StreamMessage};
 use async_nats::jetstream::stream::{
-    Config as StreamConfig, DiscardPolicy, LastRawMessageErrorKind, RetentionPolicy, Stream,
+    Config as StreamConfig, DiscardPolicy, LastRawMessageError, LastRawMessageErrorKind,
+    RetentionPolicy, Stream,
 };
 use async_nats::jetstream::{self, Context};
 use bytes::Bytes;
@@ -48,7 +57,8 @@ use ubos_common::trace_context::TraceContext;
 use crate::ConfigError;
 use crate::ident::{CorrelationId, TaskId};
 use crate::lifecycle::body_digest;
-use crate::transport::beside::Beside;
+use crate::processor::Peer;
+use crate::transport::beside::{self, Beside, signed};
 use crate::work::{self, For};
 
 /// Settings of a queue; all who open it should have the same.
@@ -72,6 +82,8 @@ use crate::work::{self, For};
 /// | tasks that one worker runs at the same time | 16 | it takes no more |
 /// | a message with its headers | `max_payload` of the server, 1 MiB by default | a task cannot be sent; a part on the way is left out, and an end is FAILED, `UNPROCESSABLE`; the operator is [told](crate::transport::Service::on_warning); of a dead letter its digest is kept |
 /// | how long messages about a task, and dead letters, are kept | 7 days | they are removed |
+/// | how long a worker looks at what was said to stop a task, before it begins | 30 s | it looks at the rest while the task runs |
+/// | how long it asks whether one of them may | 30 s | that one is passed over; it may be said again |
 ///
 /// The server sets so much room aside when the queue is made, and refuses a queue that it has no room for. A stream that is there already keeps its own bounds.
 #[derive(Clone, Debug)]
@@ -327,35 +339,76 @@ impl Queue {
 
     /// The last message on a subject.
     async fn last(&self, subject: &str) -> Result<Option<(HeaderMap, Vec<u8>)>, QueueError> {
-        match self.out.get_last_raw_message_by_subject(subject).await {
-            Ok(message) => Ok(Some((message.headers, message.payload.to_vec()))),
-            Err(error) if error.kind() == LastRawMessageErrorKind::NoMessageFound => Ok(None),
-            Err(error) => Err(QueueError::nats(error)),
-        }
+        let last = self.last_stored(subject).await?;
+        Ok(last.map(|message| (message.headers, message.payload.to_vec())))
     }
 
-    /// Stores a message and waits until it is stored. `once` leaves it where its subject has one already.
-    async fn store_with(
+    /// The same with its number.
+    async fn last_stored(&self, subject: &str) -> Result<Option<StreamMessage>, QueueError> {
+        found(self.out.get_last_raw_message_by_subject(subject).await)
+    }
+
+    /// The first message on a subject that has this number or a later one.
+    async fn stored_from(
+        &self,
+        subject: &str,
+        number: u64,
+    ) -> Result<Option<StreamMessage>, QueueError> {
+        let first = self.out.get_first_raw_message_by_subject(subject, number);
+        found(first.await)
+    }
+
+    /// Stores a message and waits until it is stored.
+    async fn store(
         &self,
         subject: String,
         payload: Bytes,
         headers: HeaderMap,
-        once: bool,
     ) -> Result<(), QueueError> {
-        let mut publish = PublishMessage::build().payload(payload).headers(headers);
-        if once {
-            publish = publish.expected_last_subject_sequence(0);
-        }
+        let publish = PublishMessage::build().payload(payload).headers(headers);
+        self.publish_stored(subject, publish).await.map(drop)
+    }
+
+    /// Stores a message behind the one of its subject that has this number, 0 where there is none. Gives its own
+    /// number, and nothing where another is the last.
+    async fn store_after(
+        &self,
+        last: u64,
+        subject: String,
+        payload: Bytes,
+        headers: HeaderMap,
+    ) -> Result<Option<u64>, QueueError> {
+        let publish = PublishMessage::build().payload(payload).headers(headers);
+        let publish = publish.expected_last_subject_sequence(last);
+        self.publish_stored(subject, publish).await
+    }
+
+    async fn publish_stored(
+        &self,
+        subject: String,
+        publish: PublishMessage,
+    ) -> Result<Option<u64>, QueueError> {
         let stored = match self.context.send_publish(subject, publish).await {
             Ok(stored) => stored.await,
             Err(error) => Err(error),
         };
         match stored {
-            Ok(_) => Ok(()),
-            Err(error) if once && error.kind() == PublishErrorKind::WrongLastSequence => Ok(()),
+            Ok(stored) => Ok(Some(stored.sequence)),
+            Err(error) if error.kind() == PublishErrorKind::WrongLastSequence => Ok(None),
             Err(error) if is_too_long(&error) => Err(QueueError::TooLong),
             Err(error) => Err(QueueError::nats(error)),
         }
+    }
+}
+
+/// What a stream has, where it has it.
+fn found(
+    message: Result<StreamMessage, LastRawMessageError>,
+) -> Result<Option<StreamMessage>, QueueError> {
+    match message {
+        Ok(message) => Ok(Some(message)),
+        Err(error) if error.kind() == LastRawMessageErrorKind::NoMessageFound => Ok(None),
+        Err(error) => Err(QueueError::nats(error)),
     }
 }
 
@@ -402,6 +455,14 @@ fn headers(
         headers.insert(CORRELATION, correlation_id.to_string());
     }
     headers
+}
+
+/// Who may publish where a message with these headers was published, on the subject of a user.
+fn peer_of(user: Option<String>, headers: Option<&HeaderMap>) -> Peer {
+    let mut peer = Peer::on_nats(user);
+    peer.trace = headers.and_then(trace_of);
+    let signature = headers.and_then(|headers| headers.get(beside::SIGNATURE));
+    signed(peer, signature.map(|value| value.as_str()))
 }
 
 /// The place in a trace that headers name.

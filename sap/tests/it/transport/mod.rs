@@ -9,7 +9,11 @@ mod mcp;
 #[cfg(feature = "external-tests")]
 mod nats;
 #[cfg(all(feature = "nats", feature = "external-tests"))]
+mod nats_cancel;
+#[cfg(all(feature = "nats", feature = "external-tests"))]
 mod nats_faults;
+#[cfg(all(feature = "nats", feature = "external-tests"))]
+mod nats_ids;
 #[cfg(all(feature = "nats", feature = "external-tests"))]
 mod nats_said;
 #[cfg(all(unix, feature = "http"))]

@@ -77,13 +77,18 @@ impl Nats {
     }
 
     pub(super) async fn put(&self, body: &str, headers: &[(&str, &str)]) {
+        self.put_on("sap.task", body, headers).await;
+    }
+
+    pub(super) async fn put_on(&self, subject: &str, body: &str, headers: &[(&str, &str)]) {
         let client = async_nats::connect(&self.url).await.unwrap();
         let mut all = async_nats::HeaderMap::new();
         for (name, value) in headers {
             all.insert(*name, *value);
         }
         let context = jetstream::new(client);
-        let put = context.publish_with_headers("sap.task", all, body.to_owned().into());
+        let body = body.to_owned().into();
+        let put = context.publish_with_headers(subject.to_owned(), all, body);
         put.await.unwrap().await.unwrap();
     }
 
@@ -551,55 +556,4 @@ async fn a_stream_of_an_earlier_version_gets_the_subjects_that_it_lacks() {
     let answer = queue.send(&task, &mut |_| {}).await.unwrap();
     assert!(matches!(answer, Some(Message::Result(_))), "{answer:?}");
     worker.abort();
-}
-
-#[tokio::test]
-async fn a_task_that_waits_is_cancelled_by_its_own_user_and_never_runs() {
-    let nats = Nats::start();
-    let (mine, other) = (
-        nats.queue(config().with_user("mine")).await,
-        nats.queue(config().with_user("other")).await,
-    );
-    let seen = Seen::default();
-    let tasks: Vec<Task> = (1..=3)
-        .map(|number| typed(&ask(number, "test.echo").to_string()))
-        .collect();
-    let [cancelled, kept, changed] = tasks.as_slice() else {
-        panic!("three tasks")
-    };
-    let worker = std::sync::Mutex::new(None);
-    let mut like_it = changed.clone();
-    like_it.tags = Some(vec!["other".into()]);
-    let asking = async {
-        until_published(&nats, 3).await;
-        assert_eq!(mine.cancel(cancelled).await.unwrap(), None);
-        assert_eq!(other.cancel(kept).await.unwrap(), None);
-        // Of the same id, and another task.
-        assert_eq!(mine.cancel(&like_it).await.unwrap(), None);
-        let service = seen.service_of(processor::Config::default());
-        worker.lock().unwrap().replace(work(&mine, service));
-    };
-    let send = async |task: &Task| match mine.send(task, &mut |_| {}).await.unwrap() {
-        Some(Message::Result(result)) => result.status,
-        other => panic!("{other:?}"),
-    };
-    let (first, second, third, ()) =
-        tokio::join!(send(cancelled), send(kept), send(changed), asking);
-    assert_eq!(
-        (first, second, third),
-        (Status::Cancelled, Status::Succeeded, Status::Succeeded)
-    );
-    assert_eq!(seen.calls(), 2);
-    let worker = worker.lock().unwrap().take();
-    worker.unwrap().abort();
-}
-
-async fn until_published(nats: &Nats, tasks: u64) {
-    for _ in 0..1_000 {
-        if nats.kept("sap_tasks").await == tasks {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-    panic!("the tasks are not there");
 }

@@ -1,0 +1,45 @@
+//! Whose an id is: the task's that was begun first.
+
+use ubos_common::canon::Digest;
+
+use super::{BODY, Queue, QueueError, is_of};
+
+/// Who has an id.
+pub(super) enum Holder {
+    /// The task that asks, or nobody.
+    This(Claim),
+    /// A task with another body, whose digest this is.
+    Another(String),
+}
+
+/// How often the task was begun that has an id.
+///
+/// Who begins it, or gives the id back, says so in the place of what was said last, so that one of two workers comes
+/// first. It names the task and no worker: where one dies, the next that gets the same task goes on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Claim {
+    /// Without an end.
+    pub(super) begun: u32,
+    /// The number of the message that says so; 0 where there is none.
+    pub(super) place: u64,
+}
+
+impl Queue {
+    /// Who has an id, by what was last said of attempts.
+    pub(super) async fn holder(&self, subject: &str, body: &Digest) -> Result<Holder, QueueError> {
+        let Some(said) = self.last_stored(subject).await? else {
+            return Ok(Holder::This(Claim::default()));
+        };
+        let number = core::str::from_utf8(&said.payload).ok();
+        let begun = number.and_then(|text| text.parse().ok()).unwrap_or(0);
+        let place = said.sequence;
+        if is_of(&said.headers, body) {
+            return Ok(Holder::This(Claim { begun, place }));
+        }
+        match said.headers.get(BODY) {
+            Some(other) if begun > 0 => Ok(Holder::Another(other.to_string())),
+            // It gave the id back.
+            _ => Ok(Holder::This(Claim { begun: 0, place })),
+        }
+    }
+}

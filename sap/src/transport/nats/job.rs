@@ -1,0 +1,409 @@
+//! One delivery of a task, from its arrival to its end.
+
+use core::future::Future;
+use core::pin::pin;
+use std::sync::Arc;
+
+use async_nats::HeaderMap;
+use async_nats::jetstream::message::{AckKind, Message as Delivery};
+use bytes::Bytes;
+use futures::channel::oneshot;
+use futures::future::BoxFuture;
+use ubos_common::canon::Digest;
+use ubos_common::trace_context::TraceContext;
+
+use super::cancel::Cancels;
+use super::claim::{Claim, Holder};
+use super::stop::Stopping;
+use super::{
+    BODY, CORRELATION, ELSEWHERE, Queue, QueueError, TASK_ID, headers, is_of, peer_of, trace_of,
+};
+use crate::error::ErrorCode;
+use crate::evidence::ConstitutionalEvidence;
+use crate::ident::{CorrelationId, TaskId};
+use crate::processor::{Peer, Warning};
+use crate::receipt::Nack;
+use crate::result::TaskResult;
+use crate::status::Status;
+use crate::task::Task;
+use crate::trace;
+use crate::transport::beside;
+use crate::transport::{Caller, Message, Service};
+
+/// One delivery of a task.
+pub(super) struct Job<'a> {
+    pub(super) queue: &'a Queue,
+    pub(super) service: &'a Service,
+    pub(super) cancels: &'a Cancels,
+    pub(super) delivery: &'a Delivery,
+    pub(super) read: Result<Arc<Task>, Box<Nack>>,
+    pub(super) task_id: TaskId,
+    /// Empty where it cannot be read.
+    pub(super) issuer: String,
+    pub(super) correlation_id: Option<CorrelationId>,
+    pub(super) body: Digest,
+}
+
+impl Job<'_> {
+    pub(super) async fn answer(&self) -> Result<(), QueueError> {
+        if !self.headers_agree() {
+            return self.refuse("a header has another id than the body").await;
+        }
+        // A task that has its result is not run again.
+        if let Some((headers, _)) = self.queue.last(&self.subject("result")).await? {
+            if is_of(&headers, &self.body) {
+                return done(self.delivery).await;
+            }
+            return self.refuse(SECOND).await;
+        }
+        let attempts = self.subject("attempt");
+        let before = match self.queue.holder(&attempts, &self.body).await? {
+            Holder::This(claim) => claim,
+            // What is no task never begins, and takes no id.
+            Holder::Another(_) if self.read.is_err() => Claim::default(),
+            Holder::Another(body) => return self.come_second(&body).await,
+        };
+        if before.begun >= self.queue.config.max_attempts {
+            return self.give_up(before).await;
+        }
+        let begun = match self.read {
+            Ok(_) => self.claim(before, before.begun + 1).await?,
+            Err(_) => Some(before),
+        };
+        match begun {
+            Some(begun) => self.run(before, begun).await,
+            // Another worker was first, with this task or another of its id.
+            None => self.queue.give_back(self.delivery).await,
+        }
+    }
+
+    /// Runs what has its id, and says what came of it.
+    async fn run(&self, before: Claim, begun: Claim) -> Result<(), QueueError> {
+        let (stop, stopped) = oneshot::channel();
+        let mut stopping = self.stopping().map(|stopping| (stopping, stop));
+        if let Some((looking, _)) = &mut stopping
+            && self.at_work(looking.is_stopped()).await?
+            && let Some((_, stop)) = stopping.take()
+        {
+            let _ = stop.send(());
+        }
+        let mut caller = Publisher {
+            job: self,
+            cancelled: Some(stopped),
+            last: None,
+            elsewhere: None,
+            failed: None,
+        };
+        let served = self.serve(&mut caller, stopping).await;
+        let (last, elsewhere, failed) = (caller.last, caller.elsewhere, caller.failed);
+        if let Some(error) = failed {
+            return Err(error);
+        }
+        if served.is_err() {
+            return self.queue.give_back(self.delivery).await;
+        }
+        match (last, elsewhere) {
+            // impl: SAP-10-4
+            (Some(Message::Nack(nack)), _) if nack.code == ErrorCode::RateLimit => {
+                if begun != before {
+                    self.claim(begun, before.begun).await?;
+                }
+                self.queue.give_back(self.delivery).await
+            }
+            (Some(Message::Nack(nack)), _) => self.turn_away(nack, begun).await,
+            (Some(Message::Result(result)), _) if result.status.is_terminal() => {
+                self.finish(&result, false).await
+            }
+            (_, Some(result)) => self.finish(&result, true).await,
+            // It runs here already: this delivery is one too many.
+            _ => self.queue.give_back(self.delivery).await,
+        }
+    }
+
+    /// Says how often the task was begun, in the place of what was said last; nothing where that is not the last.
+    async fn claim(&self, last: Claim, begun: u32) -> Result<Option<Claim>, QueueError> {
+        let (subject, payload) = (self.subject("attempt"), begun.to_string().into_bytes());
+        let headers = self.headers(self.correlation_id.as_ref());
+        let stored = self
+            .queue
+            .store_after(last.place, subject, payload.into(), headers);
+        let place = stored.await?;
+        Ok(place.map(|place| Claim { begun, place }))
+    }
+
+    /// Another task has the id. Once that one was taken this is refused; until then it comes back, for that one may
+    /// be turned away.
+    async fn come_second(&self, first: &str) -> Result<(), QueueError> {
+        for kind in ["ack", "progress"] {
+            let said = self.queue.last(&self.subject(kind)).await?;
+            let of = said.and_then(|(headers, _)| headers.get(BODY).map(ToString::to_string));
+            if of.as_deref() == Some(first) {
+                return self.refuse(SECOND).await;
+            }
+        }
+        self.queue.give_back(self.delivery).await
+    }
+
+    /// Answers, and stops what is to be stopped.
+    async fn serve(
+        &self,
+        caller: &mut Publisher<'_>,
+        stopping: Option<(Stopping<'_>, oneshot::Sender<()>)>,
+    ) -> Result<(), crate::processor::ProcessError> {
+        let mut stopping = pin!(async {
+            if let Some((stopping, stop)) = stopping {
+                stopping.stopped().await;
+                let _ = stop.send(());
+            }
+        });
+        let mut is_listening = true;
+        let span = trace::carry("nats", self.correlation_id.as_ref());
+        let read = self.read.clone();
+        let serving = self
+            .service
+            .serve_read(read, &self.delivery.payload, caller);
+        let mut serving = pin!(trace::within(span, serving));
+        self.at_work(async {
+            loop {
+                tokio::select! {
+                    served = &mut serving => return served,
+                    () = &mut stopping, if is_listening => is_listening = false,
+                }
+            }
+        })
+        .await
+    }
+
+    /// Tells the server every now and then that somebody is at it.
+    async fn at_work<T>(&self, work: impl Future<Output = T>) -> T {
+        let mut work = pin!(work);
+        loop {
+            tokio::select! {
+                done = &mut work => return done,
+                () = tokio::time::sleep(self.queue.config.ack_wait / 3) => {
+                    let _ = self.delivery.ack_with(AckKind::Progress).await;
+                }
+            }
+        }
+    }
+
+    /// Stores the one result, and only then acknowledges the task. Of a result that the server does not take, whoever
+    /// waits is told that.
+    async fn finish(&self, result: &TaskResult, elsewhere: bool) -> Result<(), QueueError> {
+        match self.end(result.clone(), elsewhere).await {
+            Err(QueueError::TooLong) => {
+                self.service.warn(&Warning::TooLong);
+                self.end(too_long(result), elsewhere).await?;
+            }
+            ended => ended?,
+        }
+        done(self.delivery).await
+    }
+
+    async fn end(&self, result: TaskResult, elsewhere: bool) -> Result<(), QueueError> {
+        let mut headers = self.headers(Some(&result.correlation_id));
+        if elsewhere {
+            headers.insert(ELSEWHERE, "true");
+        }
+        let message = Message::Result(Box::new(result));
+        if let Some(signature) = self.service.signature(&message).await {
+            headers.insert(beside::SIGNATURE, signature);
+        }
+        let (subject, payload) = (self.subject("result"), Bytes::from(message.encode()));
+        let stored = self
+            .queue
+            .store_after(0, subject, payload.clone(), headers.clone());
+        if stored.await?.is_some() {
+            return Ok(());
+        }
+        match self.queue.last(&self.subject("result")).await? {
+            // Another task was first, because nothing is left of who has the id: that is removed with the oldest that was
+            // said. Who waits for this one is told its end.
+            Some((of, _)) if !is_of(&of, &self.body) => {
+                let subject = self.subject("progress");
+                self.queue.store(subject, payload, headers).await
+            }
+            // Another worker was first: its result is the result.
+            _ => Ok(()),
+        }
+    }
+
+    /// Says a Nack, and then gives the id back.
+    async fn turn_away(&self, nack: Nack, claim: Claim) -> Result<(), QueueError> {
+        self.say("nack", Message::Nack(nack).encode()).await?;
+        if claim.begun > 0 {
+            self.claim(claim, 0).await?;
+        }
+        done(self.delivery).await
+    }
+
+    async fn refuse(&self, why: &'static str) -> Result<(), QueueError> {
+        let mut nack = Nack::malformed(why);
+        nack.message_id = Some(self.task_id);
+        nack.correlation_id = self.correlation_id;
+        let refused = &self.delivery.payload;
+        let message = self.service.turn_away(nack, refused).await;
+        self.say("nack", message.encode()).await?;
+        done(self.delivery).await
+    }
+
+    /// Dead letter: nobody got to the end of it.
+    async fn give_up(&self, claim: Claim) -> Result<(), QueueError> {
+        let why = format!("begun {} times", claim.begun);
+        match self.service.abandon(&self.delivery.payload).await {
+            Ok(Message::Result(result)) if result.status.is_terminal() => {
+                if result.status == Status::Failed {
+                    self.queue.bury(self.delivery, &why).await?;
+                }
+                self.finish(&result, false).await
+            }
+            Ok(Message::Nack(nack)) if nack.code != ErrorCode::RateLimit => {
+                self.queue.bury(self.delivery, &why).await?;
+                self.turn_away(nack, claim).await
+            }
+            // It runs here, there is no room, or its end could not be written down.
+            _ => self.queue.give_back(self.delivery).await,
+        }
+    }
+
+    fn subject(&self, kind: &str) -> String {
+        self.queue.subject(&self.task_id, &self.issuer, kind)
+    }
+
+    /// The user on whose subject the task was published.
+    fn user(&self) -> Option<String> {
+        let prefix = format!("{}.task.", self.queue.config.name);
+        let user = self.delivery.subject.strip_prefix(&prefix);
+        user.map(str::to_owned)
+    }
+
+    /// What comes to stop the task, from now on and before. What is no task is not stopped.
+    fn stopping(&self) -> Option<Stopping<'_>> {
+        let (task, user) = (self.read.as_ref().ok()?, self.user());
+        let (task_id, issuer) = (&self.task_id, &self.issuer);
+        let subject = self.queue.cancel_subject(task_id, issuer, user.as_deref());
+        Some(Stopping {
+            queue: self.queue,
+            processor: self.service.processor(),
+            task,
+            body: &self.body,
+            user,
+            stored: self.cancels.of(subject),
+            is_behind: false,
+        })
+    }
+
+    async fn say(&self, kind: &str, payload: Vec<u8>) -> Result<(), QueueError> {
+        let headers = self.headers(self.correlation_id.as_ref());
+        let subject = self.subject(kind);
+        self.queue.store(subject, payload.into(), headers).await
+    }
+
+    /// Stores what is said on the way, with its signature. A part that the server does not take is left out.
+    async fn progress(&self, kind: &str, message: &Message) -> Result<(), QueueError> {
+        let mut headers = self.headers(self.correlation_id.as_ref());
+        if let Some(signature) = self.service.signature(message).await {
+            headers.insert(beside::SIGNATURE, signature);
+        }
+        let subject = self.subject(kind);
+        let payload = message.encode().into();
+        match self.queue.store(subject, payload, headers).await {
+            Err(QueueError::TooLong) => {
+                self.service.warn(&Warning::TooLong);
+                Ok(())
+            }
+            stored => stored,
+        }
+    }
+
+    /// What goes beside all that is said of the task: the place in a trace that came with it, too.
+    fn headers(&self, correlation_id: Option<&CorrelationId>) -> HeaderMap {
+        let mut headers = headers((&self.task_id, correlation_id), &self.body);
+        let trace = self.delivery.headers.as_ref().and_then(trace_of);
+        for (name, value) in trace.iter().flat_map(TraceContext::to_carry) {
+            headers.insert(name, value);
+        }
+        headers
+    }
+
+    fn headers_agree(&self) -> bool {
+        let header = |name| {
+            let headers = self.delivery.headers.as_ref()?;
+            headers
+                .get(name)
+                .map(|value| value.as_str().to_ascii_lowercase())
+        };
+        let task_id = header(TASK_ID).is_none_or(|id| id == self.task_id.to_string());
+        let wanted = self.correlation_id.map(|id| id.to_string());
+        task_id && header(CORRELATION).is_none_or(|id| wanted.is_none_or(|wanted| wanted == id))
+    }
+}
+
+/// Stores what is said on the way; the end is stored by itself.
+struct Publisher<'a> {
+    job: &'a Job<'a>,
+    last: Option<Message>,
+    elsewhere: Option<TaskResult>,
+    failed: Option<QueueError>,
+    cancelled: Option<oneshot::Receiver<()>>,
+}
+
+impl Caller for Publisher<'_> {
+    fn peer(&self) -> Peer {
+        peer_of(self.job.user(), self.job.delivery.headers.as_ref())
+    }
+
+    fn cancelled(&mut self) -> Option<BoxFuture<'static, ()>> {
+        let cancelled = self.cancelled.take()?;
+        Some(Box::pin(async move {
+            if cancelled.await.is_err() {
+                // Nobody is left who could say so: that is no cancel.
+                core::future::pending::<()>().await;
+            }
+        }))
+    }
+
+    fn tell(&mut self, message: Message) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            let kind = match &message {
+                Message::Ack(_) => "ack",
+                Message::Result(result) if !result.status.is_terminal() => "progress",
+                _ => {
+                    self.last = Some(message);
+                    return;
+                }
+            };
+            if self.failed.is_none() {
+                self.failed = self.job.progress(kind, &message).await.err();
+            }
+        })
+    }
+
+    fn elsewhere(&mut self, result: &TaskResult) {
+        if result.status.is_terminal() {
+            self.elsewhere = Some(result.clone());
+        }
+    }
+}
+
+/// What is said of a result that the server does not take: that, with its verdict.
+fn too_long(result: &TaskResult) -> TaskResult {
+    let told = TaskResult::new(
+        result.protocol_version,
+        result.task_id,
+        result.correlation_id,
+        result.reported_at,
+        result.producer.clone(),
+        Status::Failed,
+        ConstitutionalEvidence::new(result.constitutional_evidence.alignment.clone()),
+    );
+    let why = "the result is longer than a message of the queue may be";
+    told.with_error(ErrorCode::Unprocessable, why)
+}
+
+pub(super) async fn done(delivery: &Delivery) -> Result<(), QueueError> {
+    delivery.double_ack().await.map_err(QueueError::Nats)
+}
+
+/// Why a task is turned away whose id another has.
+const SECOND: &str = "another task of this id came before";
