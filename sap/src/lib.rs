@@ -147,9 +147,10 @@
 //! |---|---|---|
 //! | one message | [`Limits`](ubos_common::json::Limits) | refused |
 //! | results a lifecycle remembers | 1,024 | the oldest is forgotten |
-//! | tasks that run in a processor | 1,024 | Nack `RATE_LIMIT` |
+//! | tasks that run in a processor, their bytes | 1,024, 256 MiB | Nack `RATE_LIMIT` |
 //! | Nacks it notes | 1,000; 100 at once, 10 a second | counted |
-//! | ended tasks it remembers, bytes of their results | 10,000, 64 MiB | the oldest is forgotten |
+//! | ended tasks it remembers | 10,000 | the oldest of the issuer who has most is forgotten |
+//! | bytes of results that it keeps in memory | 64 MiB | they are read from the transcript |
 //! | time of a task without a deadline | 1 hour | FAILED `TIMEOUT` |
 //! | calls and bytes of records that wait for a store in files | 4,096; 64 MiB | refused |
 //! | silence of an HTTP server towards its client | 300 s | no answer |
@@ -167,7 +168,8 @@
 //! | artifacts of a library | 100,000 | refused |
 //! | a table of what if | [`alignment::WhatIfTable`] | left out, and counted |
 //! | open tasks of a producer, ended ones it remembers | 10,000, 10,000 | refused; the oldest is forgotten |
-//! | work on messages of more than 64 KiB that waits for its 4 threads | 1,024; 64 MiB | the one who asks waits for room |
+//! | work on messages of more than 64 KiB that waits for its 4 threads | one for each message that somebody holds | its turn comes in order, and strangers and tasks have theirs by turns |
+//! | bytes of such work that nobody waits for: signals of dropped runs | 64 MiB | lost |
 //! | constraints of a task that are checked | 64 | listed as unchecked |
 //! | steps of all predicates of a verdict | 4 Mi, about one a byte that is read | `UNCHECKED`, or a rule that is not kept |
 //! | a predicate | 1,024 bytes, 16 terms, 32 tokens a place | refused |

@@ -212,8 +212,8 @@ impl Verdict {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TranscriptError {
-    /// The entries were moved into an archive.
-    #[error("entries before {first} were archived")]
+    /// The entries were moved into an archive, or went where the newest are kept.
+    #[error("entries before {first} were archived or removed")]
     Archived {
         /// The first entry that is left.
         first: u64,

@@ -9,7 +9,8 @@ use ubos_common::time::Now;
 
 use super::answer::Warning;
 use super::guard::{Panicked, guarded};
-use super::ledger::{Key, Ledger};
+use super::key::Key;
+use super::ledger::Ledger;
 use super::state::Processor;
 use crate::cache::{Caching, Keys, WholePayload};
 use crate::error::StoreError;

@@ -2,7 +2,6 @@
 
 use core::time::Duration;
 
-use super::ledger::Room;
 use crate::ConfigError;
 use crate::validate::Options;
 
@@ -104,6 +103,13 @@ impl Config {
             "a task takes some time",
         )
     }
+}
+
+/// How many tasks may run at the same time, and of how many bytes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Room {
+    pub(super) tasks: usize,
+    pub(super) bytes: usize,
 }
 
 /// Ended tasks that are remembered.

@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 
 use ubos_common::canon::Digest;
 
-use super::ledger::Key;
+use super::key::Key;
 
 /// The ended tasks of all issuers. Who has most of them loses the oldest of his own first, so that nobody pushes out what
 /// others have by ending many tasks.

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use ubos_common::violation::Profile;
 
 use super::guard::guarded;
-use super::ledger::{Before, Key, Latest, MAX_FOLLOWERS, Sight};
+use super::key::Key;
+use super::ledger::{Before, Latest, MAX_FOLLOWERS, Sight};
 use super::peer::Peer;
 use super::state::Processor;
 use crate::ident::{AgentId, TaskId};
@@ -54,7 +55,7 @@ impl KnownTask {
                 Arc::new(task)
             }
         };
-        if !processor.allows(peer, &task).await {
+        if processor.allows(peer, &task).await != Some(true) {
             return None;
         }
         Some(Self {
@@ -160,10 +161,12 @@ impl Processor {
         self.authorize.authorize(peer, task).await
     }
 
-    /// Whether a peer may have this task done.
-    pub(crate) async fn allows(&self, peer: &Peer, task: &Task) -> bool {
-        let access = guarded(self.access(peer, task)).await;
-        matches!(access, Ok(Access::Allowed))
+    /// Whether a peer may have this task done; `None` where too many ask.
+    pub(crate) async fn allows(&self, peer: &Peer, task: &Task) -> Option<bool> {
+        match guarded(self.access(peer, task)).await {
+            Ok(Access::Busy) => None,
+            access => Some(matches!(access, Ok(Access::Allowed))),
+        }
     }
 }
 

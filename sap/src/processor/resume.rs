@@ -11,7 +11,7 @@ use ubos_common::violation::Profile;
 use super::answer::{Answer, ProcessError};
 use super::drive::Driver;
 use super::effects::Effects;
-use super::ledger::Key;
+use super::key::Key;
 use super::peer::Peer;
 use super::state::Processor;
 use crate::ident::TaskId;
@@ -64,8 +64,8 @@ struct Open {
 
 impl Open {
     fn insert(&mut self, key: Key, begun: Begun) {
-        self.entries.insert(begun.entry, key.clone());
-        self.latest.insert(key.task_id(), key.clone());
+        self.entries.insert(begun.entry, key);
+        self.latest.insert(key.task_id(), key);
         if let Some(before) = self.begun.insert(key, begun) {
             self.entries.remove(&before.entry);
         }

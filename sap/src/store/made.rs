@@ -31,11 +31,11 @@ pub(super) trait Shelf: Send + Sync + 'static {
 #[derive(Debug)]
 pub(super) struct Line<S> {
     pub(super) shelf: S,
-    waiting: Mutex<Waiting>,
+    waiting: Mutex<Unmade>,
 }
 
 #[derive(Debug, Default)]
-struct Waiting {
+struct Unmade {
     entries: VecDeque<ToMake>,
     /// Of all that are not on the shelf, the one that is being made among them.
     count: usize,

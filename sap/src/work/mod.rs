@@ -76,8 +76,8 @@ struct Queue {
 
 #[derive(Default)]
 struct Lines {
-    strangers: VecDeque<Waiting>,
-    tasks: VecDeque<Waiting>,
+    strangers: VecDeque<Turn>,
+    tasks: VecDeque<Turn>,
     /// Whether it is the turn of a task, where both wait.
     is_tasks_turn: bool,
     /// Of the jobs that nobody waits for.
@@ -86,24 +86,24 @@ struct Lines {
 }
 
 /// One in a line.
-enum Waiting {
+enum Turn {
     /// For one who waits, and may have given it up.
-    Asked(Arc<Asked>),
+    Asked(Arc<Slot>),
     /// With its bytes.
     Kept(usize, Job),
 }
 
 /// What is done for one who waits; `None` once it is begun or given up.
-struct Asked(Mutex<Option<Job>>);
+struct Slot(Mutex<Option<Job>>);
 
-impl Asked {
+impl Slot {
     fn take(&self) -> Option<Job> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
 /// Gives up what was not begun.
-struct Asking(Arc<Asked>);
+struct Asking(Arc<Slot>);
 
 impl Drop for Asking {
     fn drop(&mut self) {
@@ -135,7 +135,7 @@ impl Threads {
         let (answer, answered) = oneshot::channel();
         let work = move || catch_unwind(AssertUnwindSafe(work));
         let job: Job = Box::new(move || drop(answer.send(work())));
-        let asking = Asking(Arc::new(Asked(Mutex::new(Some(job)))));
+        let asking = Asking(Arc::new(Slot(Mutex::new(Some(job)))));
         self.queue.ask(whom, &asking);
         match answered.await {
             Ok(Ok(done)) => done,
@@ -157,7 +157,7 @@ impl Threads {
         lines.kept += bytes;
         // Nobody is there to whom its panic could come back.
         let job = move || drop(catch_unwind(AssertUnwindSafe(work)));
-        let waiting = Waiting::Kept(bytes, Box::new(job));
+        let waiting = Turn::Kept(bytes, Box::new(job));
         lines.tasks.push_back(waiting);
         drop(lines);
         self.queue.more.notify_one();
@@ -183,7 +183,7 @@ impl Queue {
         if line.len() == line.capacity() {
             line.retain(|waiting| !waiting.is_given_up());
         }
-        line.push_back(Waiting::Asked(Arc::clone(&asking.0)));
+        line.push_back(Turn::Asked(Arc::clone(&asking.0)));
         drop(lines);
         self.more.notify_one();
     }
@@ -200,11 +200,11 @@ impl Queue {
         loop {
             while let Some(waiting) = lines.pop() {
                 match waiting {
-                    Waiting::Kept(bytes, job) => {
+                    Turn::Kept(bytes, job) => {
                         lines.kept -= bytes;
                         return Some(job);
                     }
-                    Waiting::Asked(asked) => {
+                    Turn::Asked(asked) => {
                         if let Some(job) = asked.take() {
                             return Some(job);
                         }
@@ -226,7 +226,7 @@ impl Queue {
 }
 
 impl Lines {
-    fn pop(&mut self) -> Option<Waiting> {
+    fn pop(&mut self) -> Option<Turn> {
         let is_tasks_turn = self.is_tasks_turn;
         self.is_tasks_turn = !is_tasks_turn;
         if is_tasks_turn {
@@ -241,7 +241,7 @@ impl Lines {
     }
 }
 
-impl Waiting {
+impl Turn {
     fn is_given_up(&self) -> bool {
         match self {
             Self::Asked(asked) => asked.0.lock().is_ok_and(|job| job.is_none()),

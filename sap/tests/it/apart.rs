@@ -24,7 +24,7 @@ use crate::samples::with;
 
 /// No time passes while another thread works.
 #[derive(Clone)]
-struct Still;
+pub(crate) struct Still;
 
 impl Sleep for Still {
     fn now(&self) -> Now {

@@ -1,5 +1,6 @@
 //! Verdicts, contracts, single flight and signals, through the whole processor.
 
+use crate::apart::Still;
 use crate::processor::{
     Jumping, Log, answering, cached, consult, kinds, no_cache, processor, result, run, text, whole,
     yield_now,
@@ -156,7 +157,7 @@ fn a_part_that_is_no_valid_result_ends_the_task() {
             Ok(Outcome::new(text("1")))
         },
     );
-    let ended = result(run(&processor, &Jumping::new(), &no_cache()).1);
+    let ended = result(run(&processor, &Still, &no_cache()).1);
     assert_eq!(ended.error_code(), Some(&ErrorCode::Internal));
     let why = ended.error.unwrap().message.unwrap();
     assert_eq!(why, "the handler made a result that is not valid");

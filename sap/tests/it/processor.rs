@@ -129,7 +129,11 @@ pub(crate) fn answering(log: &Log, output: &'static str, calls: &Arc<AtomicUsize
     })
 }
 
-pub(crate) fn run(processor: &Processor, clock: &Jumping, task: &Value) -> (Vec<String>, Answer) {
+pub(crate) fn run<S: Sleep + Clone + Send + Sync + 'static>(
+    processor: &Processor,
+    clock: &S,
+    task: &Value,
+) -> (Vec<String>, Answer) {
     let mut told = Vec::new();
     let bytes = task.to_string();
     let mut sink = |delivery: Delivery<'_>| {

@@ -6,37 +6,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use futures::channel::oneshot;
 use ubos_common::canon::Digest;
 
-use super::config::MAX_FINISHED;
+use super::config::{MAX_FINISHED, Room};
 use super::finished::Finished;
+use super::key::Key;
 use super::stop::Stop;
-use crate::ident::{AgentId, TaskId};
 use crate::result::TaskResult;
 use crate::role::consumer::StopReason;
 use crate::status::Status;
 use crate::task::Task;
-
-/// Which task it is: ids are an issuer's own, and nobody takes another one's by using it first. Of the issuer it has the
-/// digest, for his name may be as long as a task.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct Key(TaskId, Digest);
-
-impl Key {
-    pub(super) fn of(task: &Task) -> Self {
-        Self::new(task.task_id, &task.issuer.agent_id)
-    }
-
-    pub(super) fn new(task_id: TaskId, issuer: &AgentId) -> Self {
-        Self(task_id, Digest::of_bytes(issuer.as_str().as_bytes()))
-    }
-
-    pub(super) const fn task_id(&self) -> TaskId {
-        self.0
-    }
-
-    pub(super) const fn issuer(&self) -> Digest {
-        self.1
-    }
-}
 
 #[derive(Debug, Default)]
 pub(super) struct Ledger(Mutex<Tasks>);
@@ -124,13 +101,6 @@ pub(super) enum Sight {
     /// As many follow it as may.
     Full,
     Unknown,
-}
-
-/// How many tasks may run at the same time, and of how many bytes.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Room {
-    pub(super) tasks: usize,
-    pub(super) bytes: usize,
 }
 
 impl Tasks {

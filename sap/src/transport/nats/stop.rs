@@ -77,7 +77,14 @@ impl Stopping<'_> {
     /// Whether who said so may stop the task; nothing where that is not decided in time.
     async fn may_stop(&self, headers: &HeaderMap) -> Option<bool> {
         let peer = peer_of(self.user.clone(), Some(headers));
-        let allowed = self.processor.allows(&peer, self.task);
+        let allowed = async {
+            loop {
+                if let Some(allowed) = self.processor.allows(&peer, self.task).await {
+                    return allowed;
+                }
+                sleep(self.queue.config.busy_delay).await;
+            }
+        };
         timeout(MAX_AUTHORIZE, allowed).await.ok()
     }
 }
