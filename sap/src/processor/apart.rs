@@ -136,14 +136,16 @@ fn taken(input: &Mutex<Option<Input>>) -> Option<Input> {
 
 #[cfg(test)]
 mod tests {
+    use core::sync::atomic::{AtomicBool, Ordering};
     use core::task::Waker;
     use core::time::Duration;
 
+    use futures::executor::block_on;
     use futures::future::poll_fn;
     use ubos_common::json::RawBuf;
     use ubos_common::time::{Mono, Timestamp};
 
-    use super::super::{AllowAll, Answer, Config, Context, Outcome, Processor};
+    use super::super::{AllowAll, Answer, Config, Context, Outcome, Processor, Progress};
     use super::*;
     use crate::result::{Producer, ProducerKind, TaskResult};
     use crate::status::Status;
@@ -237,6 +239,43 @@ mod tests {
     fn a_deadline_that_passes_before_its_turn_is_seen_at_its_turn() {
         let result = ended(|clock, _| clock.pass(11));
         assert_eq!(result.error_code(), Some(&crate::ErrorCode::Timeout));
+    }
+
+    // spec: SAP-5-3
+    #[test]
+    fn a_report_is_told_while_its_handler_goes_on() {
+        static IS_TOLD: AtomicBool = AtomicBool::new(false);
+        let producer = Producer::new("A-1".parse().unwrap(), ProducerKind::Agent);
+        let transcript = Arc::new(MemoryTranscript::default());
+        let processor = Processor::new(producer, Arc::new(AllowAll), transcript, Config::default())
+            .unwrap()
+            .handle("text.long".parse().unwrap(), |mut cx: Context| async move {
+                cx.report(Progress::running(Some(RawBuf::parse("1").unwrap())))
+                    .await;
+                // It is never without work.
+                for _ in 0..5_000 {
+                    if IS_TOLD.load(Ordering::Relaxed) {
+                        break;
+                    }
+                    std::thread::sleep(Duration::from_millis(1));
+                    crate::future::yield_once().await;
+                }
+                Ok(Outcome::new(RawBuf::parse("2").unwrap()))
+            });
+        let text = format!(r#""payload":{{"text":"{}"}}"#, "long ".repeat(HEAVY / 4));
+        let task = TASK.replace(r#""payload":{}"#, &text);
+        let mut sink = |delivery: super::super::Delivery<'_>| {
+            if let super::super::Delivery::Result(result) = delivery
+                && result.status == Status::Running
+                && result.output.is_some()
+            {
+                IS_TOLD.store(true, Ordering::Relaxed);
+            }
+        };
+        let clock = Set::start();
+        let answer = block_on(processor.process(&clock, task.as_bytes(), &mut sink)).unwrap();
+        assert!(matches!(answer, Answer::Result(result) if result.status == Status::Succeeded));
+        assert!(IS_TOLD.load(Ordering::Relaxed));
     }
 
     // spec: SAP-5-8

@@ -1,26 +1,22 @@
 //! What is written down of a task, and who learns of it.
 
-use core::panic::AssertUnwindSafe;
-use std::panic::catch_unwind;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use futures::channel::oneshot;
 use ubos_common::time::Now;
 
 use super::answer::Warning;
-use super::guard::{Panicked, guarded};
+use super::guard::guarded;
 use super::key::Key;
 use super::ledger::Ledger;
 use super::state::Processor;
+use super::telling::Telling;
 use crate::cache::{Caching, Keys, WholePayload};
-use crate::error::StoreError;
-use crate::future::{BoxFuture, ready};
+use crate::future::BoxFuture;
 use crate::learning::{Signal, SignalSink};
 use crate::role::consumer::Written;
 use crate::status::Status;
 use crate::task::Task;
 use crate::transcript::{Entry, EntryKind, Transcript, TranscriptError};
-use crate::work::{self, For, HEAVY};
 
 /// Where one task is written down. It outlives the run.
 #[derive(Clone)]
@@ -36,6 +32,9 @@ pub(super) struct Books {
     bytes: usize,
     has_route: bool,
     keys: Arc<OnceLock<Option<Keys>>>,
+    /// The result that was recorded last, and as which entry.
+    recorded: Arc<Mutex<Option<(Arc<Written>, u64)>>>,
+    told: Arc<Telling>,
 }
 
 impl Books {
@@ -56,6 +55,8 @@ impl Books {
             bytes,
             has_route,
             keys: Arc::default(),
+            recorded: Arc::default(),
+            told: Arc::default(),
         }
     }
 
@@ -66,10 +67,16 @@ impl Books {
     }
 
     /// Writes a result down, as one of its task.
-    pub(super) async fn result(&self, now: Now, written: &Written) -> Result<u64, TranscriptError> {
+    pub(super) async fn result(
+        &self,
+        now: Now,
+        written: &Arc<Written>,
+    ) -> Result<u64, TranscriptError> {
         let entry = Entry::encoded(EntryKind::Result, now.wall, &written.encoded);
         let entry = entry.of_task(self.ledger.entry(&self.key));
-        self.record(&entry).await
+        let number = self.record(&entry).await?;
+        *lock(&self.recorded) = Some((Arc::clone(written), number));
+        Ok(number)
     }
 
     /// Makes the task's keys, once.
@@ -87,15 +94,20 @@ impl Books {
     }
 
     /// Keeps a result, to answer the same task again.
-    pub(super) fn remember(&self, written: &Written) {
+    pub(super) fn remember(&self, written: &Arc<Written>) {
         let result = &written.result;
         let max_bytes = self.max_remembered_bytes;
         let encoded = Arc::clone(&written.encoded);
-        self.ledger.update(&self.key, result, encoded, max_bytes);
+        // Of one that is recorded after its run was dropped nobody knows the entry.
+        let recorded = lock(&self.recorded).take();
+        let recorded = recorded.filter(|(recorded, _)| Arc::ptr_eq(recorded, written));
+        let entry = recorded.map(|(_, number)| number);
+        self.ledger
+            .update(&self.key, result, (encoded, entry), max_bytes);
     }
 
-    /// Tells those who learn of a result; ready when they know. The call hands it over, where not too much waits: of 64 MiB
-    /// more than it, what is above is told where the run waits for it.
+    /// Tells those who learn of a result, after those before it; ready when they know. The call hands it over. Where 64 MiB
+    /// wait to be told so, it is told where the run waits for it, and lost where that is dropped.
     // impl: SAP-7-6
     pub(super) fn signal(
         &self,
@@ -114,25 +126,14 @@ impl Books {
             let told = signal.map_or(Ok(()), |signal| signals.emit(signal));
             told.err().map(Warning::Signal)
         };
-        let tell = move || {
-            let told = catch_unwind(AssertUnwindSafe(tell));
-            told.unwrap_or_else(|_| Some(Warning::Signal(StoreError::Failed(Box::new(Panicked)))))
-        };
-        if bytes <= HEAVY {
-            return Some(ready(tell()));
-        }
-        let (answer, answered) = oneshot::channel();
-        let work = move || drop(answer.send(tell()));
-        let waits = work::hand_over(bytes, work).err();
-        Some(Box::pin(async move {
-            if let Some(work) = waits {
-                work::apart(For::Task, work).await;
-            }
-            answered.await.ok().flatten()
-        }))
+        Some(self.told.tell(bytes, tell))
     }
 
     pub(super) fn forget(&self) {
         self.ledger.forget(&self.key);
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -157,9 +157,10 @@ impl Schemas {
     }
 }
 
-/// Whether a schema is short, and none of what may make much of little is in it: patterns, and references.
+/// Whether a schema is short, and none of what may make much of little is in it: patterns, references, and what is compiled
+/// again for each level.
 fn is_quick_to_compile(schema: &str) -> bool {
-    let large = ["pattern", "ref", "Ref", "\\"];
+    let large = ["pattern", "ref", "Ref", "unevaluated", "\\"];
     schema.len() <= SHORT && !large.iter().any(|word| schema.contains(word))
 }
 

@@ -221,7 +221,15 @@ impl<'p, S: Sleep + Clone + Send + Sync + 'static> Driver<'p, S> {
         if is_free && let Poll::Ready(wake) = self.poll_effect(effect, cx) {
             return Poll::Ready(wake);
         }
-        let is_heard = is_free && !self.bench.is_at_work() && self.machine().accepts_report();
+        let is_at_work = self.bench.is_at_work();
+        if is_at_work && is_free {
+            if self.poll_timer(cx).is_ready() {
+                return Poll::Ready(Wake::Timeout);
+            }
+            // Its turn may come while the handler is at work.
+            self.bench.release();
+        }
+        let is_heard = !is_at_work && self.machine().accepts_report();
         if let Some(handler) = &mut self.handler
             && let Poll::Ready(said) = handler.poll_said(is_heard, cx)
         {
@@ -230,10 +238,9 @@ impl<'p, S: Sleep + Clone + Send + Sync + 'static> Driver<'p, S> {
                 Said::Ended(ended) => Wake::Ran(handler.id, ended),
             });
         }
-        if is_free && self.poll_timer(cx).is_ready() {
+        if !is_at_work && self.poll_timer(cx).is_ready() {
             return Poll::Ready(Wake::Timeout);
         }
-        self.bench.release();
         Poll::Pending
     }
 

@@ -170,11 +170,11 @@ impl<'p> Effects<'p> {
                 (Admission::Interrupted(status), Gain::Place(stop))
             }
             Entered::Known(latest) => {
-                let Ok(latest) = self.processor.read_latest(latest).await else {
-                    // What came of it is not known, so it is neither answered nor run again.
-                    return Reply::Panicked.into();
-                };
-                (Admission::Known(latest), Gain::Nothing)
+                let latest = self.processor.read_latest(latest).await;
+                (
+                    latest.map_or(Admission::Gone, Admission::Known),
+                    Gain::Nothing,
+                )
             }
             Entered::Other(_) => (Admission::Other, Gain::Nothing),
             Entered::Full => (Admission::Full, Gain::Nothing),
@@ -224,11 +224,7 @@ impl<'p> Effects<'p> {
                 recorded
             }
             Record::Result(written) | Record::Queued(written) => {
-                let recorded = self.books.result(now, written).await;
-                if let Ok(number) = recorded {
-                    self.processor.ledger.recorded(&self.books.key, number);
-                }
-                recorded
+                self.books.result(now, written).await
             }
         };
         match recorded {

@@ -1,4 +1,4 @@
-//! Tasks that have ended, in the order in which they are forgotten.
+//! Ended tasks, in the order in which they make room.
 
 use core::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap, VecDeque};
@@ -7,16 +7,29 @@ use ubos_common::canon::Digest;
 
 use super::key::Key;
 
-/// The ended tasks of all issuers. Who has most of them loses the oldest of his own first, so that nobody pushes out what
-/// others have by ending many tasks.
+/// Tasks of all issuers, each with its weight. Who has most loses the oldest of his own first, so that nobody pushes out what
+/// others have by ending many tasks, or long ones.
 #[derive(Debug, Default)]
 pub(super) struct Finished {
-    by_issuer: HashMap<Digest, VecDeque<(u64, Key)>>,
-    /// How many each has, and since when he has the oldest: the last is the one who loses next.
+    by_issuer: HashMap<Digest, Part>,
+    /// How much each has, and since when he has the oldest: the last is the one who loses next.
     shares: BTreeSet<Share>,
     count: usize,
     /// How many there ever were.
     ended: u64,
+}
+
+#[derive(Debug, Default)]
+struct Part {
+    tasks: VecDeque<Task>,
+    weight: usize,
+}
+
+#[derive(Debug)]
+struct Task {
+    ended: u64,
+    key: Key,
+    weight: usize,
 }
 
 type Share = (usize, Reverse<u64>, Digest);
@@ -26,45 +39,54 @@ impl Finished {
         self.count
     }
 
-    pub(super) fn push(&mut self, key: Key) {
+    pub(super) fn push(&mut self, key: Key, weight: usize) {
         self.ended += 1;
         let ended = self.ended;
-        self.change(key.issuer(), |tasks| tasks.push_back((ended, key)));
+        self.change(key.issuer(), |part| {
+            part.weight += weight;
+            part.tasks.push_back(Task { ended, key, weight });
+        });
         self.count += 1;
     }
 
-    /// Takes out the one to be forgotten.
+    /// Takes out the one that makes room.
     pub(super) fn pop(&mut self) -> Option<Key> {
         let &(_, _, issuer) = self.shares.last()?;
-        let oldest = self.change(issuer, VecDeque::pop_front)?;
-        self.count -= 1;
-        Some(oldest.1)
+        self.take(issuer, |_| Some(0))
     }
 
-    /// Takes out one that goes on.
+    /// Takes out one, where it is here.
     pub(super) fn remove(&mut self, key: &Key) {
-        let removed = self.change(key.issuer(), |tasks| {
-            let at = tasks.iter().position(|(_, ended)| ended == key);
-            at.and_then(|at| tasks.remove(at))
+        self.take(key.issuer(), |tasks| {
+            tasks.iter().position(|task| task.key == *key)
         });
-        self.count -= usize::from(removed.is_some());
     }
 
-    fn change<T>(
+    fn take(
         &mut self,
         issuer: Digest,
-        change: impl FnOnce(&mut VecDeque<(u64, Key)>) -> T,
-    ) -> T {
-        let tasks = self.by_issuer.entry(issuer).or_default();
-        let share = |tasks: &VecDeque<(u64, Key)>| {
-            let oldest = tasks.front().map(|(ended, _)| *ended);
-            oldest.map(|oldest| (tasks.len(), Reverse(oldest), issuer))
+        find: impl FnOnce(&VecDeque<Task>) -> Option<usize>,
+    ) -> Option<Key> {
+        let taken = self.change(issuer, |part| {
+            let task = part.tasks.remove(find(&part.tasks)?)?;
+            part.weight -= task.weight;
+            Some(task.key)
+        });
+        self.count -= usize::from(taken.is_some());
+        taken
+    }
+
+    fn change<T>(&mut self, issuer: Digest, change: impl FnOnce(&mut Part) -> T) -> T {
+        let part = self.by_issuer.entry(issuer).or_default();
+        let share = |part: &Part| {
+            let oldest = part.tasks.front()?.ended;
+            Some((part.weight, Reverse(oldest), issuer))
         };
-        if let Some(before) = share(tasks) {
+        if let Some(before) = share(part) {
             self.shares.remove(&before);
         }
-        let changed = change(tasks);
-        match share(tasks) {
+        let changed = change(part);
+        match share(part) {
             Some(now) => drop(self.shares.insert(now)),
             None => drop(self.by_issuer.remove(&issuer)),
         }
@@ -87,7 +109,7 @@ mod tests {
     fn with(orders: &[&[Key]]) -> Finished {
         let mut finished = Finished::default();
         for key in orders.iter().copied().flatten() {
-            finished.push(*key);
+            finished.push(*key, 1);
         }
         finished
     }
@@ -111,6 +133,15 @@ mod tests {
             // Of those who have as many, who has the oldest.
             assert_eq!(popped[3], order[0][order[0].len() - 2]);
         }
+    }
+
+    #[test]
+    fn most_is_what_weighs_most() {
+        let (light, heavy) = (keys("a", 5), keys("b", 2));
+        let mut finished = with(&[&light]);
+        finished.push(heavy[0], 9);
+        finished.push(heavy[1], 3);
+        assert_eq!(popped(finished)[..2], [heavy[0], light[0]]);
     }
 
     #[test]

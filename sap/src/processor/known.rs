@@ -50,7 +50,9 @@ impl KnownTask {
         let task = match processor.ledger.before(&key)? {
             Before::Unwritten(task) => task,
             Before::Written(entry) => {
-                let read = guarded(processor.read_task(entry)).await.ok()?;
+                let read = guarded(processor.read_task(For::Stranger, entry))
+                    .await
+                    .ok()?;
                 let (task, _) = read.ok()??;
                 Arc::new(task)
             }
@@ -122,7 +124,7 @@ impl Processor {
     ) -> Result<Option<Box<TaskResult>>, Unread> {
         let read = match latest {
             Latest::None => return Ok(None),
-            Latest::Kept(encoded) => {
+            Latest::Kept(encoded, _) => {
                 let bytes = encoded.len();
                 let read = move || decode_result(&encoded, &Options::default());
                 work::done(For::Task, bytes, read).await
@@ -178,7 +180,9 @@ mod tests {
     use ubos_common::json::RawBuf;
     use ubos_common::time::{Mono, Now, Timestamp};
 
-    use super::super::{AllowAll, Config, Context, Delivery, HandlerError, Outcome};
+    use futures::FutureExt as _;
+
+    use super::super::{AllowAll, Answer, Config, Context, Delivery, HandlerError, Outcome};
     use super::*;
     use crate::result::{Producer, ProducerKind};
     use crate::status::Status;
@@ -198,6 +202,27 @@ mod tests {
     }
 
     const TASK: &str = r#"{"protocolVersion":"2.0","taskId":"00000000-0000-0000-0000-000000000001","correlationId":"00000000-0000-0000-0000-000000000002","issuedAt":"1970-01-01T00:00:00Z","issuer":{"agentId":"A-prime","agentKind":"agent"},"target":{"capability":"text.echo"},"constitutionalContext":{"pressureLevel":"deliberated","principles":["care"]},"payload":{}}"#;
+
+    // spec: SAP-5-10, SAP-5-2
+    #[test]
+    fn a_task_whose_run_was_dropped_has_its_own_end_though_nothing_may_be_kept_in_memory() {
+        let producer = Producer::new("A-1".parse().unwrap(), ProducerKind::Agent);
+        let transcript = Arc::new(MemoryTranscript::default());
+        let config = Config::default().with_max_remembered_bytes(0);
+        let hangs = |_: Context| futures::future::pending::<Result<Outcome, HandlerError>>();
+        let processor = Processor::new(producer, Arc::new(AllowAll), transcript, config).unwrap();
+        let processor = processor.handle("text.echo".parse().unwrap(), hangs);
+        let mut sink = |_: Delivery<'_>| {};
+        let mut run = Box::pin(processor.process(&Still, TASK.as_bytes(), &mut sink));
+        assert!((&mut run).now_or_never().is_none());
+        drop(run);
+        let mut sink = |_: Delivery<'_>| {};
+        let again = processor.process(&Still, TASK.as_bytes(), &mut sink);
+        let Answer::Result(again) = again.now_or_never().unwrap().unwrap() else {
+            panic!("it is turned away");
+        };
+        assert_eq!(again.status, Status::Failed);
+    }
 
     // spec: SAP-5-10, SAP-10-1
     #[test]

@@ -65,6 +65,7 @@ mod signed;
 mod speakers;
 mod state;
 mod stop;
+mod telling;
 #[cfg(feature = "typed")]
 mod typed;
 

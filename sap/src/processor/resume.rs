@@ -110,7 +110,7 @@ impl Processor {
         for (key, begun) in begun {
             self.ledger
                 .resume(&key, begun.body, begun.entry, begun.status.clone());
-            let Some((task, bytes)) = self.read_task(begun.entry).await? else {
+            let Some((task, bytes)) = self.read_task(For::Task, begun.entry).await? else {
                 continue;
             };
             match interrupted {
@@ -188,8 +188,8 @@ impl Processor {
                 }
                 let max_bytes = self.config.max_remembered_bytes;
                 self.ledger.resume(&key, task.body, task.entry, None);
-                self.ledger.recorded(&key, number);
-                self.ledger.update(&key, &result, body.into(), max_bytes);
+                let entry = (body.into(), Some(number));
+                self.ledger.update(&key, &result, entry, max_bytes);
                 open.remove(&key);
                 resumed.ended += 1;
             }
@@ -199,6 +199,7 @@ impl Processor {
 
     pub(super) async fn read_task(
         &self,
+        whom: For,
         entry: u64,
     ) -> Result<Option<(Task, Vec<u8>)>, TranscriptError> {
         let entries = self.transcript.read(entry, 1).await?;
@@ -206,7 +207,7 @@ impl Processor {
             return Ok(None);
         };
         let bytes = entry.body.as_str().as_bytes().to_vec();
-        let read = work::done(For::Task, bytes.len(), move || {
+        let read = work::done(whom, bytes.len(), move || {
             Some((decoded_task(&bytes)?, bytes))
         });
         Ok(read.await)

@@ -19,7 +19,8 @@ use crate::work::{self, For, HEAVY};
 
 impl Processor {
     /// Adds a handler over types: the payload is read into the first, and the second becomes the output. A payload
-    /// that is none is `UNPROCESSABLE`.
+    /// that is none is `UNPROCESSABLE`. An output of more than 64 KiB is written anew on another thread, so that it must be
+    /// written the same way twice.
     ///
     /// ```
     /// # use std::sync::Arc;

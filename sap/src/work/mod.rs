@@ -198,18 +198,8 @@ impl Queue {
     fn next(&self) -> Option<Job> {
         let mut lines = self.lock();
         loop {
-            while let Some(waiting) = lines.pop() {
-                match waiting {
-                    Turn::Kept(bytes, job) => {
-                        lines.kept -= bytes;
-                        return Some(job);
-                    }
-                    Turn::Asked(asked) => {
-                        if let Some(job) = asked.take() {
-                            return Some(job);
-                        }
-                    }
-                }
+            if let Some(job) = lines.pop() {
+                return Some(job);
             }
             if lines.is_over {
                 return None;
@@ -226,18 +216,35 @@ impl Queue {
 }
 
 impl Lines {
-    fn pop(&mut self) -> Option<Turn> {
+    /// The next that is to be done. What was given up takes no turn of its line.
+    fn pop(&mut self) -> Option<Job> {
+        let Self {
+            strangers, tasks, ..
+        } = self;
         let is_tasks_turn = self.is_tasks_turn;
-        self.is_tasks_turn = !is_tasks_turn;
-        if is_tasks_turn {
-            self.tasks
-                .pop_front()
-                .or_else(|| self.strangers.pop_front())
+        let order = if is_tasks_turn {
+            [tasks, strangers]
         } else {
-            self.strangers
-                .pop_front()
-                .or_else(|| self.tasks.pop_front())
+            [strangers, tasks]
+        };
+        for (place, line) in order.into_iter().enumerate() {
+            while let Some(turn) = line.pop_front() {
+                let job = match turn {
+                    Turn::Kept(bytes, job) => {
+                        self.kept -= bytes;
+                        Some(job)
+                    }
+                    Turn::Asked(asked) => asked.take(),
+                };
+                if job.is_some() {
+                    // After a task it is the turn of strangers.
+                    let was_task = is_tasks_turn == (place == 0);
+                    self.is_tasks_turn = !was_task;
+                    return job;
+                }
+            }
         }
+        None
     }
 }
 

@@ -159,6 +159,32 @@ fn however_many_strangers_wait_a_task_waits_for_one_of_them() {
     assert!(order.iter().position(|name| *name == "stranger").unwrap() <= 2);
 }
 
+// spec: SAP-5-8
+#[test]
+fn those_who_gave_up_take_no_turn() {
+    let threads = one_thread();
+    let (told, heard) = channel();
+    let (release, jobs) = busy(&threads);
+    let ask = |whom, name: &'static str| {
+        let told = told.clone();
+        begun(threads.run(whom, move || told.send(name).unwrap()))
+    };
+    let mut asked: Vec<_> = (0..50).map(|_| ask(For::Stranger, "stranger")).collect();
+    // More than the line has room for would be swept.
+    let given_up: Vec<_> = (0..3).map(|_| ask(For::Task, "given up")).collect();
+    asked.push(ask(For::Task, "task"));
+    drop(given_up);
+    drop(release);
+    block_on(join_all(jobs));
+    block_on(join_all(asked));
+    drop(told);
+    let order: Vec<&str> = heard.iter().collect();
+    assert!(
+        order.iter().position(|name| *name == "task") <= Some(1),
+        "{order:?}"
+    );
+}
+
 #[test]
 fn those_who_gave_up_take_no_room() {
     let threads = Threads::start();

@@ -1,6 +1,6 @@
 //! The tasks that a processor knows: to run each once, and to stop those that run.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures::channel::oneshot;
@@ -22,8 +22,8 @@ pub(super) struct Ledger(Mutex<Tasks>);
 struct Tasks {
     held: HashMap<Key, Held>,
     finished: Finished,
-    /// Ended tasks whose result is kept here, the oldest first.
-    kept: VecDeque<Key>,
+    /// Those of them whose result is kept here and is also in the transcript.
+    kept: Finished,
     running: usize,
     /// Of the tasks that run.
     running_bytes: usize,
@@ -39,8 +39,6 @@ struct Held {
     /// Of the task, while it runs.
     task_bytes: usize,
     latest: Latest,
-    /// Where the transcript has the result that is recorded next or was last.
-    recorded: Option<u64>,
     /// How many results there were: who follows a task knows by it whether the latest is new.
     results: u64,
     /// Who waits for the next one; at most [`MAX_FOLLOWERS`].
@@ -54,8 +52,8 @@ pub(super) enum Latest {
     /// There is none yet.
     #[default]
     None,
-    /// Encoded.
-    Kept(Arc<[u8]>),
+    /// Encoded, and which entry of the transcript it is, where that is known.
+    Kept(Arc<[u8]>, Option<u64>),
     /// Only the transcript has it, as this entry.
     Recorded(u64),
 }
@@ -125,6 +123,7 @@ impl Tasks {
             return;
         };
         self.bytes -= held.latest.bytes();
+        self.kept.remove(key);
         if matches!(held.state, State::Running(_)) {
             self.end(held.task_bytes);
         }
@@ -151,33 +150,31 @@ impl Tasks {
     }
 
     /// Keeps to the bounds: above their number ended tasks are forgotten, and above their bytes results are left to the
-    /// transcript, those of ended tasks first and then the one that has just come.
+    /// transcript: what a running task says at once, and then those of ended tasks.
     fn shrink(&mut self, updated: &Key, max_bytes: usize) {
         while self.finished.len() > MAX_FINISHED
             && let Some(oldest) = self.finished.pop()
         {
             self.remove(&oldest);
         }
-        while (self.bytes > max_bytes || self.kept.len() > MAX_FINISHED)
-            && let Some(oldest) = self.kept.pop_front()
+        let has_ended = self.held.get(updated).is_none_or(Held::has_ended);
+        if self.bytes > max_bytes && !has_ended {
+            self.leave_to_transcript(updated);
+        }
+        while self.bytes > max_bytes
+            && let Some(oldest) = self.kept.pop()
         {
             self.leave_to_transcript(&oldest);
         }
-        if self.bytes > max_bytes {
-            self.leave_to_transcript(updated);
-        }
     }
 
-    /// Keeps a result here no more. Where nobody knows which entry it is, an ended task is forgotten.
+    /// Keeps a result here no more, where it is known which entry it is.
     fn leave_to_transcript(&mut self, key: &Key) {
-        let Some(held) = self.held.get_mut(key) else {
-            return;
-        };
-        self.bytes -= held.latest.bytes();
-        held.latest = held.recorded.map_or(Latest::None, Latest::Recorded);
-        if held.recorded.is_none() && matches!(held.state, State::Ended) {
-            self.finished.remove(key);
-            self.held.remove(key);
+        if let Some(held) = self.held.get_mut(key)
+            && let Latest::Kept(encoded, Some(entry)) = &held.latest
+        {
+            self.bytes -= encoded.len();
+            held.latest = Latest::Recorded(*entry);
         }
     }
 }
@@ -185,7 +182,7 @@ impl Tasks {
 impl Latest {
     fn bytes(&self) -> usize {
         match self {
-            Self::Kept(encoded) => encoded.len(),
+            Self::Kept(encoded, _) => encoded.len(),
             Self::None | Self::Recorded(_) => 0,
         }
     }
@@ -220,7 +217,6 @@ impl Ledger {
             before: Before::Unwritten(Arc::clone(task)),
             task_bytes: bytes,
             latest: Latest::None,
-            recorded: None,
             results: 0,
             followers: Vec::new(),
         };
@@ -241,7 +237,6 @@ impl Ledger {
             before: Before::Written(entry),
             task_bytes: 0,
             latest: Latest::None,
-            recorded: None,
             results: 0,
             followers: Vec::new(),
             state: State::Interrupted(status, false),
@@ -262,20 +257,13 @@ impl Ledger {
         }
     }
 
-    /// Keeps where the transcript has the result that comes next.
-    pub(super) fn recorded(&self, key: &Key, entry: u64) {
-        if let Some(held) = self.tasks().held.get_mut(key) {
-            held.recorded = Some(entry);
-        }
-    }
-
     /// Keeps the latest result; a terminal one ends the run. What is above the bounds is left to the transcript, and the
     /// oldest ended tasks are forgotten.
     pub(super) fn update(
         &self,
         key: &Key,
         result: &TaskResult,
-        encoded: Arc<[u8]>,
+        (encoded, entry): (Arc<[u8]>, Option<u64>),
         max_bytes: usize,
     ) {
         let mut held_tasks = self.tasks();
@@ -283,8 +271,9 @@ impl Ledger {
         let Some(held) = tasks.held.get_mut(key) else {
             return;
         };
-        tasks.bytes += encoded.len();
-        let before = core::mem::replace(&mut held.latest, Latest::Kept(encoded));
+        let bytes = encoded.len();
+        tasks.bytes += bytes;
+        let before = core::mem::replace(&mut held.latest, Latest::Kept(encoded, entry));
         tasks.bytes -= before.bytes();
         held.results += 1;
         // Each of them looks again.
@@ -296,8 +285,10 @@ impl Ledger {
                 tasks.end(task_bytes);
             }
             if !matches!(before, State::Ended) {
-                tasks.finished.push(*key);
-                tasks.kept.push_back(*key);
+                tasks.finished.push(*key, 1);
+                if entry.is_some() {
+                    tasks.kept.push(*key, bytes);
+                }
             }
         }
         tasks.shrink(key, max_bytes);
@@ -380,6 +371,10 @@ impl Ledger {
 pub(super) const MAX_FOLLOWERS: usize = 1_024;
 
 impl Held {
+    const fn has_ended(&self) -> bool {
+        matches!(self.state, State::Ended)
+    }
+
     fn cancel(&self) -> bool {
         let State::Running(stop) = &self.state else {
             return false;

@@ -379,6 +379,10 @@ impl ReceivedTask {
             Admission::NotFound => {
                 self.turn_away(ErrorCode::NotFound, "no such capability or agent here");
             }
+            Admission::Gone => {
+                let why = "the task has ended before, and its result is here no more";
+                self.turn_away(ErrorCode::NotFound, why);
+            }
             Admission::Full => {
                 let why = "too many tasks run at the same time";
                 self.turn_away(ErrorCode::RateLimit, why);

@@ -259,6 +259,8 @@ pub enum Admission {
     NotFound,
     /// As many tasks run as may.
     Full,
+    /// It came before and has ended, and the transcript has its result no more.
+    Gone,
 }
 
 /// How a task is done with.

@@ -31,22 +31,27 @@ impl Places {
     }
 
     pub(super) fn try_take(self: &Arc<Self>) -> Option<Place> {
-        let mut free = lock(&self.0);
+        self.take_of(&mut lock(&self.0))
+    }
+
+    fn take_of(self: &Arc<Self>, free: &mut Free) -> Option<Place> {
         free.places = free.places.checked_sub(1)?;
         Some(Place(Some(Arc::clone(self))))
     }
 
     pub(super) async fn take(self: &Arc<Self>) -> Option<Place> {
-        if let Some(place) = self.try_take() {
-            return Some(place);
-        }
-        let (sender, receiver) = oneshot::channel();
-        {
+        let receiver = {
+            // Looked at and waited for under one lock: a place that is given back between would wake nobody.
             let mut free = lock(&self.0);
+            if let Some(place) = self.take_of(&mut free) {
+                return Some(place);
+            }
+            let (sender, receiver) = oneshot::channel();
             free.waiting.retain(|waiting| !waiting.is_canceled());
             free.waiting.push_back(sender);
             trace::queue("bus", free.waiting.len(), usize::MAX);
-        }
+            receiver
+        };
         receiver.await.ok()
     }
 }
