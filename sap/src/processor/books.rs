@@ -18,6 +18,9 @@ use crate::status::Status;
 use crate::task::Task;
 use crate::transcript::{Entry, EntryKind, Transcript, TranscriptError};
 
+/// A result and its entry.
+type Recorded = (Arc<Written>, u64);
+
 /// Where one task is written down. It outlives the run.
 #[derive(Clone)]
 pub(super) struct Books {
@@ -33,7 +36,7 @@ pub(super) struct Books {
     has_route: bool,
     keys: Arc<OnceLock<Option<Keys>>>,
     /// The result that was recorded last, and as which entry.
-    recorded: Arc<Mutex<Option<(Arc<Written>, u64)>>>,
+    recorded: Arc<Mutex<Option<Recorded>>>,
     told: Arc<Telling>,
 }
 

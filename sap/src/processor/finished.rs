@@ -21,12 +21,12 @@ pub(super) struct Finished {
 
 #[derive(Debug, Default)]
 struct Part {
-    tasks: VecDeque<Task>,
+    tasks: VecDeque<Ended>,
     weight: usize,
 }
 
 #[derive(Debug)]
-struct Task {
+struct Ended {
     ended: u64,
     key: Key,
     weight: usize,
@@ -44,7 +44,7 @@ impl Finished {
         let ended = self.ended;
         self.change(key.issuer(), |part| {
             part.weight += weight;
-            part.tasks.push_back(Task { ended, key, weight });
+            part.tasks.push_back(Ended { ended, key, weight });
         });
         self.count += 1;
     }
@@ -65,7 +65,7 @@ impl Finished {
     fn take(
         &mut self,
         issuer: Digest,
-        find: impl FnOnce(&VecDeque<Task>) -> Option<usize>,
+        find: impl FnOnce(&VecDeque<Ended>) -> Option<usize>,
     ) -> Option<Key> {
         let taken = self.change(issuer, |part| {
             let task = part.tasks.remove(find(&part.tasks)?)?;

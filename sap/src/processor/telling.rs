@@ -16,10 +16,10 @@ use crate::work::{self, For, HEAVY};
 
 /// What is to be told of one task.
 #[derive(Default)]
-pub(super) struct Telling(Mutex<Line>);
+pub(super) struct Telling(Mutex<Untold>);
 
 #[derive(Default)]
-struct Line {
+struct Untold {
     /// Behind the one that is being told.
     waiting: VecDeque<Tell>,
     is_told: bool,
@@ -76,7 +76,7 @@ impl Telling {
         }
     }
 
-    fn line(&self) -> MutexGuard<'_, Line> {
+    fn line(&self) -> MutexGuard<'_, Untold> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
