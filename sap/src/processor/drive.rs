@@ -48,6 +48,8 @@ pub(super) struct Driver<'p, S: Sleep + Clone + Send + Sync + 'static> {
     /// Others wait while it is held.
     leads: Option<LeaderGuard>,
     timer: Option<(Mono, BoxFuture<'static, ()>)>,
+    /// What the machine is to hear when its work is over.
+    stashed: Option<Wake>,
     /// The end of a task that is abandoned.
     abandoned: Option<Arc<Written>>,
     /// Whether each step takes its time, so that others run between two.
@@ -85,6 +87,7 @@ impl<'p, S: Sleep + Clone + Send + Sync + 'static> Driver<'p, S> {
             told: FuturesUnordered::new(),
             leads: None,
             timer: None,
+            stashed: None,
             abandoned: None,
             is_large: effects.is_large(),
             bytes: effects.bytes(),
@@ -146,7 +149,10 @@ impl<'p, S: Sleep + Clone + Send + Sync + 'static> Driver<'p, S> {
                     other => self.apply(other),
                 }
             }
-            self.bench.release();
+            if self.bench.is_at_work() && self.bench.hold() {
+                self.arm();
+                self.bench.release();
+            }
             if self.is_large || wakes.is_multiple_of(YIELD_AFTER) {
                 yield_once().await;
             }
@@ -217,17 +223,17 @@ impl<'p, S: Sleep + Clone + Send + Sync + 'static> Driver<'p, S> {
         if let Poll::Ready(Some(warning)) = self.told.poll_next_unpin(cx) {
             return Poll::Ready(Wake::Told(warning));
         }
-        let is_free = self.bench.hold();
-        if is_free && let Poll::Ready(wake) = self.poll_effect(effect, cx) {
-            return Poll::Ready(wake);
-        }
         let is_at_work = self.bench.is_at_work();
-        if is_at_work && is_free {
-            if self.poll_timer(cx).is_ready() {
-                return Poll::Ready(Wake::Timeout);
-            }
-            // Its turn may come while the handler is at work.
-            self.bench.release();
+        if self.stashed.is_none() {
+            self.stashed = ready(self.poll_outside(effect, is_at_work, cx));
+        }
+        // While the machine is at work it hears nothing; its work wakes this when it is over. It is taken from its work
+        // for nothing less than what it must hear.
+        if self.stashed.is_some()
+            && self.bench.hold()
+            && let Some(wake) = self.stashed.take()
+        {
+            return Poll::Ready(wake);
         }
         let is_heard = !is_at_work && self.machine().accepts_report();
         if let Some(handler) = &mut self.handler
@@ -238,14 +244,20 @@ impl<'p, S: Sleep + Clone + Send + Sync + 'static> Driver<'p, S> {
                 Said::Ended(ended) => Wake::Ran(handler.id, ended),
             });
         }
-        if !is_at_work && self.poll_timer(cx).is_ready() {
-            return Poll::Ready(Wake::Timeout);
+        if is_at_work {
+            return Poll::Pending;
         }
-        Poll::Pending
+        self.arm();
+        self.poll_timer(cx).map(|()| Wake::Timeout)
     }
 
-    /// An effect that is over, and one who wants the task no more.
-    fn poll_effect<E>(&mut self, effect: Pin<&mut E>, cx: &mut Waking<'_>) -> Poll<Wake>
+    /// One who wants the task no more, and an effect that is over; and while the machine is at work, that a time is over.
+    fn poll_outside<E>(
+        &mut self,
+        effect: Pin<&mut E>,
+        is_at_work: bool,
+        cx: &mut Waking<'_>,
+    ) -> Poll<Wake>
     where
         E: FusedFuture<Output = Done>,
     {
@@ -257,23 +269,31 @@ impl<'p, S: Sleep + Clone + Send + Sync + 'static> Driver<'p, S> {
                 return Poll::Ready(Wake::Cancel);
             }
         }
-        effect.poll(cx).map(Wake::Done)
+        if let Poll::Ready(done) = effect.poll(cx) {
+            return Poll::Ready(Wake::Done(done));
+        }
+        if is_at_work {
+            return self.poll_timer(cx).map(|()| Wake::Timeout);
+        }
+        Poll::Pending
     }
 
-    fn poll_timer(&mut self, cx: &mut Waking<'_>) -> Poll<()> {
-        let due = self.machine().poll_timeout();
-        let Some(at) = due else {
+    /// Sets the timer to when the machine wants to be woken.
+    fn arm(&mut self) {
+        let Some(at) = self.machine().poll_timeout() else {
             self.timer = None;
-            return Poll::Pending;
+            return;
         };
         if self.timer.as_ref().is_none_or(|(set, _)| *set != at) {
             self.timer = Some((at, self.clock.sleep_until(at)));
         }
-        let is_due = self
-            .timer
-            .as_mut()
-            .is_some_and(|(_, timer)| timer.poll_unpin(cx).is_ready());
-        if !is_due {
+    }
+
+    fn poll_timer(&mut self, cx: &mut Waking<'_>) -> Poll<()> {
+        let Some((_, timer)) = &mut self.timer else {
+            return Poll::Pending;
+        };
+        if timer.poll_unpin(cx).is_pending() {
             return Poll::Pending;
         }
         self.timer = None;
