@@ -107,7 +107,6 @@ impl<'p, S: Sleep + Clone + Send + Sync + 'static> Driver<'p, S> {
         let mut effect = pin!(Fuse::terminated());
         let effects = self.effects;
         for wakes in 1_u32.. {
-            let mut recorded = None;
             while self.bench.hold()
                 && let Some(output) = self.next_output()
             {
@@ -138,8 +137,9 @@ impl<'p, S: Sleep + Clone + Send + Sync + 'static> Driver<'p, S> {
                         effect.set(effects.perform(self.clock.now(), request).fuse());
                         if is_record {
                             // Handed over before others run: who drops the task then finds it in the transcript.
-                            recorded =
+                            let recorded =
                                 poll_fn(|cx| Poll::Ready(ready(effect.as_mut().poll(cx)))).await;
+                            self.stashed = recorded.map(Wake::Done);
                         }
                     }
                     Output::Remember(written) => {
@@ -149,17 +149,11 @@ impl<'p, S: Sleep + Clone + Send + Sync + 'static> Driver<'p, S> {
                     other => self.apply(other),
                 }
             }
-            if self.bench.is_at_work() && self.bench.hold() {
-                self.arm();
-                self.bench.release();
-            }
+            self.release();
             if self.is_large || wakes.is_multiple_of(YIELD_AFTER) {
                 yield_once().await;
             }
-            let wake = match recorded {
-                Some(done) => Wake::Done(done),
-                None => poll_fn(|cx| self.poll_wake(effect.as_mut(), cx)).await,
-            };
+            let wake = poll_fn(|cx| self.poll_wake(effect.as_mut(), cx)).await;
             self.woken(wake, under_way, sink);
         }
         Err(self.why_lost())
@@ -276,6 +270,14 @@ impl<'p, S: Sleep + Clone + Send + Sync + 'static> Driver<'p, S> {
             return self.poll_timer(cx).map(|()| Wake::Timeout);
         }
         Poll::Pending
+    }
+
+    /// Gives the machine back to the one that works on it.
+    fn release(&mut self) {
+        if self.bench.is_at_work() && self.bench.hold() {
+            self.arm();
+            self.bench.release();
+        }
     }
 
     /// Sets the timer to when the machine wants to be woken.
