@@ -25,7 +25,12 @@ impl Hub {
         key: Option<&str>,
         identity: Option<&Identity>,
     ) {
-        if self.phase.is_leaving() {
+        // An agent that was cut off comes back to what it has, while the hub drains.
+        let is_awaited = || {
+            let agent = key.and_then(|key| self.fleet.get(key));
+            agent.is_some_and(|agent| !agent.sessions.is_empty())
+        };
+        if self.phase.is_leaving() && !is_awaited() {
             return self.end_stream(
                 stream,
                 Status::new(Code::Unavailable, "the hub is shutting down"),
