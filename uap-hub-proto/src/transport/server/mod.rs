@@ -50,7 +50,7 @@ use self::{
     routes::{Route, Routes},
     service::Service,
     shared::Shared,
-    unfinished::Pool,
+    unfinished::{Pace, Pool},
 };
 use super::{CONNECTION_WINDOW, STREAM_WINDOW, spawn};
 
@@ -108,6 +108,7 @@ async fn start(listener: TcpListener, mut config: ServerConfig) -> io::Result<Hu
         bytes: Pool::new(most_control, 4, 64, connections),
         time: config.register_timeout,
         authorize: config.authorize.take(),
+        keeps: true,
     };
     let (reporter, health) = tonic_health::server::health_reporter();
     reporter
@@ -124,7 +125,8 @@ async fn start(listener: TcpListener, mut config: ServerConfig) -> io::Result<Hu
         Route::to(Beside::new(reflection, control.clone()))
     });
     let places = Places::new(connections, config.max_connections_per_address);
-    let first_call = config.first_call_timeout;
+    let times = (config.first_call_timeout, config.idle_timeout);
+    let session_pace = Pace::steps(config.session_message_timeout);
     let (shared, records) = Shared::new(config, ids).map_err(invalid)?;
     let restored = match store {
         Some(store) => keep::start(&shared, store, records).await?,
@@ -132,7 +134,12 @@ async fn start(listener: TcpListener, mut config: ServerConfig) -> io::Result<Hu
     };
     let service = Service::new(shared.clone());
     let session_bytes = Pool::new(most, 4, 16, connections);
-    let calls = Calls::new(service, (most_control, most), control, session_bytes);
+    let calls = Calls::new(
+        service,
+        (most_control, most),
+        control,
+        (session_bytes, session_pace),
+    );
     let (stop, stopped) = oneshot::channel::<()>();
     let routes = [Some(Route::to(calls)), health];
     #[cfg(feature = "reflection")]
@@ -140,7 +147,7 @@ async fn start(listener: TcpListener, mut config: ServerConfig) -> io::Result<Hu
     let routes: Routes = routes.into_iter().flatten().collect();
     // Accepted sockets send at once: otherwise each small message waits 40 ms for the acknowledgement of the last.
     let accepted = TcpIncoming::from(listener).with_nodelay(Some(true));
-    let connections = incoming(accepted, places, first_call);
+    let connections = incoming(accepted, places, times);
     let serving = builder.serve_with_incoming_shutdown(routes, connections, async {
         let _ = stopped.await;
     });
