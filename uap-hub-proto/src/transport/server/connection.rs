@@ -6,7 +6,7 @@ use std::{
     pin::Pin,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
+        atomic::{AtomicBool, Ordering},
     },
     task::{Context, Poll, ready},
     time::Duration,
@@ -22,6 +22,7 @@ use tokio_stream::{Stream, StreamExt as _};
 use tonic::{codegen::http::Extensions, transport::server::Connected};
 
 use super::{
+    open::{OpenCall, OpenCalls},
     places::{Place, Places},
     unfinished::Held,
 };
@@ -54,7 +55,7 @@ pub(super) struct Peer {
     pub(super) addr: Option<SocketAddr>,
     /// Set when the connection ends, before its calls are told.
     is_lost: Arc<AtomicBool>,
-    calls: Arc<CallCounts>,
+    calls: OpenCalls,
     /// The places of its calls of health and reflection.
     beside: Arc<Semaphore>,
     /// Bytes of unfinished messages, of control calls and of sessions.
@@ -77,31 +78,12 @@ impl Peer {
 
     /// A call has come that keeps the connection until what is returned is dropped.
     pub(super) fn call(&self) -> OpenCall {
-        self.calls.made.fetch_add(1, Ordering::Relaxed);
-        self.calls.open.fetch_add(1, Ordering::Relaxed);
-        OpenCall(self.calls.clone())
+        self.calls.add()
     }
 
     /// A place for a call of health or reflection, if there is one left.
     pub(super) fn call_beside(&self) -> Option<OwnedSemaphorePermit> {
         self.beside.clone().try_acquire_owned().ok()
-    }
-}
-
-/// The calls of a connection, without those that do not keep it.
-#[derive(Debug, Default)]
-struct CallCounts {
-    made: AtomicUsize,
-    open: AtomicUsize,
-}
-
-/// A call that is open.
-#[derive(Debug)]
-pub(super) struct OpenCall(Arc<CallCounts>);
-
-impl Drop for OpenCall {
-    fn drop(&mut self) {
-        self.0.open.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -145,7 +127,7 @@ pub(super) fn incoming(
         let peer = Peer {
             addr,
             is_lost: Arc::default(),
-            calls: Arc::default(),
+            calls: OpenCalls::default(),
             beside: Arc::new(Semaphore::new(MAX_BESIDE)),
             held: place.held(),
         };
@@ -183,8 +165,7 @@ impl Connection {
         loop {
             ready!(self.late.as_mut().poll(cx));
             let calls = &self.peer.calls;
-            let made = calls.made.load(Ordering::Relaxed);
-            let is_idle = calls.open.load(Ordering::Relaxed) == 0;
+            let (made, is_idle) = (calls.made(), calls.is_empty());
             if is_idle && self.was_idle && made == self.made {
                 return Poll::Ready(());
             }

@@ -19,6 +19,7 @@ mod config;
 mod connection;
 mod handle;
 mod keep;
+mod open;
 mod places;
 mod prepare;
 mod routes;
@@ -32,8 +33,6 @@ use std::{io, net::SocketAddr};
 use tokio::{net::TcpListener, sync::oneshot};
 use tonic::transport::{Server, server::TcpIncoming};
 use tonic_health::ServingStatus;
-#[cfg(feature = "reflection")]
-use tonic_reflection::server::v1::{ServerReflection, ServerReflectionServer};
 use ubos_common::id::IdSource;
 
 pub use self::{
@@ -118,32 +117,22 @@ async fn start(listener: TcpListener, mut config: ServerConfig) -> io::Result<Hu
     // Balancers that ask for it have no token.
     let health = (config.health).then(|| Route::to(Beside::new(health, control.open())));
     #[cfg(feature = "reflection")]
-    let reflection = config.reflection.then(reflection).transpose()?;
-    #[cfg(feature = "reflection")]
-    let reflection = reflection.map(|reflection| {
-        let reflection = reflection.max_decoding_message_size(beside::MAX_BYTES);
-        Route::to(Beside::new(reflection, control.clone()))
-    });
+    let reflection = (config.reflection).then(|| reflection(control.clone()));
     let places = Places::new(connections, config.max_connections_per_address);
     let times = (config.first_call_timeout, config.idle_timeout);
-    let session_pace = Pace::steps(config.session_message_timeout);
+    let session_bytes = Pool::new(most, 4, 16, connections);
+    let sessions = (session_bytes, Pace::steps(config.session_message_timeout));
     let (shared, records) = Shared::new(config, ids).map_err(invalid)?;
     let restored = match store {
         Some(store) => keep::start(&shared, store, records).await?,
         None => Vec::new(),
     };
     let service = Service::new(shared.clone());
-    let session_bytes = Pool::new(most, 4, 16, connections);
-    let calls = Calls::new(
-        service,
-        (most_control, most),
-        control,
-        (session_bytes, session_pace),
-    );
+    let calls = Calls::new(service, (most_control, most), control, sessions);
     let (stop, stopped) = oneshot::channel::<()>();
     let routes = [Some(Route::to(calls)), health];
     #[cfg(feature = "reflection")]
-    let routes = routes.into_iter().chain([reflection]);
+    let routes = routes.into_iter().chain([reflection.transpose()?]);
     let routes: Routes = routes.into_iter().flatten().collect();
     // Accepted sockets send at once: otherwise each small message waits 40 ms for the acknowledgement of the last.
     let accepted = TcpIncoming::from(listener).with_nodelay(Some(true));
@@ -167,9 +156,11 @@ const DESCRIPTORS: &[u8] = include_bytes!("../../generated/uap.v1.bin");
 
 // impl: HUB-6-3
 #[cfg(feature = "reflection")]
-fn reflection() -> io::Result<ServerReflectionServer<impl ServerReflection>> {
-    tonic_reflection::server::Builder::configure()
+fn reflection(control: Control) -> io::Result<Route> {
+    let service = tonic_reflection::server::Builder::configure()
         .register_encoded_file_descriptor_set(DESCRIPTORS)
         .build_v1()
-        .map_err(io::Error::other)
+        .map_err(io::Error::other)?;
+    let service = service.max_decoding_message_size(beside::MAX_BYTES);
+    Ok(Route::to(Beside::new(service, control)))
 }

@@ -19,7 +19,7 @@ use http_body::{Body, Frame, SizeHint};
 use tokio::time::{Sleep, sleep};
 use tonic::Status;
 
-use super::connection::OpenCall;
+use super::open::OpenCall;
 use crate::transport::STREAM_WINDOW;
 
 /// What a connection may keep at most of its own, even when the others fill the port.
