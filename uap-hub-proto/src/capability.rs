@@ -105,7 +105,7 @@ pub(crate) const MAX_ENTRIES: usize = 16_384;
 pub struct Registration {
     pub(crate) name: String,
     pub(crate) skills: Skills,
-    /// Bytes on the wire.
+    /// The approximate bytes that it takes: those on the wire, and those of its lists in memory.
     pub(crate) bytes: usize,
 }
 
@@ -113,10 +113,13 @@ impl TryFrom<AgentRegistration> for Registration {
     type Error = RegistrationError;
 
     fn try_from(wire: AgentRegistration) -> Result<Self, RegistrationError> {
+        let (bytes, name) = (wire.encoded_len(), wire.display_name.clone());
+        let skills = skills(wire)?;
+        let lists = skills.values().map(|requirements| requirements.weight());
         Ok(Self {
-            bytes: wire.encoded_len(),
-            name: wire.display_name.clone(),
-            skills: skills(wire)?,
+            bytes: bytes + lists.sum::<usize>(),
+            name,
+            skills,
         })
     }
 }
@@ -277,9 +280,13 @@ struct Requirement {
     kind: Box<str>,
     is_required: bool,
     is_repeatable: bool,
-    /// Every type where it is empty.
-    mime_types: BTreeSet<Box<str>>,
+    /// In order, each once; every type where it is empty.
+    mime_types: Box<[Box<str>]>,
 }
+
+/// What a text in a list, or a skill in the maps that it is a key of, takes beside its bytes: its allocations.
+const TEXT_OVERHEAD: usize = 32;
+const SKILL_OVERHEAD: usize = 256;
 
 impl Requirements {
     fn new(wire: Vec<PayloadRequirement>, targets: Vec<PayloadRequirement>) -> Self {
@@ -287,16 +294,27 @@ impl Requirements {
             kind: wire.r#type.into(),
             is_required: wire.is_required,
             is_repeatable: wire.is_repeatable,
-            mime_types: wire
-                .accepted_mime_types
-                .iter()
-                .map(|mime| essence(mime))
-                .collect(),
+            mime_types: essences(&wire.accepted_mime_types),
         };
         Self {
             required: wire.into_iter().map(requirement).collect(),
             targets: targets.into(),
         }
+    }
+
+    /// The approximate bytes that this takes beside its texts.
+    fn weight(&self) -> usize {
+        let (required, targets) = (&self.required, &self.targets);
+        let taken = required
+            .iter()
+            .map(|one| size_of_val(&*one.mime_types) + TEXT_OVERHEAD * (1 + one.mime_types.len()));
+        let made = targets.iter().map(|one| {
+            let mime_types = &one.accepted_mime_types;
+            let list = mime_types.capacity() * size_of::<String>();
+            list + TEXT_OVERHEAD * (usize::from(!one.r#type.is_empty()) + mime_types.len())
+        });
+        let lists = size_of_val(&**required) + size_of_val(&**targets);
+        SKILL_OVERHEAD + lists + taken.sum::<usize>() + made.sum::<usize>()
     }
 
     /// Whether a job's payloads meet all requirements; other payload types are ignored.
@@ -327,7 +345,11 @@ impl Requirement {
         if payloads.repeat && !self.is_repeatable {
             return Some(Fault::Repeated);
         }
-        let accepts = |mime: &str| self.mime_types.is_empty() || self.mime_types.contains(mime);
+        let is_listed = |mime: &str| {
+            let found = self.mime_types.binary_search_by(|one| (**one).cmp(mime));
+            found.is_ok()
+        };
+        let accepts = |mime: &str| self.mime_types.is_empty() || is_listed(mime);
         payloads.mime_types.iter().find_map(|mime| match mime {
             Some(mime) => (!accepts(mime)).then_some(Fault::MimeType(mime)),
             None => (!self.mime_types.is_empty()).then_some(Fault::NoMimeType),
@@ -407,6 +429,12 @@ pub(crate) mod checks {
     thread_local! {
         pub(crate) static CHECKS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
     }
+}
+
+/// MIME types as they are compared, in order, each once.
+fn essences(mime_types: &[String]) -> Box<[Box<str>]> {
+    let mime_types: BTreeSet<_> = mime_types.iter().map(|mime| essence(mime)).collect();
+    mime_types.into_iter().collect()
 }
 
 /// A MIME type without its parameters, in lower case.
@@ -564,6 +592,36 @@ mod tests {
             refused.starts_with("requirements of all capabilities has 16385"),
             "{refused}"
         );
+    }
+
+    // spec: HUB-2-4
+    #[test]
+    fn a_registration_counts_with_what_its_lists_take() {
+        let registered = |payloads: Vec<PayloadRequirement>, targets: Vec<PayloadRequirement>| {
+            let capability = |n: usize| Capability {
+                format: Some(Format::Translation(crate::wire::TranslationCapability {
+                    r#type: n.to_string(),
+                    source_payloads: payloads.clone(),
+                    target_payloads: targets.clone(),
+                })),
+            };
+            let wire = AgentRegistration {
+                display_name: "n".into(),
+                capabilities: (0..64).map(capability).collect(),
+            };
+            Registration::try_from(wire).unwrap().bytes
+        };
+        let empty = vec![PayloadRequirement::default(); 256];
+        let entries = 64 * 256;
+        assert!(registered(vec![], empty.clone()) > entries * size_of::<PayloadRequirement>());
+        assert!(registered(empty, vec![]) > entries * size_of::<Requirement>());
+        let types: Vec<_> = (0..255).map(|n: usize| n.to_string()).collect();
+        let types: Vec<_> = types.iter().map(String::as_str).collect();
+        let one = vec![requirement(true, true, &types)];
+        let text = size_of::<Box<str>>() + TEXT_OVERHEAD;
+        assert!(registered(one.clone(), vec![]) > 64 * 255 * text);
+        assert!(registered(vec![], one) > 64 * 255 * (text + size_of::<usize>()));
+        assert!(registered(vec![], vec![]) > 64 * size_of::<Requirements>());
     }
 
     // spec: HUB-3-2

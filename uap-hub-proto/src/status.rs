@@ -15,6 +15,8 @@ pub enum Code {
     Unknown = 2,
     /// The request is malformed.
     InvalidArgument = 3,
+    /// The call was not taken or complete in time.
+    DeadlineExceeded = 4,
     /// The id is unknown.
     NotFound = 5,
     /// A limit is reached.
@@ -37,6 +39,16 @@ pub struct Status {
     pub code: Code,
     /// A description.
     pub message: String,
+}
+
+impl Code {
+    /// Whether the same call may succeed later, without anything else being done.
+    pub(crate) const fn is_transient(self) -> bool {
+        matches!(
+            self,
+            Self::DeadlineExceeded | Self::ResourceExhausted | Self::Unavailable
+        )
+    }
 }
 
 impl Status {

@@ -82,6 +82,9 @@ pub fn main() -> ExitCode {
     }
 }
 
+/// Bytes of the registrations of a peer, for each agent that it may have.
+const REGISTERED_BYTES: usize = 32 << 10;
+
 /// An exit code and the words for it.
 type Problem = (u8, String);
 
@@ -106,6 +109,7 @@ async fn run(args: Args) -> Result<u8, Problem> {
         .with_max_attempts(args.attempts)
         .with_resume_grace(args.grace)
         .with_max_agents_per_peer(args.max_per_peer)
+        .with_max_registered_bytes_per_peer(args.max_per_peer.saturating_mul(REGISTERED_BYTES))
         .with_wait_limit(Duration::from_secs(24 * 60 * 60));
     let mut config =
         secured(&args, ServerConfig::default().with_hub(config)).map_err(|why| (UNUSABLE, why))?;
@@ -128,10 +132,13 @@ async fn run(args: Args) -> Result<u8, Problem> {
             leave.send_replace(true);
             if args.nats.is_some() {
                 // Jobs that end in time have their end stored, the others go back to the queue.
-                let both = async { tokio::join!(hub.shutdown(DRAIN), working) };
-                let _ = tokio::time::timeout(DRAIN + SETTLING, both).await;
+                let both = async { tokio::join!(hub.shutdown(DRAIN), working).1 };
+                let late = || Err((FAILED, "the queue's jobs were not settled in time".to_owned()));
+                let settled = tokio::time::timeout(DRAIN + SETTLING, both).await;
+                settled.unwrap_or_else(|_| late()).map(|_| code)
+            } else {
+                Ok(code)
             }
-            Ok(code)
         }
     };
     let left = hub.shutdown(DRAIN).await;

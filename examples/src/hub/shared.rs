@@ -1,6 +1,6 @@
 //! Jobs on a queue that several hubs share.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::pin::pin;
 use std::time::Duration;
@@ -26,11 +26,13 @@ const MAX_OPEN: usize = 1000;
 struct Desk<'a> {
     queue: &'a JobQueue,
     lines: &'a Lines,
-    ids: IdSource,
+    ids: RefCell<IdSource>,
     /// Jobs that came in here and have no end, with their labels.
     open: RefCell<BTreeMap<JobId, Option<String>>>,
-    some_failed: RefCell<bool>,
-    some_refused: bool,
+    some_failed: Cell<bool>,
+    some_refused: Cell<bool>,
+    /// Whether all input was read.
+    is_read: Cell<bool>,
 }
 
 /// Puts this hub's input on the queue, runs what the queue gives, and says how the own jobs end, wherever.
@@ -45,26 +47,26 @@ pub(super) async fn work(
     let queue = JobQueue::connect(url, QueueConfig::default()).await;
     let queue = queue.map_err(|err| (UNUSABLE, words(url, &err)))?;
     let ids = IdSource::from_os().map_err(|err| (FAILED, err.to_string()))?;
-    let mut desk = Desk {
+    let desk = Desk {
         queue: &queue,
         lines,
-        ids,
+        ids: RefCell::new(ids),
         open: RefCell::default(),
-        some_failed: RefCell::default(),
-        some_refused: false,
+        some_failed: Cell::default(),
+        some_refused: Cell::default(),
+        is_read: Cell::default(),
     };
-    let (events, heard) = mpsc::unbounded_channel();
-    // Nobody listens once everything is done.
-    let hear = move |job, event: &JobEvent| drop(events.send((job, event.clone())));
+    // Said at once, so that events are read no faster than standard output is: what is not read, the hub bounds.
+    let hear = |job, event: &JobEvent| desk.hear(job, event);
     let left = async move { drop(leaving.wait_for(|leaving| *leaving).await) };
-    let mut running = pin!(desk.run(args, inputs, heard));
+    let running = pin!(desk.run(args, inputs));
     let code = tokio::select! {
         done = queue.work(hub, hear, left) => match done {
-            // What it has said is still to be printed.
-            Ok(()) => running.await,
+            // The hub has left the queue.
+            Ok(()) => Ok(desk.done(args).unwrap_or(FAILED)),
             Err(err) => Err(err),
         },
-        done = &mut running => done,
+        done = running => done,
     };
     code.map_err(|err| (FAILED, words(url, &err)))
 }
@@ -75,41 +77,37 @@ fn words(url: &str, err: &QueueError) -> String {
 }
 
 impl Desk<'_> {
-    async fn run(
-        &mut self,
-        args: &Args,
-        mut inputs: mpsc::Receiver<Input>,
-        mut heard: mpsc::UnboundedReceiver<(JobId, JobEvent)>,
-    ) -> Result<u8, QueueError> {
+    /// The exit code, when everything is done.
+    fn done(&self, args: &Args) -> Option<u8> {
+        let is_done = self.is_read.get() && self.open.borrow().is_empty();
+        let code = match (self.some_refused.get(), self.some_failed.get()) {
+            (true, _) => UNUSABLE,
+            (false, failed) => u8::from(failed),
+        };
+        (is_done && args.exit_when_done).then_some(code)
+    }
+
+    async fn run(&self, args: &Args, mut inputs: mpsc::Receiver<Input>) -> Result<u8, QueueError> {
         let mut look = tokio::time::interval(LOOK);
-        let mut is_read = false;
         loop {
-            let open = self.open.borrow().len();
-            if is_read && open == 0 && args.exit_when_done {
-                return Ok(match (self.some_refused, *self.some_failed.borrow()) {
-                    (true, _) => UNUSABLE,
-                    (false, failed) => u8::from(failed),
-                });
+            if let Some(code) = self.done(args) {
+                return Ok(code);
             }
+            let may_read = !self.is_read.get() && self.open.borrow().len() < MAX_OPEN;
             if self.lines.is_broken() {
                 return Ok(FAILED);
             }
             tokio::select! {
-                input = inputs.recv(), if !is_read && open < MAX_OPEN => match input {
+                input = inputs.recv(), if may_read => match input {
                     Some(input) => self.input(input).await?,
-                    None => is_read = true,
-                },
-                event = heard.recv() => match event {
-                    Some((job, event)) => self.hear(job, &event),
-                    // The hub has left the queue.
-                    None => return Ok(FAILED),
+                    None => self.is_read.set(true),
                 },
                 _ = look.tick() => self.look().await?,
             }
         }
     }
 
-    async fn input(&mut self, Input { place, line }: Input) -> Result<(), QueueError> {
+    async fn input(&self, Input { place, line }: Input) -> Result<(), QueueError> {
         let read = line.map_err(|err| err.to_string());
         let read = match read.and_then(|line| jobs::read(&line)) {
             Ok(None) => return Ok(()),
@@ -122,7 +120,7 @@ impl Desk<'_> {
         let job = match read {
             Ok(job) => job,
             Err(why) => {
-                self.some_refused = true;
+                self.some_refused.set(true);
                 self.lines
                     .say("refused", json!({"line": place, "reason": why}));
                 return Ok(());
@@ -136,7 +134,7 @@ impl Desk<'_> {
                 .values()
                 .any(|open| open.as_deref() == label)
         {
-            self.some_refused = true;
+            self.some_refused.set(true);
             let why = "an earlier line has this id, and its job has not ended";
             self.lines.say(
                 "refused",
@@ -144,7 +142,7 @@ impl Desk<'_> {
             );
             return Ok(());
         }
-        let id: JobId = self.ids.next_id();
+        let id: JobId = self.ids.borrow_mut().next_id();
         let label = job.label.as_deref().map(str::to_owned);
         match self.queue.submit(id, &job).await {
             Ok(()) => {
@@ -154,7 +152,7 @@ impl Desk<'_> {
                 Ok(())
             }
             Err(err @ QueueError::TooLarge { .. }) => {
-                self.some_refused = true;
+                self.some_refused.set(true);
                 self.lines
                     .say("refused", json!({"line": place, "reason": err.to_string()}));
                 Ok(())
@@ -174,7 +172,8 @@ impl Desk<'_> {
 
     fn end(&self, job: JobId, outcome: &Outcome) {
         if let Some(label) = self.open.borrow_mut().remove(&job) {
-            *self.some_failed.borrow_mut() |= outcome.verdict != Verdict::Completed;
+            let is_good = outcome.verdict == Verdict::Completed;
+            self.some_failed.set(self.some_failed.get() || !is_good);
             self.lines.end(job, label.as_deref(), outcome);
         }
     }

@@ -67,6 +67,7 @@ impl From<tonic::Status> for Status {
             tonic::Code::Ok => Code::Ok,
             tonic::Code::Cancelled => Code::Cancelled,
             tonic::Code::InvalidArgument => Code::InvalidArgument,
+            tonic::Code::DeadlineExceeded => Code::DeadlineExceeded,
             tonic::Code::NotFound => Code::NotFound,
             // The library's code for a message beyond the limit.
             tonic::Code::ResourceExhausted | tonic::Code::OutOfRange => Code::ResourceExhausted,
@@ -92,8 +93,7 @@ mod tests {
             let back = tonic::Status::from(ours).code();
             let wanted = match theirs {
                 tonic::Code::OutOfRange => tonic::Code::ResourceExhausted,
-                tonic::Code::DeadlineExceeded
-                | tonic::Code::AlreadyExists
+                tonic::Code::AlreadyExists
                 | tonic::Code::PermissionDenied
                 | tonic::Code::Unimplemented
                 | tonic::Code::DataLoss

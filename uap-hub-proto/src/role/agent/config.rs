@@ -27,8 +27,8 @@ ubos_common::config! {
         /// Sets how long a running session whose call was cut is opened again, if resuming is on: 5 minutes by default. Beyond
         /// it the session is lost. The hub's own grace may be shorter.
         with_resume_limit: resume_limit: Duration = Duration::from_secs(300),
-        /// Sets the bytes of a session's reports that the hub has not acknowledged: 16 MiB by default. They are kept to be sent
-        /// again; beyond it the session goes on, but cannot be resumed.
+        /// Sets the bytes of a session's reports that the hub has not acknowledged: 16 MiB by default, and one report. They are
+        /// kept to be sent again; beyond it the session goes on, but cannot be resumed.
         with_max_unacknowledged_bytes: max_unacknowledged_bytes: usize = 16 << 20,
         /// Sets how long `Register` may take: 10 s by default.
         with_register_timeout: register_timeout: Duration = Duration::from_secs(10),

@@ -306,7 +306,7 @@ impl FleetAgent {
                 }
             }
             Phase::Leaving { stream: control } if control == stream => self.close(),
-            _ => self.session_ended(stream, status),
+            _ => self.session_ended(now, stream, status),
         }
     }
 

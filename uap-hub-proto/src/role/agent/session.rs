@@ -190,7 +190,10 @@ impl FleetAgent {
 
     fn report(&mut self, now: Now, key: SessionKey, say: Say) -> Result<(), CommandError> {
         let session = self.sessions.get_mut(key).ok_or(CommandError::NotRunning)?;
-        let message = message(now, session.skill.kind(), session.kept.next(), say);
+        let message = {
+            let number = session.kept.next(self.config.max_unacknowledged_bytes);
+            message(now, session.skill.kind(), number, say)
+        };
         let (seen, most) = (message.encoded_len(), self.config.max_message_bytes);
         if seen > most {
             return Err(CommandError::TooLarge { seen, most });
@@ -256,12 +259,19 @@ impl FleetAgent {
         self.over(key, None);
     }
 
-    /// The call of a session ended: a handler that still runs is stopped.
-    // impl: HUB-4-7
-    pub(super) fn session_ended(&mut self, stream: StreamId, status: Status) {
-        if let Some(key) = self.streams.get(&stream) {
-            self.over(*key, Some(status));
+    /// The call of a session ended: a handler that still runs is stopped. While a cut session is being resumed, what stands
+    /// between may refuse for now: then the call is opened again.
+    // impl: HUB-4-7 HUB-5-4
+    pub(super) fn session_ended(&mut self, now: Now, stream: StreamId, status: Status) {
+        let Some(key) = self.streams.get(&stream).copied() else {
+            return;
+        };
+        let session = self.sessions.get(key);
+        let is_resuming = session.is_some_and(|session| session.cut_at.is_some());
+        if is_resuming && status.code.is_transient() {
+            return self.cut(now, stream, status);
         }
+        self.over(key, Some(status));
     }
 
     /// The control stream is gone: what was only accepted will never be ready.

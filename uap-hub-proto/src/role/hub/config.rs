@@ -59,9 +59,13 @@ ubos_common::config! {
         /// and have no session. 1,000 by default. Beyond it the oldest of them goes, so that registrations of strangers lock
         /// nobody out; the oldest goes as well where there are too many agents.
         with_max_pending_agents: max_pending_agents: usize = 1_000,
-        /// Sets the bytes of all registrations together: 256 MiB by default. Beyond it `Register` is `RESOURCE_EXHAUSTED`. Agents
-        /// that do not have `Listen` open have a quarter of it; then the oldest of them goes.
+        /// Sets the bytes of all registrations together, as they are kept: 256 MiB by default. Beyond it `Register` is
+        /// `RESOURCE_EXHAUSTED`. Agents that do not have `Listen` open have a quarter of it; then the oldest of them goes.
         with_max_registered_bytes: max_registered_bytes: usize = 256 << 20,
+        /// Sets the bytes of all registrations of one peer: 32 MiB by default, an eighth of what all may have. Beyond it the oldest
+        /// of the peer's agents that do not have `Listen` open goes; if that makes too little room, `Register` is
+        /// `RESOURCE_EXHAUSTED`.
+        with_max_registered_bytes_per_peer: max_registered_bytes_per_peer: usize = 32 << 20,
         /// Sets how many agents one peer may have registered: 1,000 by default. Beyond it the oldest of them that does not have
         /// `Listen` open goes; if all have, `Register` is `RESOURCE_EXHAUSTED`. A peer is an identity or, where there is none,
         /// an address ([`Hub::register_as`](super::Hub::register_as)): raise it for a larger fleet behind one address or token.
@@ -124,6 +128,10 @@ impl Config {
             ("max_agents", self.max_agents),
             ("max_pending_agents", self.max_pending_agents),
             ("max_registered_bytes", self.max_registered_bytes),
+            (
+                "max_registered_bytes_per_peer",
+                self.max_registered_bytes_per_peer,
+            ),
             ("max_agents_per_peer", self.max_agents_per_peer),
             (
                 "max_pending_agents_per_peer",

@@ -4,7 +4,7 @@ use ubos_common::time::Now;
 
 use super::{
     AuditKind, Event, Hub, JobEvent, Outbound, Outcome, Output, Timer, Use, Verdict,
-    session::{SessionKey, Stage},
+    session::{Owner, SessionKey, Stage},
 };
 use crate::trace::{debug, trace};
 use crate::{
@@ -25,16 +25,25 @@ impl Hub {
         key: Option<&str>,
         identity: Option<&Identity>,
     ) {
-        if self.phase.is_leaving() {
+        // An agent that was cut off comes back to what it has, while the hub drains.
+        let is_awaited = || {
+            let agent = key.and_then(|key| self.fleet.get(key));
+            agent.is_some_and(|agent| !agent.sessions.is_empty())
+        };
+        if self.phase.is_leaving() && !is_awaited() {
             return self.end_stream(
                 stream,
                 Status::new(Code::Unavailable, "the hub is shutting down"),
             );
         }
-        let agent = key.filter(|key| self.fleet.get(key).is_some());
-        let Some(agent) =
-            (agent.map(ClientId::from)).filter(|agent| self.is_of(agent, identity, None))
-        else {
+        let owner = key.and_then(|key| {
+            Some(Owner {
+                identity: self.fleet.get(key)?.identity.clone(),
+                agent: key.into(),
+            })
+        });
+        let owner = owner.filter(|owner| self.is_of(owner, identity, None));
+        let Some(Owner { agent, .. }) = owner else {
             return self.end_stream(stream, Status::new(Code::NotFound, "Invalid Client ID"));
         };
         self.timers.clear(&Timer::Unheard(agent.clone()));
@@ -53,19 +62,22 @@ impl Hub {
         self.offer_to(now, &agent, false);
     }
 
-    /// Whether a call of `identity` may use what `agent` was given; if not, it is audited.
+    /// Whether a call of `identity` may use what `owner` was given; if not, it is audited.
     pub(super) fn is_of(
         &mut self,
-        agent: &ClientId,
+        owner: &Owner,
         identity: Option<&Identity>,
-        session: Option<&SessionId>,
+        session: Option<&str>,
     ) -> bool {
-        let owner = self.fleet.get(agent.as_str());
-        if owner.and_then(|owner| owner.identity.as_ref()) == identity {
+        if owner.identity.as_ref() == identity {
             return true;
         }
         let kind = AuditKind::ForeignIdentity;
-        self.audit(kind, Some(agent.clone()), session.cloned());
+        self.audit(
+            kind,
+            Some(owner.agent.clone()),
+            session.map(SessionId::from),
+        );
         false
     }
 

@@ -30,6 +30,14 @@ pub enum RegisterError {
         /// The bound.
         most: usize,
     },
+    /// The registrations of the peer have too many bytes together.
+    #[error(
+        "the registrations of this peer's agents would have more than {most} bytes, which is the maximum"
+    )]
+    PeerFullOfBytes {
+        /// The bound.
+        most: usize,
+    },
     /// The hub is leaving.
     #[error("the hub is shutting down")]
     ShuttingDown,
@@ -42,9 +50,10 @@ impl RegisterError {
     pub fn status(&self) -> Status {
         let code = match self {
             Self::Invalid(_) => Code::InvalidArgument,
-            Self::Full { .. } | Self::FullOfBytes { .. } | Self::PeerFull { .. } => {
-                Code::ResourceExhausted
-            }
+            Self::Full { .. }
+            | Self::FullOfBytes { .. }
+            | Self::PeerFull { .. }
+            | Self::PeerFullOfBytes { .. } => Code::ResourceExhausted,
             Self::ShuttingDown => Code::Unavailable,
         };
         Status::new(code, self.to_string())

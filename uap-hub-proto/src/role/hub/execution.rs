@@ -95,19 +95,15 @@ impl Hub {
         };
         let refused = |why: &str| Err(Status::new(Code::FailedPrecondition, why));
         let unknown = || Err(Status::new(Code::NotFound, "no session has that id"));
-        let id = self.sessions.find(key);
-        let Some((id, session)) = id.and_then(|id| Some((id, self.sessions.get(id)?))) else {
-            return match self.sessions.has_ended(key) {
-                true => refused("the session has ended"),
-                false => unknown(),
-            };
+        let Some(owner) = self.sessions.owner(key) else {
+            return unknown();
         };
-        let (agent, name) = (session.agent.clone(), session.id.clone());
-        if !self.is_of(&agent, identity, Some(&name)) {
+        if !self.is_of(&owner, identity, Some(key)) {
             return unknown();
         }
-        let Some(session) = self.sessions.get(id) else {
-            return unknown();
+        let id = self.sessions.find(key);
+        let Some((id, session)) = id.and_then(|id| Some((id, self.sessions.get(id)?))) else {
+            return refused("the session has ended");
         };
         match (session.skill.kind(), rpc) {
             (Kind::Test, Rpc::Execute) | (Kind::Translation, Rpc::Translate) => {}

@@ -182,7 +182,7 @@ impl Fleet {
             rankings: Vec::new(),
         };
         self.pending.insert(self.places, id.clone());
-        self.quotas.add(agent.peer.as_ref(), self.places);
+        self.quotas.add(agent.peer.as_ref(), self.places, bytes);
         self.places += 1;
         self.bytes += bytes;
         self.pending_bytes += bytes;
@@ -199,14 +199,15 @@ impl Fleet {
             None if is_waiting => {
                 agent.waits = Some(self.places);
                 self.pending.insert(self.places, id.clone());
-                self.quotas.is_away(agent.peer.as_ref(), self.places);
+                self.quotas
+                    .is_away(agent.peer.as_ref(), self.places, agent.bytes);
                 self.places += 1;
                 self.pending_bytes += agent.bytes;
             }
             Some(place) if !is_waiting => {
                 agent.waits = None;
                 self.pending.remove(&place);
-                self.quotas.listens(agent.peer.as_ref(), place);
+                self.quotas.listens(agent.peer.as_ref(), place, agent.bytes);
                 self.pending_bytes -= agent.bytes;
             }
             _ => {}
@@ -218,9 +219,21 @@ impl Fleet {
         self.quotas.agents(peer)
     }
 
-    /// The agent of a peer that has not listened for longest, if the peer has `most` or more that do not.
-    pub(super) fn oldest_pending_of(&self, peer: &Peer, most: usize) -> Option<&ClientId> {
-        self.pending.get(&self.quotas.oldest_pending(peer, most)?)
+    /// Bytes of a peer's registrations that do not make room for others of it.
+    pub(super) fn listening_bytes_of(&self, peer: &Peer) -> usize {
+        self.quotas.listening_bytes(peer)
+    }
+
+    /// The agent of a peer that has not listened for longest, if the peer has `most` or more that do not, or if all its
+    /// registrations have more than `bytes`.
+    pub(super) fn oldest_pending_of(
+        &self,
+        peer: &Peer,
+        most: usize,
+        bytes: usize,
+    ) -> Option<&ClientId> {
+        let place = self.quotas.oldest_pending(peer, most, bytes)?;
+        self.pending.get(&place)
     }
 
     /// The agent that has not listened for longest, if there are `most` or more that do not, or if they have more than `bytes`.
@@ -304,11 +317,11 @@ impl Fleet {
         let agent = self.agents.remove(id)?;
         if let Some(place) = agent.waits {
             self.pending.remove(&place);
-            self.quotas.listens(agent.peer.as_ref(), place);
+            self.quotas.listens(agent.peer.as_ref(), place, agent.bytes);
             self.pending_bytes -= agent.bytes;
         }
         self.bytes -= agent.bytes;
-        self.quotas.remove(agent.peer.as_ref());
+        self.quotas.remove(agent.peer.as_ref(), agent.bytes);
         self.by_order.remove(&agent.order);
         for skill in agent.skills.keys() {
             let Some(ids) = self.by_skill.get_mut(skill) else {

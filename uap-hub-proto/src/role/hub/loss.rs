@@ -27,8 +27,13 @@ impl Hub {
             Stage::Open {
                 state: Some(state), ..
             } if state.is_terminal() => self.settle(now, id, String::new()),
-            // Neither does anything to a session that is over.
+            // None of these does anything to a session that is over.
             _ if self.may_start_again(job) => self.requeue(now, id, why, status),
+            _ if self.may_be_kept(job) => {
+                if self.close_session(now, id, status).is_some() {
+                    self.leave_job(now, job);
+                }
+            }
             _ => {
                 let outcome = Outcome::new(Verdict::Failed, why);
                 self.end_session(now, id, outcome, status);
@@ -41,7 +46,12 @@ impl Hub {
             return false;
         };
         let is_there = |agent: &ClientId| self.fleet.get(agent.as_str()).is_some();
-        entry.attempts < self.max_attempts(job) && entry.job.agent.as_ref().is_none_or(is_there)
+        self.may_be_sent_again(job) && entry.job.agent.as_ref().is_none_or(is_there)
+    }
+
+    /// Whether a job that this hub does not start again is left to the next one.
+    fn may_be_kept(&self, job: JobId) -> bool {
+        self.config.durable && self.phase.is_leaving() && self.may_be_sent_again(job)
     }
 
     /// How often a job may be started.
@@ -142,7 +152,8 @@ impl Hub {
     // impl: HUB-5-4
     pub(super) fn agent_lost(&mut self, now: Now, id: &ClientId, reason: &str) {
         let grace = self.config.resume_grace;
-        if grace.is_zero() || self.phase == Phase::Draining {
+        let sessions = (self.fleet.get(id.as_str())).map(|agent| agent.sessions.len());
+        if grace.is_zero() || (self.phase == Phase::Draining && sessions == Some(0)) {
             return self.agent_gone(now, id, reason);
         }
         let Some(agent) = self.fleet.get(id.as_str()) else {

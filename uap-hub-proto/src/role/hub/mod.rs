@@ -268,6 +268,12 @@ impl Hub {
         bytes: usize,
     ) -> Result<Option<&ClientId>, RegisterError> {
         let (fleet, config) = (&self.fleet, &self.config);
+        let most_of_peer = config.max_registered_bytes_per_peer;
+        if let Some(peer) = peer
+            && fleet.listening_bytes_of(peer).saturating_add(bytes) > most_of_peer
+        {
+            return Err(RegisterError::PeerFullOfBytes { most: most_of_peer });
+        }
         let most = config.max_registered_bytes;
         if fleet.listening_bytes().saturating_add(bytes) > most {
             return Err(RegisterError::FullOfBytes { most });
@@ -280,7 +286,8 @@ impl Hub {
             } else {
                 config.max_pending_agents_per_peer
             };
-            match fleet.oldest_pending_of(peer, pending) {
+            let left = most_of_peer - bytes;
+            match fleet.oldest_pending_of(peer, pending, left) {
                 None if is_full => return Err(RegisterError::PeerFull { most }),
                 None => {}
                 own => return Ok(own),

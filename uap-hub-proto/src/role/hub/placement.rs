@@ -92,10 +92,9 @@ impl Hub {
         let Some(skill) = self.queue.get(job).map(|entry| entry.job.skill.clone()) else {
             return;
         };
-        let Some(stream) = self
-            .fleet
-            .get(agent.as_str())
-            .and_then(|agent| agent.listen)
+        let asked = self.fleet.get(agent.as_str());
+        let Some((stream, identity)) =
+            asked.and_then(|asked| Some((asked.listen?, asked.identity.clone())))
         else {
             return;
         };
@@ -110,6 +109,7 @@ impl Hub {
             id: id.clone(),
             job,
             agent: agent.clone(),
+            identity,
             skill,
             stage: Stage::Proposed,
             has_spoken: false,

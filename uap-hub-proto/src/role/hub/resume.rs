@@ -51,12 +51,10 @@ impl Reports {
 }
 
 impl Hub {
-    /// The connection of a session was lost. Where its agent can resume it, it waits for that; returns whether it does.
+    /// The connection of a session was lost. Where its agent can resume it, it waits for that, and while the hub drains no longer
+    /// than that lasts; returns whether it does.
     // impl: HUB-5-4
     pub(super) fn detach(&mut self, now: Now, id: SessionKey, reason: &str) -> bool {
-        if self.phase.is_leaving() {
-            return false;
-        }
         let Some(session) = self.sessions.get_mut(id) else {
             return false;
         };
@@ -131,6 +129,9 @@ impl Hub {
         };
         let job = session.job;
         let (Some(reports), Some((number, bytes))) = (session.reports.as_mut(), number) else {
+            // An agent that stops numbering them does not keep its reports any more: when the connection is lost, there is
+            // nothing to wait for.
+            session.reports = session.reports.filter(|reports| reports.received == 0);
             return true;
         };
         let (number, last) = (number.get(), reports.received);

@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 pub(super) use crate::role::slots::SessionKey;
 use crate::{
     capability::Skill,
-    id::{ClientId, JobId, SessionId, StreamId},
+    id::{ClientId, Identity, JobId, SessionId, StreamId},
     role::slots::Slots,
     state::State,
     status::Status,
@@ -17,12 +17,37 @@ pub(super) struct Session {
     pub(super) id: SessionId,
     pub(super) job: JobId,
     pub(super) agent: ClientId,
+    /// Who registered the agent, which may be gone by now.
+    pub(super) identity: Option<Identity>,
     pub(super) skill: Skill,
     pub(super) stage: Stage,
     /// Whether its stream has brought a message.
     pub(super) has_spoken: bool,
     /// Of an agent that can resume the session.
     pub(super) reports: Option<Reports>,
+}
+
+impl Session {
+    fn owner(&self) -> Owner {
+        Owner {
+            agent: self.agent.clone(),
+            identity: self.identity.clone(),
+        }
+    }
+}
+
+/// Whose something is: an agent, and who registered it.
+#[derive(Clone, Debug)]
+pub(super) struct Owner {
+    pub(super) agent: ClientId,
+    pub(super) identity: Option<Identity>,
+}
+
+/// What is known of a session id.
+#[derive(Debug)]
+enum Known {
+    Live(SessionKey),
+    Ended(Owner),
 }
 
 /// The numbered reports of a session that can be resumed.
@@ -72,8 +97,7 @@ impl Stage {
 #[derive(Debug)]
 pub(super) struct Sessions {
     live: Slots<Session>,
-    /// Live sessions by id, and ended ones, which have no key.
-    by_id: HashMap<SessionId, Option<SessionKey>>,
+    by_id: HashMap<SessionId, Known>,
     ended: VecDeque<SessionId>,
 }
 
@@ -96,12 +120,18 @@ impl Sessions {
 
     /// The live session with an id.
     pub(super) fn find(&self, id: &str) -> Option<SessionKey> {
-        *self.by_id.get(id)?
+        match self.by_id.get(id)? {
+            Known::Live(key) => Some(*key),
+            Known::Ended(_) => None,
+        }
     }
 
-    /// Whether a session with this id is among the remembered ended ones.
-    pub(super) fn has_ended(&self, id: &str) -> bool {
-        matches!(self.by_id.get(id), Some(None))
+    /// Whose the session with an id is, one that has ended and is remembered included.
+    pub(super) fn owner(&self, id: &str) -> Option<Owner> {
+        match self.by_id.get(id)? {
+            Known::Live(key) => self.get(*key).map(Session::owner),
+            Known::Ended(owner) => Some(owner.clone()),
+        }
     }
 
     #[cfg(test)]
@@ -120,7 +150,7 @@ impl Sessions {
     pub(super) fn add(&mut self, session: Session) -> SessionKey {
         let id = session.id.clone();
         let key = self.live.add(session);
-        self.by_id.insert(id, Some(key));
+        self.by_id.insert(id, Known::Live(key));
         key
     }
 
@@ -129,8 +159,8 @@ impl Sessions {
         let Some(session) = self.live.remove(key) else {
             return;
         };
-        if let Some(live) = self.by_id.get_mut(&session.id) {
-            *live = None;
+        if let Some(known) = self.by_id.get_mut(&session.id) {
+            *known = Known::Ended(session.owner());
         }
         self.ended.push_back(session.id);
         while self.ended.len() > most {

@@ -18,7 +18,7 @@ use super::{
     authorize::{self, Authorize, Caller},
     connection::Peer,
     service::Service,
-    unfinished::{Broken, Counted, Held, Pool},
+    unfinished::{Broken, Counted, Held, Pace, Pool},
 };
 use crate::wire::agent_hub_server::AgentHubServer;
 
@@ -33,6 +33,7 @@ struct Parts {
     sessions: AgentHubServer<Service>,
     control: Control,
     session_bytes: Arc<Pool>,
+    session_pace: Pace,
 }
 
 /// What holds for calls that anybody can make: their unfinished messages are counted and have a time, and a hook may be asked.
@@ -41,13 +42,16 @@ pub(super) struct Control {
     pub(super) bytes: Arc<Pool>,
     pub(super) time: Duration,
     pub(super) authorize: Option<Authorize>,
+    /// Whether a call keeps its connection.
+    pub(super) keeps: bool,
 }
 
 impl Control {
-    /// The same without a hook.
+    /// The same without a hook. What anybody can do for ever does not keep a connection.
     pub(super) fn open(&self) -> Self {
         Self {
             authorize: None,
+            keeps: false,
             ..self.clone()
         }
     }
@@ -64,10 +68,16 @@ impl Control {
         Ok(())
     }
 
-    /// The call with its unfinished messages counted.
+    /// The call, of a caller who may make it, with its unfinished messages counted.
     pub(super) fn counted(&self, request: http::Request<Body>) -> http::Request<Body> {
         let held = |peer: &Peer| peer.held[0].clone();
-        counted(request, &self.bytes, held, Some(self.time))
+        counted(
+            request,
+            &self.bytes,
+            held,
+            Pace::whole(self.time),
+            self.keeps,
+        )
     }
 
     /// An answer begins when the hub has taken the call: a registration that is never sent to its end would keep what was
@@ -86,14 +96,16 @@ fn counted(
     mut request: http::Request<Body>,
     pool: &Arc<Pool>,
     held: impl FnOnce(&Peer) -> Held,
-    time: Option<Duration>,
+    pace: Pace,
+    keeps: bool,
 ) -> http::Request<Body> {
     let broken = Broken::default();
     request.extensions_mut().insert(broken.clone());
     let peer = Peer::of(request.extensions());
-    peer.inspect(|peer| peer.has_called());
+    let call = peer.filter(|_| keeps).map(Peer::call);
     let held = peer.map(held).unwrap_or_default();
-    request.map(|body| Body::new(Counted::new(body, broken, pool.clone(), held, time)))
+    let pool = pool.clone();
+    request.map(|body| Body::new(Counted::new(body, broken, pool, held, pace).with_call(call)))
 }
 
 impl Calls {
@@ -101,7 +113,7 @@ impl Calls {
         service: Service,
         (max_control_bytes, max_bytes): (usize, usize),
         control: Control,
-        session_bytes: Arc<Pool>,
+        (session_bytes, session_pace): (Arc<Pool>, Pace),
     ) -> Self {
         let small = AgentHubServer::new(service.clone())
             .max_decoding_message_size(max_control_bytes)
@@ -114,6 +126,7 @@ impl Calls {
             sessions,
             control,
             session_bytes,
+            session_pace,
         }))
     }
 }
@@ -138,7 +151,7 @@ impl Parts {
     /// A call of a session, of a caller who may make it.
     fn session(&self, request: http::Request<Body>) -> Answer {
         let held = |peer: &Peer| peer.held[1].clone();
-        let request = counted(request, &self.session_bytes, held, None);
+        let request = counted(request, &self.session_bytes, held, self.session_pace, true);
         self.sessions.clone().call(request)
     }
 }

@@ -39,7 +39,8 @@ ubos_common::config! {
         /// and four times that of a message in sessions, and all connections together 64 times and 16 times. Beyond it a
         /// call is `RESOURCE_EXHAUSTED`. Half of what all may keep is shared out among the connections that there may be, at most
         /// 64 KiB to each (with the defaults 2 KiB in control calls and 32 KiB in sessions): one that keeps no more than its
-        /// share is not refused for what others keep.
+        /// share is not refused for what others keep. Of the other half the connections of one address have half at most, but no
+        /// less than one connection may keep.
         with_max_control_message_bytes: max_control_message_bytes: usize = 1 << 20,
         /// Sets how long a `Register` call may take, the authorization of any call, and a message on a control stream from its
         /// first byte to its last: 10 s by default. Beyond it the call ends with `DEADLINE_EXCEEDED`.
@@ -52,6 +53,13 @@ ubos_common::config! {
         /// Sets how long a connection may take until it makes its first call, TLS and the beginning of HTTP/2 included: 30 s by
         /// default. Then it is closed.
         with_first_call_timeout: first_call_timeout: Duration = Duration::from_secs(30),
+        /// Sets how long a connection may have no call open after it had one: 5 minutes by default. Then it is closed, after
+        /// twice that at the latest. Calls of the health service, and calls that the hook of [`with_authorize`](Self::with_authorize) refuses, do not count, here
+        /// and for the first call.
+        with_idle_timeout: idle_timeout: Duration = Duration::from_secs(300),
+        /// Sets how long 256 KiB of a message of a session, or what is left of it, may take from its first byte on: 5 minutes by
+        /// default. Beyond it the call ends with `DEADLINE_EXCEEDED`. The message as a whole has no time, because links are slow.
+        with_session_message_timeout: session_message_timeout: Duration = Duration::from_secs(300),
         /// Sets how many streams one connection may have: 256 by default, which keeps their windows within the
         /// connection's.
         with_max_streams: max_streams: u32 = 256,
@@ -149,6 +157,9 @@ impl ServerConfig {
         let places = self.max_connections_per_address;
         ConfigError::at_least("max_connections_per_address", places, 1)?;
         ConfigError::not_zero("first_call_timeout", self.first_call_timeout)?;
+        ConfigError::not_zero("idle_timeout", self.idle_timeout)?;
+        let message = self.session_message_timeout;
+        ConfigError::not_zero("session_message_timeout", message)?;
         ConfigError::not_zero("register_timeout", self.register_timeout)?;
         ConfigError::at_least("max_streams", self.max_streams, 1)
     }

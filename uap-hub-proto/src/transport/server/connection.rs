@@ -22,6 +22,7 @@ use tokio_stream::{Stream, StreamExt as _};
 use tonic::{codegen::http::Extensions, transport::server::Connected};
 
 use super::{
+    open::{OpenCall, OpenCalls},
     places::{Place, Places},
     unfinished::Held,
 };
@@ -37,8 +38,14 @@ const PAUSE: Duration = Duration::from_millis(100);
 pub(super) struct Connection {
     stream: TcpStream,
     peer: Peer,
-    /// When its first call must have come; TLS and HTTP/2 begin before that.
-    late: Option<Pin<Box<Sleep>>>,
+    /// When it is looked at for calls; for the first time when TLS and HTTP/2 have begun and a call must have come.
+    late: Pin<Box<Sleep>>,
+    /// How many calls had been made when it was last looked at.
+    made: usize,
+    /// Whether it had none open then.
+    was_idle: bool,
+    /// How long it may have none.
+    idle: Duration,
     _place: Place,
 }
 
@@ -48,7 +55,7 @@ pub(super) struct Peer {
     pub(super) addr: Option<SocketAddr>,
     /// Set when the connection ends, before its calls are told.
     is_lost: Arc<AtomicBool>,
-    has_called: Arc<AtomicBool>,
+    calls: OpenCalls,
     /// The places of its calls of health and reflection.
     beside: Arc<Semaphore>,
     /// Bytes of unfinished messages, of control calls and of sessions.
@@ -69,9 +76,9 @@ impl Peer {
         self.is_lost.load(Ordering::Relaxed)
     }
 
-    /// A call has come.
-    pub(super) fn has_called(&self) {
-        self.has_called.store(true, Ordering::Relaxed);
+    /// A call has come that keeps the connection until what is returned is dropped.
+    pub(super) fn call(&self) -> OpenCall {
+        self.calls.add()
     }
 
     /// A place for a call of health or reflection, if there is one left.
@@ -93,11 +100,12 @@ pub(super) fn certificates(extensions: &Extensions) -> Vec<Vec<u8>> {
     Vec::new()
 }
 
-/// The connections of a listener. One that has no place is closed at once, one that makes no call after a time.
+/// The connections of a listener. One that has no place is closed at once, one that makes no first call, or no other for long,
+/// after a time.
 pub(super) fn incoming(
     accepted: impl Stream<Item = io::Result<TcpStream>>,
     places: Arc<Places>,
-    first_call: Duration,
+    (first_call, idle): (Duration, Duration),
 ) -> impl Stream<Item = io::Result<Connection>> {
     let accepted = accepted.then(async |accepted| {
         // Without descriptors each attempt fails at once, and the loop would do nothing else.
@@ -112,22 +120,25 @@ pub(super) fn incoming(
             Err(error) => return Some(Err(error)),
         };
         let addr = stream.peer_addr().ok();
-        let Some(_place) = places.take(addr.map(|addr| addr.ip())) else {
+        let Some(place) = places.take(addr.map(|addr| addr.ip())) else {
             debug!("connection closed: there are too many");
             return None;
         };
         let peer = Peer {
             addr,
             is_lost: Arc::default(),
-            has_called: Arc::default(),
+            calls: OpenCalls::default(),
             beside: Arc::new(Semaphore::new(MAX_BESIDE)),
-            held: Default::default(),
+            held: place.held(),
         };
         Some(Ok(Connection {
             stream,
             peer,
-            late: Some(Box::pin(sleep(first_call))),
-            _place,
+            late: Box::pin(sleep(first_call)),
+            made: 0,
+            was_idle: true,
+            idle,
+            _place: place,
         }))
     })
 }
@@ -149,14 +160,17 @@ impl Connection {
         Poll::Ready(written)
     }
 
-    /// Ready if no call has come in time.
+    /// Ready if it had no call open since it was last looked at.
     fn poll_late(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        if self.peer.has_called.load(Ordering::Relaxed) {
-            self.late = None;
-        }
-        match &mut self.late {
-            Some(late) => late.as_mut().poll(cx),
-            None => Poll::Pending,
+        loop {
+            ready!(self.late.as_mut().poll(cx));
+            let calls = &self.peer.calls;
+            let (made, is_idle) = (calls.made(), calls.is_empty());
+            if is_idle && self.was_idle && made == self.made {
+                return Poll::Ready(());
+            }
+            (self.made, self.was_idle) = (made, is_idle);
+            self.late = Box::pin(sleep(self.idle));
         }
     }
 }
@@ -241,7 +255,7 @@ mod tests {
             });
             let failing = tokio_stream::iter(failing.take(1000));
             let places = Places::new(1, 1);
-            let mut incoming = std::pin::pin!(incoming(failing, places, PAUSE));
+            let mut incoming = std::pin::pin!(incoming(failing, places, (PAUSE, PAUSE)));
             let drained = async { while incoming.next().await.is_some() {} };
             // Where time stands still it passes only when nothing else is to be done.
             let _ = tokio::time::timeout(10 * PAUSE, drained).await;

@@ -19,6 +19,7 @@ mod config;
 mod connection;
 mod handle;
 mod keep;
+mod open;
 mod places;
 mod prepare;
 mod routes;
@@ -32,8 +33,6 @@ use std::{io, net::SocketAddr};
 use tokio::{net::TcpListener, sync::oneshot};
 use tonic::transport::{Server, server::TcpIncoming};
 use tonic_health::ServingStatus;
-#[cfg(feature = "reflection")]
-use tonic_reflection::server::v1::{ServerReflection, ServerReflectionServer};
 use ubos_common::id::IdSource;
 
 pub use self::{
@@ -50,7 +49,7 @@ use self::{
     routes::{Route, Routes},
     service::Service,
     shared::Shared,
-    unfinished::Pool,
+    unfinished::{Pace, Pool},
 };
 use super::{CONNECTION_WINDOW, STREAM_WINDOW, spawn};
 
@@ -108,6 +107,7 @@ async fn start(listener: TcpListener, mut config: ServerConfig) -> io::Result<Hu
         bytes: Pool::new(most_control, 4, 64, connections),
         time: config.register_timeout,
         authorize: config.authorize.take(),
+        keeps: true,
     };
     let (reporter, health) = tonic_health::server::health_reporter();
     reporter
@@ -117,30 +117,26 @@ async fn start(listener: TcpListener, mut config: ServerConfig) -> io::Result<Hu
     // Balancers that ask for it have no token.
     let health = (config.health).then(|| Route::to(Beside::new(health, control.open())));
     #[cfg(feature = "reflection")]
-    let reflection = config.reflection.then(reflection).transpose()?;
-    #[cfg(feature = "reflection")]
-    let reflection = reflection.map(|reflection| {
-        let reflection = reflection.max_decoding_message_size(beside::MAX_BYTES);
-        Route::to(Beside::new(reflection, control.clone()))
-    });
+    let reflection = (config.reflection).then(|| reflection(control.clone()));
     let places = Places::new(connections, config.max_connections_per_address);
-    let first_call = config.first_call_timeout;
+    let times = (config.first_call_timeout, config.idle_timeout);
+    let session_bytes = Pool::new(most, 4, 16, connections);
+    let sessions = (session_bytes, Pace::steps(config.session_message_timeout));
     let (shared, records) = Shared::new(config, ids).map_err(invalid)?;
     let restored = match store {
         Some(store) => keep::start(&shared, store, records).await?,
         None => Vec::new(),
     };
     let service = Service::new(shared.clone());
-    let session_bytes = Pool::new(most, 4, 16, connections);
-    let calls = Calls::new(service, (most_control, most), control, session_bytes);
+    let calls = Calls::new(service, (most_control, most), control, sessions);
     let (stop, stopped) = oneshot::channel::<()>();
     let routes = [Some(Route::to(calls)), health];
     #[cfg(feature = "reflection")]
-    let routes = routes.into_iter().chain([reflection]);
+    let routes = routes.into_iter().chain([reflection.transpose()?]);
     let routes: Routes = routes.into_iter().flatten().collect();
     // Accepted sockets send at once: otherwise each small message waits 40 ms for the acknowledgement of the last.
     let accepted = TcpIncoming::from(listener).with_nodelay(Some(true));
-    let connections = incoming(accepted, places, first_call);
+    let connections = incoming(accepted, places, times);
     let serving = builder.serve_with_incoming_shutdown(routes, connections, async {
         let _ = stopped.await;
     });
@@ -160,9 +156,11 @@ const DESCRIPTORS: &[u8] = include_bytes!("../../generated/uap.v1.bin");
 
 // impl: HUB-6-3
 #[cfg(feature = "reflection")]
-fn reflection() -> io::Result<ServerReflectionServer<impl ServerReflection>> {
-    tonic_reflection::server::Builder::configure()
+fn reflection(control: Control) -> io::Result<Route> {
+    let service = tonic_reflection::server::Builder::configure()
         .register_encoded_file_descriptor_set(DESCRIPTORS)
         .build_v1()
-        .map_err(io::Error::other)
+        .map_err(io::Error::other)?;
+    let service = service.max_decoding_message_size(beside::MAX_BYTES);
+    Ok(Route::to(Beside::new(service, control)))
 }

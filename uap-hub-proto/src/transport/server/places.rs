@@ -3,9 +3,10 @@
 use std::{
     collections::HashMap,
     net::IpAddr,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, atomic::AtomicUsize},
 };
 
+use super::unfinished::Held;
 use crate::{role::hub::network, transport::lock};
 
 /// The places of a port.
@@ -19,8 +20,18 @@ pub(super) struct Places {
 #[derive(Debug, Default)]
 struct Taken {
     all: usize,
-    of: HashMap<IpAddr, usize>,
+    of: HashMap<IpAddr, OfAddress>,
 }
+
+/// What an address has.
+#[derive(Debug, Default)]
+struct OfAddress {
+    places: usize,
+    bytes: Bytes,
+}
+
+/// The bytes of unfinished messages beyond the shares, of control calls and of sessions.
+type Bytes = [Arc<AtomicUsize>; 2];
 
 impl Places {
     pub(super) fn new(most: usize, most_of_address: usize) -> Arc<Self> {
@@ -35,16 +46,23 @@ impl Places {
     pub(super) fn take(self: &Arc<Self>, address: Option<IpAddr>) -> Option<Place> {
         let address = address.map(network);
         let mut taken = lock(&self.taken);
-        let own = address.map(|address| taken.of.get(&address).copied().unwrap_or_default());
+        let own = address.map(|address| taken.of.get(&address).map_or(0, |own| own.places));
         if taken.all >= self.most || own.is_some_and(|own| own >= self.most_of_address) {
             return None;
         }
         taken.all += 1;
+        let mut bytes = Bytes::default();
         if let Some(address) = address {
-            *taken.of.entry(address).or_default() += 1;
+            let own = taken.of.entry(address).or_default();
+            own.places += 1;
+            bytes.clone_from(&own.bytes);
         }
         let places = self.clone();
-        Some(Place { places, address })
+        Some(Place {
+            places,
+            address,
+            bytes,
+        })
     }
 }
 
@@ -53,6 +71,14 @@ impl Places {
 pub(super) struct Place {
     places: Arc<Places>,
     address: Option<IpAddr>,
+    bytes: Bytes,
+}
+
+impl Place {
+    /// The bytes of a connection that takes this place.
+    pub(super) fn held(&self) -> [Held; 2] {
+        self.bytes.clone().map(Held::of)
+    }
 }
 
 impl Drop for Place {
@@ -61,8 +87,8 @@ impl Drop for Place {
         taken.all -= 1;
         let Some(address) = self.address else { return };
         if let Some(own) = taken.of.get_mut(&address) {
-            *own -= 1;
-            if *own == 0 {
+            own.places -= 1;
+            if own.places == 0 {
                 taken.of.remove(&address);
             }
         }

@@ -19,6 +19,9 @@ use http_body::{Body, Frame, SizeHint};
 use tokio::time::{Sleep, sleep};
 use tonic::Status;
 
+use super::open::OpenCall;
+use crate::transport::STREAM_WINDOW;
+
 /// What a connection may keep at most of its own, even when the others fill the port.
 const MAX_SHARE: usize = 64 << 10;
 
@@ -32,11 +35,14 @@ pub(super) struct Pool {
     most: usize,
     share: usize,
     most_of_connection: usize,
+    /// Of the bytes beyond the shares, those of the connections of one address.
+    most_of_address: usize,
 }
 
 impl Pool {
     /// A pool for messages of at most `bytes`: `a_connection` of them on a connection, `in_all` on the port with so many
-    /// connections. Half of all that goes into the shares.
+    /// connections. Half of all that goes into the shares, and an address has half of the rest at most, but no less than one
+    /// connection may keep.
     pub(super) fn new(
         bytes: usize,
         a_connection: usize,
@@ -45,11 +51,14 @@ impl Pool {
     ) -> Arc<Self> {
         let all = bytes.saturating_mul(in_all);
         let share = (all / 2 / connections.max(1)).min(MAX_SHARE);
+        let most = all - share.saturating_mul(connections);
+        let most_of_connection = bytes.saturating_mul(a_connection);
         Arc::new(Self {
             used: AtomicUsize::new(0),
-            most: all - share.saturating_mul(connections),
+            most,
             share,
-            most_of_connection: bytes.saturating_mul(a_connection),
+            most_of_connection,
+            most_of_address: most_of_connection.max(most / 2),
         })
     }
 
@@ -59,14 +68,52 @@ impl Pool {
     }
 }
 
-/// The bytes that unfinished messages of one kind of call take on a connection.
-pub(super) type Held = Arc<AtomicUsize>;
+/// The bytes that unfinished messages of one kind of call take on a connection, and those beyond the shares on all connections
+/// of its address.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Held {
+    connection: Arc<AtomicUsize>,
+    address: Arc<AtomicUsize>,
+}
+
+impl Held {
+    /// Those of a new connection from an address that has so many.
+    pub(super) fn of(address: Arc<AtomicUsize>) -> Self {
+        Self {
+            connection: Arc::default(),
+            address,
+        }
+    }
+}
+
+/// How fast a message must come.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pace {
+    time: Duration,
+    /// So many bytes of the message, or what is left of it, in that time.
+    bytes: usize,
+}
+
+impl Pace {
+    /// The whole message in that time.
+    pub(super) const fn whole(time: Duration) -> Self {
+        let bytes = usize::MAX;
+        Self { time, bytes }
+    }
+
+    /// As much as a stream's window in that time. When a stream that was not read for long is read again, all that could be
+    /// sent on it meanwhile is there.
+    pub(super) const fn steps(time: Duration) -> Self {
+        let bytes = STREAM_WINDOW as usize;
+        Self { time, bytes }
+    }
+}
 
 /// The bytes of one call, given back when it is dropped.
 #[derive(Debug)]
 struct Account {
     pool: Arc<Pool>,
-    connection: Held,
+    of: Held,
     held: usize,
 }
 
@@ -74,11 +121,13 @@ impl Account {
     fn add(&mut self, bytes: usize) -> Result<(), Status> {
         self.held += bytes;
         let pool = &self.pool;
-        let before = self.connection.fetch_add(bytes, Ordering::Relaxed);
+        let before = self.of.connection.fetch_add(bytes, Ordering::Relaxed);
         let own = before + bytes;
         let beyond = pool.beyond(own) - pool.beyond(before);
+        let of_address = self.of.address.fetch_add(beyond, Ordering::Relaxed) + beyond;
         let all = pool.used.fetch_add(beyond, Ordering::Relaxed) + beyond;
-        if own > pool.most_of_connection || (beyond > 0 && all > pool.most) {
+        let is_full = of_address > pool.most_of_address || all > pool.most;
+        if own > pool.most_of_connection || (beyond > 0 && is_full) {
             return Err(Status::resource_exhausted(
                 "too many bytes of unfinished messages",
             ));
@@ -88,8 +137,9 @@ impl Account {
 
     fn give_back(&mut self) {
         let held = std::mem::take(&mut self.held);
-        let before = self.connection.fetch_sub(held, Ordering::Relaxed);
+        let before = self.of.connection.fetch_sub(held, Ordering::Relaxed);
         let beyond = self.pool.beyond(before) - self.pool.beyond(before - held);
+        self.of.address.fetch_sub(beyond, Ordering::Relaxed);
         self.pool.used.fetch_sub(beyond, Ordering::Relaxed);
     }
 }
@@ -185,31 +235,32 @@ pub(super) struct Counted<B> {
     broken: Broken,
     account: Account,
     framing: Framing,
-    /// How long a message may take from its first byte to its last, where that is limited.
-    time: Option<Duration>,
+    pace: Pace,
+    /// Bytes of the message that have come in the time that runs.
+    come: usize,
     late: Option<Pin<Box<Sleep>>>,
+    /// The call that keeps its connection.
+    _call: Option<OpenCall>,
 }
 
 impl<B> Counted<B> {
-    pub(super) fn new(
-        body: B,
-        broken: Broken,
-        pool: Arc<Pool>,
-        connection: Held,
-        time: Option<Duration>,
-    ) -> Self {
+    pub(super) fn new(body: B, broken: Broken, pool: Arc<Pool>, of: Held, pace: Pace) -> Self {
         Self {
             body,
             broken,
-            account: Account {
-                pool,
-                connection,
-                held: 0,
-            },
+            account: Account { pool, of, held: 0 },
             framing: Framing::default(),
-            time,
+            pace,
+            come: 0,
             late: None,
+            _call: None,
         }
+    }
+
+    /// Has the call keep its connection until its messages are read or dropped; what it still sends then is soon sent.
+    pub(super) fn with_call(mut self, call: Option<OpenCall>) -> Self {
+        self._call = call;
+        self
     }
 
     fn count(&mut self, piece: &[u8]) -> Result<(), Status> {
@@ -221,8 +272,13 @@ impl<B> Counted<B> {
         if self.framing.is_between_messages() {
             return Ok(());
         }
-        if self.late.is_none() {
-            self.late = self.time.map(|time| Box::pin(sleep(time)));
+        self.come = match self.late {
+            Some(_) => self.come.saturating_add(begun),
+            None => begun,
+        };
+        if self.late.is_none() || self.come >= self.pace.bytes {
+            self.come = 0;
+            self.late = Some(Box::pin(sleep(self.pace.time)));
         }
         self.account.add(begun)
     }
@@ -305,6 +361,8 @@ mod tests {
         }
     }
 
+    const TIME: Duration = Duration::from_secs(10);
+
     fn message(bytes: u8) -> Vec<u8> {
         let mut message = vec![0, 0, 0, 0, bytes];
         message.resize(5 + usize::from(bytes), 7);
@@ -318,7 +376,7 @@ mod tests {
             Broken::default(),
             pool.clone(),
             connection.clone(),
-            None,
+            Pace::whole(TIME),
         )
     }
 
@@ -337,13 +395,13 @@ mod tests {
     fn used(pool: &Pool, connection: &Held) -> (usize, usize) {
         (
             pool.used.load(Ordering::Relaxed),
-            connection.load(Ordering::Relaxed),
+            connection.connection.load(Ordering::Relaxed),
         )
     }
 
     // spec: HUB-4-6
-    #[test]
-    fn what_is_unfinished_is_counted_wherever_it_is_cut() {
+    #[tokio::test]
+    async fn what_is_unfinished_is_counted_wherever_it_is_cut() {
         let stream = [message(3), message(0), message(9)].concat();
         let ends = [8, 13, stream.len()];
         for cut in 0..=stream.len() {
@@ -365,9 +423,14 @@ mod tests {
     }
 
     fn account(pool: &Arc<Pool>) -> Account {
+        account_of(pool, &Arc::default())
+    }
+
+    /// The account of a connection from an address.
+    fn account_of(pool: &Arc<Pool>, address: &Arc<AtomicUsize>) -> Account {
         Account {
             pool: pool.clone(),
-            connection: Held::default(),
+            of: Held::of(address.clone()),
             held: 0,
         }
     }
@@ -389,6 +452,21 @@ mod tests {
 
     // spec: HUB-4-6
     #[test]
+    fn an_address_does_not_keep_what_all_may() {
+        let (pool, address) = (Pool::new(1000, 4, 16, 16), Arc::default());
+        assert_eq!((pool.share, pool.most), (500, 8000));
+        let mut own: Vec<_> = (0..8).map(|_| account_of(&pool, &address)).collect();
+        assert!(own.iter_mut().all(|one| one.add(1000).is_ok()));
+        assert!(own[0].add(1).is_err(), "half of what all have");
+        assert!(account_of(&pool, &address).add(500).is_ok(), "a share");
+        assert!(account(&pool).add(4000).is_ok(), "others have theirs");
+        drop(own);
+        assert_eq!(address.load(Ordering::Relaxed), 0);
+        assert_eq!(pool.used.load(Ordering::Relaxed), 0);
+    }
+
+    // spec: HUB-4-6
+    #[test]
     fn all_connections_together_keep_no_more_than_is_said() {
         const CONNECTIONS: usize = 16_384;
         let pool = Pool::new(1 << 20, 4, 64, CONNECTIONS);
@@ -403,8 +481,8 @@ mod tests {
     }
 
     // spec: HUB-4-6
-    #[test]
-    fn connection_and_port_have_bounds_and_small_messages_pass() {
+    #[tokio::test]
+    async fn connection_and_port_have_bounds_and_small_messages_pass() {
         let piece = [&[0, 0, 0, 4, 0][..], &[7; 1024]].concat();
         // All have 1,024 bytes beyond the shares, of which there are two.
         let (pool, [one, two, three]) = (Pool::new(1024, 3, 2, 2), <[Held; 3]>::default());
@@ -440,10 +518,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_message_that_stops_is_late_and_silence_between_messages_is_not() {
         let (pool, connection) = (Pool::new(1000, 1, 1, 1), Held::default());
-        let time = Some(Duration::from_secs(10));
         let next = async |pieces: &[&[u8]]| {
             let mut call = call(pieces, &pool, &connection);
-            call.time = time;
             let frames = async {
                 loop {
                     let frame = std::future::poll_fn(|cx| Pin::new(&mut call).poll_frame(cx)).await;
@@ -457,5 +533,62 @@ mod tests {
         let late = next(&[&message(9)[..3]]).await;
         assert_eq!(late.unwrap(), tonic::Code::DeadlineExceeded);
         assert!(next(&[&message(9)[..3], &message(9)[3..]]).await.is_err());
+    }
+
+    /// Gives a piece, and another whenever some time has passed.
+    struct Slow {
+        pieces: VecDeque<Bytes>,
+        next: Pin<Box<Sleep>>,
+    }
+
+    impl Body for Slow {
+        type Data = Bytes;
+        type Error = Status;
+
+        fn poll_frame(
+            mut self: Pin<&mut Self>,
+            cx: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+            ready!(self.next.as_mut().poll(cx));
+            let Some(piece) = self.pieces.pop_front() else {
+                return Poll::Pending;
+            };
+            self.next = Box::pin(sleep(TIME - Duration::from_secs(1)));
+            Poll::Ready(Some(Ok(Frame::data(piece))))
+        }
+    }
+
+    // spec: HUB-4-6
+    #[tokio::test(start_paused = true)]
+    async fn a_large_message_may_take_long_and_must_not_stop() {
+        let (pool, of) = (Pool::new(1 << 20, 1, 16, 1), Held::default());
+        let step = Pace::steps(TIME).bytes;
+        let mut begin = [&[0][..], &u32::try_from(3 * step).unwrap().to_be_bytes()].concat();
+        begin.resize(step, 7);
+        let read = async |pieces: &[&[u8]]| {
+            let body = Slow {
+                pieces: (pieces.iter().map(|piece| Bytes::copy_from_slice(piece))).collect(),
+                next: Box::pin(sleep(Duration::ZERO)),
+            };
+            let (broken, pace) = (Broken::default(), Pace::steps(TIME));
+            let mut call = Counted::new(body, broken, pool.clone(), of.clone(), pace);
+            let mut read = 0;
+            loop {
+                let frame = std::future::poll_fn(|cx| Pin::new(&mut call).poll_frame(cx));
+                match tokio::time::timeout(10 * TIME, frame).await {
+                    Ok(Some(Ok(_))) => read += 1,
+                    Ok(Some(Err(status))) => return (read, Some(status.code())),
+                    Ok(None) | Err(_) => return (read, None),
+                }
+            }
+        };
+        let late = Some(tonic::Code::DeadlineExceeded);
+        let (whole, little) = (vec![7; step], vec![7; step / 2]);
+        let end = vec![7; 5];
+        assert_eq!(read(&[&begin, &whole, &whole, &end]).await, (4, None));
+        assert_eq!(read(&[&begin, &whole]).await, (2, late), "it stops");
+        let slow = read(&[&begin, &little, &little, &whole, &end]).await;
+        assert_eq!(slow, (2, late), "too little comes");
+        assert_eq!(pool.used.load(Ordering::Relaxed), 0);
     }
 }

@@ -186,6 +186,47 @@ fn a_call_that_cannot_be_opened_is_tried_again_for_a_while() {
 
 // spec: HUB-5-4
 #[test]
+fn a_call_that_is_refused_for_now_is_tried_again() {
+    for code in [
+        Code::Unavailable,
+        Code::DeadlineExceeded,
+        Code::ResourceExhausted,
+    ] {
+        let mut rig = running(|config| config.with_resume_limit(Duration::from_secs(10)));
+        hub_has(&mut rig, 2, Some(2));
+        cut(&mut rig, 2);
+        rig.pass(0);
+        rig.take();
+        rig.ended(3, code);
+        assert_eq!(rig.take(), [""; 0], "{code:?}");
+        rig.pass(1_000);
+        assert_eq!(rig.take(), ["open 4 Execute s reports 3"], "{code:?}");
+        rig.ended(4, code);
+        rig.pass(2_000);
+        hub_has(&mut rig, 5, Some(2));
+        assert_eq!(rig.take(), ["open 5 Execute s reports 4", "resumed s"]);
+        rig.ended(5, code);
+        assert_eq!(rig.take(), ["stop s", "over s"], "the hub ended it");
+    }
+    let mut rig = running(|config| config.with_resume_limit(Duration::from_secs(2)));
+    hub_has(&mut rig, 2, Some(2));
+    cut(&mut rig, 2);
+    for (stream, pause) in [(3, 0), (4, 1_000)] {
+        rig.pass(pause);
+        rig.ended(stream, Code::Unavailable);
+    }
+    rig.take();
+    rig.pass(2_000);
+    assert_eq!(rig.take(), ["stop s", "over s"], "the time is over");
+    let mut rig = running(|config| config);
+    cut(&mut rig, 2);
+    rig.pass(0);
+    rig.ended(3, Code::Unknown);
+    assert_eq!(rig.take()[4..], ["stop s", "over s"], "for good");
+}
+
+// spec: HUB-5-4
+#[test]
 fn all_cut_calls_are_opened_when_the_hub_is_there_again() {
     let mut rig = running(|config| config);
     hub_has(&mut rig, 2, Some(2));
@@ -250,6 +291,7 @@ fn an_agent_that_leaves_does_not_wait_for_a_session_that_it_lost() {
     let long = "x".repeat(4_000);
     for is_end in [false, true] {
         let mut rig = running(|config| config.with_max_unacknowledged_bytes(long.len()));
+        line(&mut rig, &long);
         cut(&mut rig, 2);
         rig.agent.shutdown(rig.now, Duration::from_secs(60));
         rig.take();
@@ -318,6 +360,18 @@ fn more_reports_than_may_be_kept_end_the_hope_of_resuming() {
     let most = 4_000;
     let long = "x".repeat(most);
     let mut rig = running(|config| config.with_max_unacknowledged_bytes(most));
+    hub_has(&mut rig, 2, Some(2));
+    let result = TestResult::completed("x".repeat(4 * most));
+    let session = SessionId::from("s");
+    rig.agent.finish(rig.now, &session, result.into()).unwrap();
+    cut(&mut rig, 2);
+    rig.pass(0);
+    let said = rig.take();
+    let (last, opened) = (&said[said.len() - 2], &said[said.len() - 3]);
+    assert_eq!(opened, "open 3 Execute s reports 2");
+    assert!(last.starts_with("3: #3 result"), "one message is kept");
+
+    let mut rig = running(|config| config.with_max_unacknowledged_bytes(most));
     line(&mut rig, &long);
     line(&mut rig, "a");
     assert_eq!(rig.take(), [format!("2: #3 {long}"), "2: a".to_owned()]);
@@ -327,7 +381,9 @@ fn more_reports_than_may_be_kept_end_the_hope_of_resuming() {
     let mut rig = running(|config| config.with_max_unacknowledged_bytes(most));
     cut(&mut rig, 2);
     line(&mut rig, &long);
-    assert_eq!(rig.take(), ["cut s", "stop s", "over s"]);
+    assert_eq!(rig.take(), ["cut s"]);
+    line(&mut rig, "a");
+    assert_eq!(rig.take(), ["stop s", "over s"]);
     assert_eq!(rig.agent.poll_timeout(), None);
 
     let mut rig = running(|config| config.with_max_unacknowledged_bytes(most));

@@ -70,6 +70,37 @@ fn a_session_id_is_unknown_to_other_identities() {
 
 // spec: HUB-2-2
 #[test]
+fn an_ended_session_is_unknown_to_other_identities() {
+    let mut rig = Rig::new();
+    let client = owned(&mut rig);
+    let listen = open_as(&mut rig, Rpc::Listen, &client, Some("owner"));
+    rig.submit();
+    let (_, session) = rig.proposals().pop().unwrap();
+    rig.answer(listen, &session, true);
+    let stream = open_as(&mut rig, Rpc::Execute, &session, Some("owner"));
+    rig.result(stream, State::Completed);
+    rig.half_close(stream);
+    for agent_left in [false, true] {
+        if agent_left {
+            rig.half_close(listen);
+        }
+        rig.take();
+        for caller in CALLERS {
+            open_as(&mut rig, Rpc::Execute, &session, caller);
+            let wanted = [
+                "audit ForeignIdentity",
+                "end NotFound no session has that id",
+            ];
+            assert_eq!(words(rig.take()), wanted, "{caller:?}");
+        }
+        open_as(&mut rig, Rpc::Execute, &session, Some("owner"));
+        let ended = "end FailedPrecondition the session has ended";
+        assert_eq!(words(rig.take()), [ended]);
+    }
+}
+
+// spec: HUB-2-2
+#[test]
 fn an_identity_is_no_use_where_none_registered() {
     let mut rig = Rig::new();
     let client = rig.register(vec![]);

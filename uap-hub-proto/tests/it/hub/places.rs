@@ -3,14 +3,59 @@
 use super::*;
 
 fn register_from(rig: &mut Rig, address: &str) -> Result<String, RegisterError> {
+    named_from(rig, address, 0)
+}
+
+/// Registers an agent with a name of so many bytes, which takes three more where it is long.
+fn named_from(rig: &mut Rig, address: &str, bytes: usize) -> Result<String, RegisterError> {
     let address = Some(address.parse().unwrap());
-    let answer = (rig.hub).register_as(
-        rig.now,
-        None,
-        address,
-        AgentRegistration::default().try_into()?,
-    );
+    let registration = AgentRegistration {
+        display_name: "n".repeat(bytes),
+        capabilities: vec![],
+    };
+    let answer = (rig.hub).register_as(rig.now, None, address, registration.try_into()?);
     Ok(answer?.client_id)
+}
+
+// spec: HUB-2-4
+#[test]
+fn a_peer_does_not_lock_the_others_out_with_bytes() {
+    let config = Config::default()
+        .with_max_registered_bytes(8_000)
+        .with_max_registered_bytes_per_peer(2_000);
+    let mut rig = Rig::with(config);
+    for _ in 0..2 {
+        let listens = named_from(&mut rig, "10.0.0.2", 997).unwrap();
+        rig.open(Rpc::Listen, Some(&listens));
+    }
+    let refused = named_from(&mut rig, "10.0.0.2", 1).unwrap_err();
+    assert_eq!(refused, RegisterError::PeerFullOfBytes { most: 2_000 });
+    assert_eq!(refused.status().code, Code::ResourceExhausted);
+    named_from(&mut rig, "10.0.0.1", 997).unwrap();
+    assert_eq!(rig.hub.view().counts().agents, 3);
+}
+
+// spec: HUB-2-4
+#[test]
+fn bytes_of_a_peer_make_room_for_its_own() {
+    let config = Config::default().with_max_registered_bytes_per_peer(2_000);
+    let mut rig = Rig::with(config);
+    let honest = named_from(&mut rig, "10.0.0.1", 997).unwrap();
+    let listens = named_from(&mut rig, "10.0.0.2", 997).unwrap();
+    rig.open(Rpc::Listen, Some(&listens));
+    for _ in 0..2 {
+        named_from(&mut rig, "10.0.0.2", 497).unwrap();
+    }
+    assert_eq!(rig.hub.view().counts().agents, 4, "all that just fit");
+    let refused = named_from(&mut rig, "10.0.0.2", 998).unwrap_err();
+    assert_eq!(refused, RegisterError::PeerFullOfBytes { most: 2_000 });
+    assert_eq!(rig.hub.view().counts().agents, 4, "nobody made room");
+    let late = named_from(&mut rig, "10.0.0.2", 997).unwrap();
+    assert_eq!(rig.hub.view().counts().agents, 3, "both made room");
+    for agent in [&honest, &late] {
+        rig.open(Rpc::Listen, Some(agent));
+    }
+    assert_eq!(rig.hub.view().counts().available_agents, 3);
 }
 
 // spec: HUB-2-4

@@ -222,10 +222,93 @@ fn what_ends_meanwhile_is_not_resumed() {
             "end FailedPrecondition the session has ended"
         ]
     );
-    let (mut rig, _, _, stream) = resumable(|config| config);
-    rig.hub.shutdown(rig.now, GRACE);
+}
+
+// spec: HUB-5-4, HUB-5-3
+#[test]
+fn a_session_that_is_cut_while_the_hub_drains_is_awaited_until_the_drain_ends() {
+    for comes_back in [true, false] {
+        for durable in [true, false] {
+            let (mut rig, id, job) = draining(durable);
+            if comes_back {
+                let session = job.1;
+                rig.open(Rpc::Listen, Some(&id));
+                let stream = reopen(&mut rig, &session, Resume::Reports(2));
+                assert_eq!(said(&mut rig), ["available", "resumed", "acknowledge 0"]);
+                rig.result(stream, State::Completed);
+                if durable {
+                    assert_eq!(said(&mut rig), ["store Completed"]);
+                    rig.hub.stored(rig.now, job.0, Ok(())).unwrap();
+                }
+                assert_eq!(said(&mut rig), ["ended Completed r with data"]);
+                continue;
+            }
+            rig.seconds(29);
+            assert_eq!(said(&mut rig), [""; 0]);
+            rig.seconds(1);
+            let verdict = if durable { "Kept" } else { "Cancelled" };
+            let end = format!("ended {verdict} the hub is shutting down");
+            assert_eq!(said(&mut rig), [&end, "closed"]);
+        }
+    }
+}
+
+/// A hub that drains for 30 s and whose only agent was cut off, with the agent's id, its job and its session.
+fn draining(durable: bool) -> (Rig, String, (JobId, String)) {
+    let config = Config::default().with_resume_grace(GRACE);
+    let mut rig = Rig::with(config.with_durable(durable));
+    let (id, listen) = rig.agent();
+    let job = rig.submit();
+    if durable {
+        rig.hub.stored(rig.now, job, Ok(())).unwrap();
+    }
+    let (_, session) = rig.proposals().pop().unwrap();
+    rig.answer(listen, &session, true);
+    let stream = rig.open_as(Rpc::Execute, Some(&session), Some(Resume::Job(1)));
+    rig.number = Some(1);
+    rig.take();
+    rig.hub.shutdown(rig.now, Duration::from_secs(30));
     rig.lose(stream);
-    assert!(said(&mut rig).contains(&"ended Failed Agent disconnected".to_owned()));
+    rig.lose(listen);
+    assert_eq!(said(&mut rig), ["cut", "away"]);
+    (rig, id, (job, session))
+}
+
+// spec: HUB-6-1, HUB-5-1, HUB-5-3
+#[test]
+fn a_job_that_may_begin_again_is_kept_when_its_agent_is_lost_in_the_drain() {
+    for (durable, attempts, wanted) in [
+        (true, 2, "ended Kept the hub is shutting down"),
+        (true, 1, "store Failed"),
+        (false, 2, "ended Failed Agent disconnected"),
+    ] {
+        let config = Config::default().with_max_attempts(attempts);
+        let mut rig = Rig::with(config.with_durable(durable));
+        let (_, listen) = rig.agent();
+        let job = rig.submit();
+        if durable {
+            rig.hub.stored(rig.now, job, Ok(())).unwrap();
+        }
+        let (_, session) = rig.proposals().pop().unwrap();
+        rig.answer(listen, &session, true);
+        let stream = rig.open(Rpc::Execute, Some(&session));
+        rig.hub.shutdown(rig.now, GRACE);
+        rig.take();
+        rig.lose(stream);
+        assert_eq!(said(&mut rig)[0], wanted);
+    }
+}
+
+// spec: HUB-5-4
+#[test]
+fn a_session_whose_reports_have_no_numbers_any_more_is_not_awaited() {
+    let (mut rig, _, _, stream) = resumable(|config| config);
+    rig.status(stream, 1);
+    rig.number = None;
+    line(&mut rig, stream, "more than the agent keeps");
+    rig.take();
+    rig.lose(stream);
+    assert_eq!(said(&mut rig), ["ended Failed Agent disconnected"]);
 }
 
 // spec: HUB-5-4
