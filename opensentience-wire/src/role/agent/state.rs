@@ -16,6 +16,7 @@ use crate::message::Actor;
 use crate::message::{Health, Registered, ToolCall};
 use crate::role::common::CommonState;
 use crate::role::idempotency::{Key, Memory};
+use crate::role::table::Table;
 use crate::role::{CallId, CloseReason};
 use crate::schema::InputSchema;
 
@@ -101,7 +102,7 @@ pub struct AgentConnection {
     pub(super) health: Health,
     pub(super) end: CloseReason,
     pub(super) tools: BTreeMap<Box<str>, InputSchema>,
-    pub(super) calls: BTreeMap<CallId, OpenCall>,
+    pub(super) calls: Table<OpenCall>,
     pub(super) memory: Memory<CallId, Ending>,
     /// There is room for what is sent.
     pub(super) writing: bool,
