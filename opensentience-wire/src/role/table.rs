@@ -137,9 +137,12 @@ mod tests {
                 let id = CallId::new(ids.uuid());
                 table.insert(id.clone(), number);
                 map.insert(id, number);
-            } else if let Some(id) = map.keys().nth(dice.bits() as usize % map.len().max(1)) {
+            } else if let Some(id) = map
+                .keys()
+                .nth(dice.bits().count_ones() as usize % map.len().max(1))
+            {
                 let id: CallId = id.clone();
-                if dice.bits() % 3 == 0 {
+                if dice.bits().is_multiple_of(3) {
                     *table.get_mut(&id).unwrap() += 1;
                     *map.get_mut(&id).unwrap() += 1;
                     let again = table.get(&id).copied().unwrap();

@@ -108,7 +108,7 @@ pub struct CoreConnection {
     pub(super) registration: Option<Box<Registration>>,
     pub(super) calls: Table<PendingCall>,
     pub(super) queue: VecDeque<CallId>,
-    /// The bytes of the inputs of the calls in the queue.
+    /// The bytes that the calls in the queue hold.
     pub(super) queued_bytes: usize,
     pub(super) health: Health,
     pub(super) reading: bool,
