@@ -74,6 +74,7 @@ impl AgentConnection {
             end: CloseReason::Shutdown,
             tools: BTreeMap::new(),
             calls: Table::new(),
+            held_bytes: 0,
             writing: true,
             memory: Memory::new(limits.max_remembered_calls, limits.max_remembered_bytes),
             config,
@@ -233,6 +234,7 @@ impl AgentConnection {
     fn close(&mut self, reason: CloseReason) {
         debug!(session = %self.session_id, ?reason, calls = self.calls.len(), "connection ends");
         self.common.phase = Phase::Closed;
+        self.held_bytes = 0;
         for (id, call) in self.calls.drain() {
             if call.must_be_stopped() {
                 self.common.out.push(Output::Cancel(id));

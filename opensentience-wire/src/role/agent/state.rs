@@ -103,6 +103,8 @@ pub struct AgentConnection {
     pub(super) end: CloseReason,
     pub(super) tools: BTreeMap<Box<str>, InputSchema>,
     pub(super) calls: Table<OpenCall>,
+    /// The bytes that the calls hold.
+    pub(super) held_bytes: usize,
     pub(super) memory: Memory<CallId, Ending>,
     /// There is room for what is sent.
     pub(super) writing: bool,
@@ -141,6 +143,8 @@ impl IncomingCall {
 #[derive(Debug)]
 pub(super) struct OpenCall {
     pub(super) about: About,
+    /// The bytes that it holds, those that its tool was given counted.
+    pub(super) bytes: usize,
     pub(super) last_seq: u64,
     pub(super) stream_done: bool,
     pub(super) canceled: bool,
