@@ -319,6 +319,14 @@ pub struct Correlation {
     pub causation_id: Option<Arc<str>>,
 }
 
+impl Correlation {
+    /// The bytes that they hold.
+    pub(crate) fn weight(&self) -> usize {
+        let ids = [&self.request_id, &self.correlation_id, &self.causation_id];
+        ids.into_iter().flatten().map(|id| id.len()).sum()
+    }
+}
+
 /// The ids that every answer to a message echoes.
 impl<P> From<&Envelope<'_, P>> for Correlation {
     fn from(envelope: &Envelope<'_, P>) -> Self {

@@ -82,7 +82,21 @@ impl ErrorCode {
                 | Self::AgentDisconnected
         )
     }
+
+    /// The code as an audit has it: one that is no short word is a text of the peer's, and becomes `other`.
+    pub(crate) fn recorded(&self) -> Self {
+        let of_word = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'.' | b'_');
+        let word = self.as_str();
+        if (1..=MAX_WORD_BYTES).contains(&word.len()) && word.bytes().all(of_word) {
+            self.clone()
+        } else {
+            Self::from("other")
+        }
+    }
 }
+
+/// Bytes of a code that is recorded as it is.
+const MAX_WORD_BYTES: usize = 64;
 
 ubos_common::wire! {
     /// The error object of every message.

@@ -13,8 +13,9 @@ ubos_common::config! {
     /// |---|---|---|---|
     /// | `max_frame_bytes` | bytes of one message, prefix not counted | 4,194,304 | 2.2 |
     /// | `max_inflight_requests` | calls from call to result | 256 | 2.2 |
+    /// | `max_inflight_bytes` | bytes of all that the calls hold that an agent runs; past it `tool.busy` | 67,108,864 | 2.2 |
     /// | `max_queued_calls` | calls that wait for one of those places; past it `tool.busy` | 1,024 | 2.2 |
-    /// | `max_queued_bytes` | bytes of the inputs of those that wait; past it `tool.busy` | 16,777,216 | 2.2 |
+    /// | `max_queued_bytes` | bytes of all that those that wait hold; past it `tool.busy` | 16,777,216 | 2.2 |
     /// | `max_tool_input_bytes` | bytes of one input | 1,048,576 | 2.2 |
     /// | `max_tool_output_bytes` | bytes of one output | 2,097,152 | 2.2 |
     /// | `max_tool_bytes` | bytes of all tools of a session; past it a tool is rejected | 4,194,304 | 4.2 |
@@ -33,16 +34,18 @@ ubos_common::config! {
     /// | bytes of metrics and error beside an output | 262,144 | 4.3 |
     ///
     /// A connection holds at most one frame that is being received, the outputs that wait, and its calls with
-    /// the inputs of those that wait for a place. A connection checks its limits when it is made.
+    /// all that those hold that wait for a place. A connection checks its limits when it is made.
     #[derive(PartialEq, Eq)]
     Limits {
         /// Sets the bytes of one message. The range is 1 to `u32::MAX`, which is what the length prefix can say.
         with_max_frame_bytes: max_frame_bytes: usize = MAX_FRAME_BYTES,
         /// Sets the calls that run at once, from call to result; at least 1.
         with_max_inflight_requests: max_inflight_requests: usize = MAX_INFLIGHT_REQUESTS,
+        /// Sets the bytes of all that the calls hold together that an agent runs.
+        with_max_inflight_bytes: max_inflight_bytes: usize = 64 << 20,
         /// Sets the calls that wait for a place; 0 refuses them instead.
         with_max_queued_calls: max_queued_calls: usize = 1_024,
-        /// Sets the bytes of the inputs of calls that wait for a place.
+        /// Sets the bytes of all that calls hold while they wait for a place.
         with_max_queued_bytes: max_queued_bytes: usize = 16 << 20,
         /// Sets the bytes of all tools of a session: names, descriptions, schemas.
         with_max_tool_bytes: max_tool_bytes: usize = 4 << 20,

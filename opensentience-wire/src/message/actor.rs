@@ -26,3 +26,11 @@ ubos_common::wire! {
         nullable display: String = "display", "OSW-3-5";
     }
 }
+
+impl Actor {
+    /// The bytes that it holds.
+    pub(crate) fn weight(&self) -> usize {
+        let display = self.display.as_ref().map_or(0, String::len);
+        self.kind.as_str().len() + self.id.len() + display + self.extra.bytes()
+    }
+}

@@ -28,6 +28,20 @@ ubos_common::wire! {
     }
 }
 
+impl ToolCall {
+    /// The bytes that it holds.
+    pub(crate) fn weight(&self) -> usize {
+        let key = self.idempotency_key.as_ref().map_or(0, String::len);
+        self.call_id.len()
+            + self.tool_id.len()
+            + self.input.as_str().len()
+            + key
+            + self.caller.as_ref().map_or(0, Caller::weight)
+            + self.context.as_ref().map_or(0, CallContext::weight)
+            + self.extra.bytes()
+    }
+}
+
 ubos_common::wire! {
     /// The person, agent or system that calls a tool.
     pub struct Caller {
@@ -35,6 +49,13 @@ ubos_common::wire! {
         required kind: ActorType = "type", "OSW-4.3-1";
         /// Who it is.
         required id: String = "id", "OSW-4.3-1";
+    }
+}
+
+impl Caller {
+    /// The bytes that it holds.
+    pub(crate) fn weight(&self) -> usize {
+        self.kind.as_str().len() + self.id.len() + self.extra.bytes()
     }
 }
 
@@ -47,6 +68,17 @@ ubos_common::wire! {
         nullable resource_paths: Vec<String> = "resource_paths", "OSW-4.3-1";
         /// Hints for display.
         nullable ui: RawObject = "ui", "OSW-4.3-1";
+    }
+}
+
+impl CallContext {
+    /// The bytes that it holds.
+    pub(crate) fn weight(&self) -> usize {
+        let root = self.project_root.as_ref().map_or(0, String::len);
+        let ui = self.ui.as_ref().map_or(0, |ui| ui.as_str().len());
+        let paths = self.resource_paths.iter().flatten();
+        let held = |path: &String| size_of::<String>() + path.len();
+        root + ui + paths.map(held).sum::<usize>() + self.extra.bytes()
     }
 }
 

@@ -5,6 +5,7 @@ mod common;
 pub mod core;
 mod idempotency;
 pub mod router;
+mod table;
 
 use std::borrow::Borrow;
 use std::fmt;

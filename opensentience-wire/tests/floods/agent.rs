@@ -101,7 +101,7 @@ impl Hostile {
                     } else {
                         "degraded"
                     };
-                    let beat = json!({"session_id": session, "uptime_ms": 1, "inflight_requests": 0, "status": status});
+                    let beat = json!({"session_id": session, "uptime_ms": 1, "inflight_calls": 0, "status": status});
                     self.send("agent.heartbeat", json!({}), &beat);
                 }
                 "newlines" => {

@@ -1,5 +1,6 @@
 //! Eleven floods, one at a time: an agent that means harm beside a good one, both behind one router. What the good one's calls
-//! take and what the router's process grows by is printed; that every call is answered and the growth is asserted.
+//! take and what the router's process grows by is printed; that every call is answered, that the flood came and the growth is
+//! asserted.
 //!
 //! The program is its own agents: the router launches it again with [`agent::ROLE`] set.
 
@@ -42,12 +43,15 @@ fn main() {
 
 #[cfg(unix)]
 mod core {
+    use std::collections::BTreeMap;
+    use std::sync::{Arc, Mutex};
     use std::time::{Duration, Instant};
 
-    use opensentience_wire::message::Status;
+    use opensentience_wire::AuditEvent;
+    use opensentience_wire::message::{Health, Status};
     use opensentience_wire::role::core::CallRequest;
     use opensentience_wire::role::router::Config;
-    use opensentience_wire::transport::tokio::{Launcher, ToolRouter};
+    use opensentience_wire::transport::tokio::{Captured, Launcher, ToolRouter, View};
     use tokio::time::timeout;
     use ubos_common::json::{RawBuf, RawObject};
 
@@ -63,6 +67,46 @@ mod core {
     fn launcher(role: &str) -> Launcher {
         let program = std::env::current_exe().unwrap();
         Launcher::new(format!("com.example.{role}"), program).env(ROLE, role)
+    }
+
+    /// What tells that a flood has come.
+    #[derive(Clone, Default)]
+    struct Seen {
+        /// How often each event was recorded of the bad agent, by name and code.
+        records: Arc<Mutex<BTreeMap<String, usize>>>,
+        output: Arc<Mutex<Option<Captured>>>,
+    }
+
+    impl Seen {
+        fn record(&self, event: &AuditEvent) {
+            let code = event.code.as_ref().map(ToString::to_string);
+            let key = format!("{} {}", event.name, code.unwrap_or_default());
+            *self.records.lock().unwrap().entry(key).or_default() += 1;
+        }
+
+        /// Whether the bad agent has done what its flood is called by, and it had an effect.
+        fn has_come(&self, flood: &str, view: &View) -> bool {
+            let records = self.records.lock().unwrap();
+            let recorded = |key: &str| records.contains_key(key);
+            let is_bad = |tool: &str| tool.starts_with(&format!("com.example.{flood}/"));
+            let mut tools = view.tools.iter().filter(|tool| is_bad(&tool.tool_id));
+            let health = view.agents.get(&*format!("com.example.{flood}"));
+            match flood {
+                "registrations" | "questions" | "garbage" | "results" => {
+                    recorded("agent.throttled ")
+                }
+                "descriptions" => tools.count() == 45,
+                "schemas" => tools.any(|tool| tool.description == "other"),
+                "health" => health == Some(&Health::Degraded),
+                "newlines" => {
+                    let output = self.output.lock().unwrap();
+                    output.as_ref().is_some_and(|it| it.text().len() > 64 << 10)
+                }
+                "metrics" => recorded("tool.call_completed tool.output_too_large"),
+                // Nobody takes it, or answers.
+                _ => recorded("tool.call_completed tool.timeout"),
+            }
+        }
     }
 
     pub(super) async fn all() {
@@ -86,9 +130,16 @@ mod core {
 
     /// What the good agent's calls took beside a flood, and what this process grew by.
     async fn one(flood: &'static str) -> (Vec<Duration>, u64) {
+        let seen = Seen::default();
+        let (records, output) = (seen.clone(), Arc::clone(&seen.output));
         let router = ToolRouter::builder(Config::default())
             .agent("com.example.good", || launcher("good"))
-            .agent(&format!("com.example.{flood}"), move || launcher(flood))
+            .agent(&format!("com.example.{flood}"), move || {
+                let launcher = launcher(flood);
+                *output.lock().unwrap() = Some(launcher.output());
+                launcher
+            })
+            .with_audit(move |event: AuditEvent| records.record(&event))
             .start()
             .unwrap();
         router.ready().await;
@@ -99,7 +150,10 @@ mod core {
         let (start, mut most) = (Instant::now(), before);
         let (mut times, mut asked) = (Vec::new(), 0_u32);
         let mut open = Vec::new();
-        while start.elapsed() < WATCHED || times.is_empty() {
+        let mut has_come = false;
+        while start.elapsed() < WATCHED || times.is_empty() || !has_come {
+            has_come = has_come || seen.has_come(flood, &router.view());
+            assert!(has_come || start.elapsed() < DEAD, "{flood} never came");
             // The bad one is called, too: some of its floods are what it answers.
             if asked < 200 {
                 asked += 1;

@@ -448,7 +448,7 @@ const CORE_TABLE: &str = "
     agent.tool.result | welcome !handshake_required CLOSED Protocol(HandshakeRequired) | ended:succeeded | ended:succeeded CLOSED Goodbye | Err(Closed)
     agent.tool.result unknown | welcome !handshake_required CLOSED Protocol(HandshakeRequired) | !invalid_message | !invalid_message | Err(Closed)
     agent.tool.result malformed | welcome !handshake_required CLOSED Protocol(HandshakeRequired) | !invalid_message !invalid_message ended:failed | !invalid_message !invalid_message ended:failed CLOSED Goodbye | Err(Closed)
-    agent.tool.cancel_ack | welcome !handshake_required CLOSED Protocol(HandshakeRequired) | acked | acked | Err(Closed)
+    agent.tool.cancel_ack | welcome !handshake_required CLOSED Protocol(HandshakeRequired) | !invalid_message | !invalid_message | Err(Closed)
     agent.heartbeat of another session | welcome !handshake_required CLOSED Protocol(HandshakeRequired) | !session_mismatch | !session_mismatch | Err(Closed)
     agent.pong | welcome !handshake_required CLOSED Protocol(HandshakeRequired) | pong | pong | Err(Closed)
     agent.error | welcome !handshake_required CLOSED Protocol(HandshakeRequired) | !invalid_message | !invalid_message | Err(Closed)
@@ -458,8 +458,8 @@ const CORE_TABLE: &str = "
     no JSON | welcome !invalid_frame !invalid_frame Err CLOSED Protocol(InvalidFrame) | goodbye !invalid_frame !disconnected ended:failed Err CLOSED Protocol(InvalidFrame) | goodbye !invalid_frame !disconnected ended:failed Err CLOSED Protocol(InvalidFrame) | Err
     end of stream | CLOSED Disconnected | !disconnected ended:failed CLOSED Disconnected | !disconnected ended:failed CLOSED Disconnected | Err(Closed)
     much later | welcome !handshake_timeout CLOSED Protocol(HandshakeTimeout) | unhealthy | !disconnected ended:failed CLOSED Goodbye | -
-    call_tool | Err(NotOpen) | tool.call | !disconnected Err(Closing) | Err(Closing)
-    call_tool unknown | Err(NotOpen) | !not_found Err(ToolNotFound) | !disconnected Err(Closing) | Err(Closing)
+    call_tool | Err(NotOpen) | tool.call | !disconnected Err(Closing) | !disconnected Err(Closing)
+    call_tool unknown | Err(NotOpen) | !not_found Err(ToolNotFound) | !disconnected Err(Closing) | !disconnected Err(Closing)
     cancel | Err(NoSuchCall) | tool.cancel | tool.cancel | Err(NoSuchCall)
     cancel unknown | Err(NoSuchCall) | Err(NoSuchCall) | Err(NoSuchCall) | Err(NoSuchCall)
     ping | Err(NotOpen) | ping | Err(Closing) | Err(Closing)

@@ -69,6 +69,7 @@ impl From<&str> for Chunk {
 impl OpenCall {
     pub(super) fn new(
         about: About,
+        bytes: usize,
         timeout: Option<Duration>,
         key: Option<Key>,
         follows: bool,
@@ -76,6 +77,7 @@ impl OpenCall {
         let timeout = timeout.map(|span| about.arrived.mono.saturating_add(span));
         Self {
             about,
+            bytes,
             last_seq: 0,
             stream_done: false,
             canceled: false,
@@ -153,7 +155,7 @@ impl AgentConnection {
     ) -> Result<(), CommandError> {
         // One that follows another has no tool that could come back.
         let runs = self.calls.get(id).is_some_and(|call| !call.follows);
-        let call = if runs { self.calls.remove(id) } else { None };
+        let call = if runs { self.forget(id) } else { None };
         let call = call.ok_or(CommandError::NoSuchCall)?;
         if call.may_have_deadline() {
             self.common.timers.clear(&Timer::Call(id.clone()));
@@ -167,6 +169,13 @@ impl AgentConnection {
         };
         self.close_if_drained();
         done
+    }
+
+    /// Takes a call out of the table.
+    fn forget(&mut self, id: &CallId) -> Option<OpenCall> {
+        let call = self.calls.remove(id)?;
+        self.held_bytes -= call.bytes;
+        Some(call)
     }
 
     /// Ends the calls that waited for this one's tool, and remembers what it came back with.
@@ -185,7 +194,7 @@ impl AgentConnection {
         };
         let end = lasting.then(|| (result.clone(), bytes));
         for follower in self.memory.end(key, id, end) {
-            let Some(call) = self.calls.remove(&follower) else {
+            let Some(call) = self.forget(&follower) else {
                 continue;
             };
             self.common.timers.clear(&Timer::Call(follower.clone()));
@@ -230,7 +239,7 @@ impl AgentConnection {
         };
         if call.follows {
             self.memory.leave(&key, id);
-            if let Some(call) = self.calls.remove(id) {
+            if let Some(call) = self.forget(id) {
                 self.common.timers.clear(&Timer::Call(id.clone()));
                 self.send_result(now, id.as_str(), &call.about, Err(canceled()));
             }

@@ -142,7 +142,8 @@ impl AgentConnection {
             let code = ErrorCode::InvalidMessage;
             return self.answer_error(now, &about, code, "this call is running");
         }
-        if let Some(error) = self.refusal(&call) {
+        let bytes = call.weight() + about.ids.weight() + actor.as_ref().map_or(0, Actor::weight);
+        if let Some(error) = self.refusal(&call, bytes) {
             return self.send_result(now, &call.call_id, &about, Err(error));
         }
         let call_id = CallId::from(call.call_id.as_str());
@@ -166,8 +167,10 @@ impl AgentConnection {
             return self.send_result(now, &call.call_id, &about, result);
         }
         let ids = about.ids.clone();
+        self.held_bytes += bytes;
         let entry = OpenCall::new(
             about,
+            bytes,
             call.timeout_ms.map(Duration::from_millis),
             key,
             follows,
@@ -189,7 +192,7 @@ impl AgentConnection {
 
     /// Why a call is refused before its tool runs.
     // impl: OSW-2-6, OSW-2-7, OSW-4.3-4
-    fn refusal(&self, call: &ToolCall) -> Option<ErrorObject> {
+    fn refusal(&self, call: &ToolCall, held: usize) -> Option<ErrorObject> {
         let limits = &self.config.limits;
         let bytes = call.input.as_str().len();
         let tool = self.tools.get(call.tool_id.as_str());
@@ -201,6 +204,8 @@ impl AgentConnection {
             Some((ErrorCode::ToolInvalidInput, "the input is too large"))
         } else if self.calls.len() >= limits.max_inflight_requests {
             Some((ErrorCode::ToolBusy, "too many calls at once"))
+        } else if self.held_bytes.saturating_add(held) > limits.max_inflight_bytes {
+            Some((ErrorCode::ToolBusy, "the calls that run hold too much"))
         } else {
             None
         };

@@ -24,6 +24,7 @@ pub use state::{AgentConnection, Event, IncomingCall, Output};
 
 use super::common::{CommonState, Connection, Phase, impl_machine};
 use super::idempotency::Memory;
+use super::table::Table;
 use super::{CloseReason, Input};
 use crate::envelope::{Head, VERSION};
 use crate::error::{
@@ -72,7 +73,8 @@ impl AgentConnection {
             health: Health::Ok,
             end: CloseReason::Shutdown,
             tools: BTreeMap::new(),
-            calls: BTreeMap::new(),
+            calls: Table::new(),
+            held_bytes: 0,
             writing: true,
             memory: Memory::new(limits.max_remembered_calls, limits.max_remembered_bytes),
             config,
@@ -232,7 +234,8 @@ impl AgentConnection {
     fn close(&mut self, reason: CloseReason) {
         debug!(session = %self.session_id, ?reason, calls = self.calls.len(), "connection ends");
         self.common.phase = Phase::Closed;
-        for (id, call) in core::mem::take(&mut self.calls) {
+        self.held_bytes = 0;
+        for (id, call) in self.calls.drain() {
             if call.must_be_stopped() {
                 self.common.out.push(Output::Cancel(id));
             }

@@ -16,6 +16,7 @@ use crate::message::Actor;
 use crate::message::{Health, Registered, ToolCall};
 use crate::role::common::CommonState;
 use crate::role::idempotency::{Key, Memory};
+use crate::role::table::Table;
 use crate::role::{CallId, CloseReason};
 use crate::schema::InputSchema;
 
@@ -101,7 +102,9 @@ pub struct AgentConnection {
     pub(super) health: Health,
     pub(super) end: CloseReason,
     pub(super) tools: BTreeMap<Box<str>, InputSchema>,
-    pub(super) calls: BTreeMap<CallId, OpenCall>,
+    pub(super) calls: Table<OpenCall>,
+    /// The bytes that the calls hold.
+    pub(super) held_bytes: usize,
     pub(super) memory: Memory<CallId, Ending>,
     /// There is room for what is sent.
     pub(super) writing: bool,
@@ -140,6 +143,8 @@ impl IncomingCall {
 #[derive(Debug)]
 pub(super) struct OpenCall {
     pub(super) about: About,
+    /// The bytes that it holds, those that its tool was given counted.
+    pub(super) bytes: usize,
     pub(super) last_seq: u64,
     pub(super) stream_done: bool,
     pub(super) canceled: bool,

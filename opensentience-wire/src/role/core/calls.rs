@@ -33,10 +33,11 @@ impl CoreConnection {
         now: Now,
         mut request: CallRequest,
     ) -> Result<CallId, CommandError> {
-        let tool = match self.admit(&request) {
+        let bytes = request.weight();
+        let tool = match self.admit(&request, bytes) {
             Ok(tool) => tool,
             Err(refused) => {
-                self.audit_refusal(now, &request, &refused);
+                self.refuse_call(now, &request, &refused);
                 return Err(refused);
             }
         };
@@ -58,12 +59,17 @@ impl CoreConnection {
             caller: request.caller.clone(),
             asked: now.mono,
             waiting: None,
+            bytes,
             canceled: false,
+            acknowledged: false,
             is_timed: request.timeout.is_some(),
             last_seq: 0,
             stream_done: false,
         };
-        let frame = self.write_call(now, &id, &call, &request)?;
+        let frame = match self.write_call(now, &id, &call, &request) {
+            Ok(frame) => frame,
+            Err(error) => return Err(self.refuse_unwritten(now, request, call.ids, error)),
+        };
         if let Some(span) = request.timeout {
             let span = span.saturating_add(CALL_GRACE);
             let end = now.mono.saturating_add(span);
@@ -74,7 +80,7 @@ impl CoreConnection {
             self.calls.insert(id.clone(), call);
             self.send_call(now, &id, frame);
         } else {
-            self.queued_bytes += request.input.as_str().len();
+            self.queued_bytes += bytes;
             let waiting = Some(Box::new(request));
             self.calls
                 .insert(id.clone(), PendingCall { waiting, ..call });
@@ -119,7 +125,7 @@ impl CoreConnection {
 
     /// What must hold before a call is taken.
     // impl: OSW-4.3-4
-    fn admit(&self, request: &CallRequest) -> Result<Arc<ToolSpec>, CommandError> {
+    fn admit(&self, request: &CallRequest, kept: usize) -> Result<Arc<ToolSpec>, CommandError> {
         self.common.check_open()?;
         let tool = self.tools.get(request.tool_id.as_str());
         let tool = Arc::clone(tool.ok_or(CommandError::ToolNotFound)?);
@@ -127,7 +133,7 @@ impl CoreConnection {
         let bytes = request.input.as_str().len();
         let full = self.inflight() >= limits.max_inflight_requests
             && (self.queue.len() >= limits.max_queued_calls
-                || self.queued_bytes + bytes > limits.max_queued_bytes);
+                || self.queued_bytes + kept > limits.max_queued_bytes);
         // A kind that is not known is trusted no more than an agent.
         let trusted = |caller: &Caller| matches!(caller.kind, ActorType::Human | ActorType::System);
         let stranger = request.caller.as_ref().is_some_and(|c| !trusted(c));
@@ -148,10 +154,26 @@ impl CoreConnection {
         }
     }
 
-    /// Audits a refusal, but none of a connection that is not there: its end was audited.
+    /// Audits a call that cannot be written, with the ids that it would have gone out with.
+    fn refuse_unwritten(
+        &mut self,
+        now: Now,
+        mut request: CallRequest,
+        ids: CallIds,
+        error: EncodeError,
+    ) -> CommandError {
+        request.request_id = Some(ids.request_id);
+        request.correlation_id = ids.correlation_id;
+        request.causation_id = ids.causation_id;
+        let refused = CommandError::Encode(error);
+        self.refuse_call(now, &request, &refused);
+        refused
+    }
+
+    /// Audits a refusal, but none of a connection that has not begun.
     // impl: OSW-8-1
-    fn audit_refusal(&mut self, now: Now, request: &CallRequest, refused: &CommandError) {
-        if !self.common.has_session() {
+    pub(crate) fn refuse_call(&mut self, now: Now, request: &CallRequest, refused: &CommandError) {
+        if self.common.phase == Phase::Handshake {
             return;
         }
         let (name, detail) = match refused {
@@ -163,6 +185,13 @@ impl CoreConnection {
                 (AuditName::CallRefused, "the input is too large")
             }
             CommandError::Busy => (AuditName::CallRefused, "no room for a call"),
+            CommandError::Late => (AuditName::CallRefused, "no room for the call in its time"),
+            CommandError::Encode(EncodeError::HoldsToken) => {
+                (AuditName::Denied, "the call holds the session token")
+            }
+            CommandError::Encode(EncodeError::TooLarge { .. }) => {
+                (AuditName::CallRefused, "the call is too long")
+            }
             _ => (AuditName::CallRefused, "there is no session"),
         };
         let event = AuditEvent::of(name, now.wall);
@@ -237,7 +266,7 @@ impl CoreConnection {
     /// What is to be sent of a call that waits: it does not count as waiting any more.
     fn take_waiting(&mut self, call: &mut PendingCall) -> Option<Box<CallRequest>> {
         let request = call.waiting.take()?;
-        self.queued_bytes -= request.input.as_str().len();
+        self.queued_bytes -= call.bytes;
         Some(request)
     }
 
@@ -298,7 +327,7 @@ impl CoreConnection {
             let mut event = AuditEvent::of(AuditName::CallCompleted, now.wall);
             describe(id, &call, &mut event);
             event.status = Some(outcome.status.clone());
-            event.code = outcome.error.as_ref().map(|error| error.code.clone());
+            event.code = outcome.error.as_ref().map(|error| error.code.recorded());
             event.bytes = outcome.output.as_ref().map(|o| o.as_str().len());
             event.duration_ms = Some(millis(outcome.duration));
             self.audit(event);

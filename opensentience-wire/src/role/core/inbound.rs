@@ -177,6 +177,8 @@ impl CoreConnection {
         let kind = envelope.message_type();
         let invalid = ErrorCode::InvalidMessage;
         if envelope.v != VERSION {
+            // What is about no call has been charged for.
+            self.charge_unknown(now, !kind.is_about_call(), bytes);
             self.reject(now, invalid, "a message of another version");
             return Ok(());
         }
@@ -317,6 +319,8 @@ impl CoreConnection {
         if gap {
             let rule = "a gap in the sequence numbers; the output counts";
             self.reject(now, code, rule);
+            // Readers bound the output, but nobody bounds the records.
+            self.charge(now, 0);
         }
         self.event(Event::Stream(id, chunk));
         true
@@ -356,12 +360,24 @@ impl CoreConnection {
         true
     }
 
+    /// Gives whether it answers a cancel, as the first.
     fn on_cancel_ack(&mut self, now: Now, ack: &CancelAck) -> bool {
-        let Some(call_id) = self.sent_call(&ack.call_id) else {
-            let rule = "a cancel_ack of a call that is not running";
+        let call_id = self.sent_call(&ack.call_id);
+        let call = call_id.as_ref().and_then(|id| self.calls.get_mut(id));
+        let rule = match &call {
+            None => Some("a cancel_ack of a call that is not running"),
+            Some(call) if !call.canceled => Some("a cancel_ack of a call that was not cancelled"),
+            Some(call) if call.acknowledged => Some("a second cancel_ack"),
+            Some(_) => None,
+        };
+        if let Some(rule) = rule {
             self.reject(now, ErrorCode::InvalidMessage, rule);
             return false;
+        }
+        let (Some(call_id), Some(call)) = (call_id, call) else {
+            return false;
         };
+        call.acknowledged = true;
         self.event(Event::CancelAck {
             call_id,
             accepted: ack.accepted,

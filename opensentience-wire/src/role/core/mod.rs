@@ -34,6 +34,7 @@ pub use state::{CoreConnection, Event, Output};
 use throttle::Throttle;
 
 use super::common::{CommonState, Connection, Phase, impl_machine};
+use super::table::Table;
 use super::{CallId, CloseReason, Input};
 use crate::audit::{AuditEvent, AuditName};
 use crate::envelope::Head;
@@ -76,7 +77,7 @@ impl CoreConnection {
             tools: BTreeMap::new(),
             tool_bytes: 0,
             registration: None,
-            calls: BTreeMap::new(),
+            calls: Table::new(),
             queue: VecDeque::new(),
             queued_bytes: 0,
             health: Health::Ok,

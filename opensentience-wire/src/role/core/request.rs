@@ -91,6 +91,23 @@ impl CallRequest {
         self.correlation_id = Some(place.traceparent());
         self
     }
+
+    /// The bytes that it holds.
+    pub(crate) fn weight(&self) -> usize {
+        let text = |text: &Option<String>| text.as_ref().map_or(0, String::len);
+        let ids = [
+            &self.idempotency_key,
+            &self.request_id,
+            &self.correlation_id,
+            &self.causation_id,
+        ];
+        self.tool_id.len()
+            + self.input.as_str().len()
+            + ids.into_iter().map(text).sum::<usize>()
+            + self.caller.as_ref().map_or(0, Caller::weight)
+            + self.context.as_ref().map_or(0, CallContext::weight)
+            + self.actor.as_ref().map_or(0, Actor::weight)
+    }
 }
 
 /// How a call ended.
@@ -193,7 +210,11 @@ pub(super) struct PendingCall {
     pub(super) asked: Mono,
     /// What is still to be sent; `None` when it was.
     pub(super) waiting: Option<Box<CallRequest>>,
+    /// The bytes that it keeps while it waits.
+    pub(super) bytes: usize,
     pub(super) canceled: bool,
+    /// The agent acknowledged the cancel.
+    pub(super) acknowledged: bool,
     /// It has a time of its own: see the timers.
     pub(super) is_timed: bool,
     pub(super) last_seq: u64,

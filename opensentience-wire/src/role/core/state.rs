@@ -13,6 +13,7 @@ use crate::audit::AuditEvent;
 use crate::error::ErrorCode;
 use crate::message::{Health, Rejected, ToolSpec, ToolStream};
 use crate::role::common::CommonState;
+use crate::role::table::Table;
 use crate::role::{CallId, CloseReason};
 use crate::token::Grant;
 
@@ -105,9 +106,9 @@ pub struct CoreConnection {
     pub(super) tool_bytes: usize,
     /// A registration that waits for the verdicts about its schemas: one at most, for nothing is read meanwhile.
     pub(super) registration: Option<Box<Registration>>,
-    pub(super) calls: BTreeMap<CallId, PendingCall>,
+    pub(super) calls: Table<PendingCall>,
     pub(super) queue: VecDeque<CallId>,
-    /// The bytes of the inputs of the calls in the queue.
+    /// The bytes that the calls in the queue hold.
     pub(super) queued_bytes: usize,
     pub(super) health: Health,
     pub(super) reading: bool,

@@ -8,7 +8,6 @@ use super::config::Quota;
 use super::quota::Refused;
 use super::state::{Output, Route, RouteId, Router};
 use crate::audit::{AuditEvent, AuditName};
-use crate::error::CommandError;
 use crate::message::{ActorType, Caller, Health};
 use crate::role::core::{CallRequest, Outcome};
 
@@ -39,9 +38,12 @@ impl Router {
             return Err(Refused::Unhealthy);
         }
         let bytes = request.input.as_str().len();
+        let followers = self.followers.get(&tool.agent).copied();
+        let calls = agent.routes.len() + followers.unwrap_or_default();
+        let held = agent.held_bytes.saturating_add(request.weight());
         let is_full = self.routes.len() >= self.config.max_calls
-            || agent.routes.len() >= self.config.max_agent_calls
-            || agent.input_bytes.saturating_add(bytes) > self.config.max_agent_input_bytes;
+            || calls >= self.config.max_agent_calls
+            || held > self.config.max_agent_input_bytes;
         if is_full {
             return Err(Refused::Busy);
         }
@@ -84,7 +86,7 @@ impl Router {
         let own = self.quota(&request.tool_id);
         if let Some(agent) = self.agents.get_mut(agent) {
             agent.routes.insert(route);
-            agent.input_bytes += request.input.as_str().len();
+            agent.held_bytes += request.weight();
         }
         (self.agent_meters).take(now.mono, agent, &self.config.agent_quota);
         let policy = self.policy_quota(agent);
@@ -94,17 +96,31 @@ impl Router {
 
     pub(super) fn give_place_back(&mut self, entry: &Route, route: RouteId) {
         if entry.follows {
-            return;
+            return self.forget_follower(&entry.agent);
         }
         if let Some(agent) = self.agents.get_mut(&entry.agent) {
             // One that was replaced meanwhile has its calls no more.
             if agent.routes.remove(&route) {
-                agent.input_bytes = agent.input_bytes.saturating_sub(entry.input_bytes);
+                agent.held_bytes = agent.held_bytes.saturating_sub(entry.held_bytes);
             }
         }
         self.agent_meters.give_back(&entry.agent);
         self.policy_meters.give_back(&entry.agent);
         self.tool_meters.give_back(&entry.tool);
+    }
+
+    /// A call that waits for another takes a place of its agent, too.
+    pub(super) fn count_follower(&mut self, agent: &Arc<str>) {
+        *self.followers.entry(Arc::clone(agent)).or_default() += 1;
+    }
+
+    pub(super) fn forget_follower(&mut self, agent: &Arc<str>) {
+        if let Some(count) = self.followers.get_mut(agent) {
+            *count -= 1;
+            if *count == 0 {
+                self.followers.remove(agent);
+            }
+        }
     }
 
     /// An outcome whose output is larger than the quota becomes a failure.
@@ -127,22 +143,6 @@ impl Router {
             }
             _ => outcome,
         }
-    }
-
-    /// Audits the end of a call that never came to its connection, which audits what it refuses itself.
-    pub(super) fn audit_unsent(&mut self, now: Now, route: RouteId, error: &CommandError) {
-        let Some(entry) = self.routes.get(&route) else {
-            return;
-        };
-        if !matches!(error, CommandError::Late | CommandError::Closing) {
-            return;
-        }
-        let detail = "it could not be sent";
-        let event = AuditEvent::of(AuditName::CallRefused, now.wall);
-        let mut event = event.with_code(error.into()).with_detail(detail);
-        event.agent_id = Some(entry.agent.to_string());
-        event.tool_id = Some(entry.tool.to_string());
-        self.out.push(Output::Audit(Box::new(event)));
     }
 
     // impl: OSW-8-1

@@ -82,14 +82,14 @@ impl Router {
                 health: Health::Ok,
                 tools: BTreeSet::new(),
                 routes: BTreeSet::new(),
-                input_bytes: 0,
+                held_bytes: 0,
                 supervision: Supervision::new(restart),
                 stopping: false,
             });
         debug!(%agent, tools = tools.len(), "agent is up");
         // The calls of the one that it replaces go on there, and end by themselves.
         entry.routes.clear();
-        entry.input_bytes = 0;
+        entry.held_bytes = 0;
         (entry.up, entry.health, entry.stopping) = (true, Health::Ok, false);
         entry.supervision.came_up(now.mono);
         self.on_tools(now, agent, tools);
@@ -155,8 +155,8 @@ impl Router {
         }
     }
 
-    // impl: OSW-4.5-3
-    pub(super) fn on_disconnected(&mut self, agent: &str) {
+    /// Gives an agent no more calls; those that run go on.
+    pub(super) fn on_stopping(&mut self, agent: &str) {
         let Some(entry) = self.agents.get_mut(agent) else {
             return;
         };
@@ -164,6 +164,14 @@ impl Router {
         for tool in core::mem::take(&mut entry.tools) {
             self.tools.remove(&tool);
         }
+    }
+
+    // impl: OSW-4.5-3
+    pub(super) fn on_disconnected(&mut self, agent: &str) {
+        self.on_stopping(agent);
+        let Some(entry) = self.agents.get_mut(agent) else {
+            return;
+        };
         for route in entry.routes.clone() {
             let error = ErrorObject::of(ErrorCode::AgentDisconnected, "the connection has ended");
             self.on_ended(route, Outcome::failed(error.noticed_by("core.router")));

@@ -27,7 +27,7 @@ ubos_common::config! {
         with_max_calls: max_calls: usize = 4_096,
         /// Sets how many calls of one agent's tools may run at once: 1,024 by default.
         with_max_agent_calls: max_agent_calls: usize = 1_024,
-        /// Sets the bytes of the inputs of calls of one agent's tools that run at once: 32 MiB by default.
+        /// Sets the bytes of all that calls of one agent's tools hold that run at once: inputs, contexts, ids. 32 MiB by default.
         with_max_agent_input_bytes: max_agent_input_bytes: usize = 32 << 20,
         /// Sets what each agent gets.
         with_agent_quota: agent_quota: Quota = Quota::default(),

@@ -83,6 +83,7 @@ impl Router {
             agents: BTreeMap::new(),
             tools: BTreeMap::new(),
             routes: BTreeMap::new(),
+            followers: BTreeMap::new(),
             policies: BTreeMap::new(),
             agent_meters: Meters::default(),
             policy_meters: Meters::default(),
@@ -98,11 +99,11 @@ impl Router {
             Input::AgentUp { agent, tools } => self.on_up(now, &agent, tools),
             Input::Tools { agent, tools } => self.on_tools(now, &agent, tools),
             Input::Health { agent, health } => self.on_health(&agent, health),
+            Input::AgentStopping { agent } => self.on_stopping(&agent),
             Input::AgentDisconnected { agent } => self.on_disconnected(&agent),
             Input::AgentStopped { agent } => self.on_stopped(&agent),
             Input::AgentDown { agent, ended } => self.on_down(now, &agent, ended),
             Input::NotSent { route, error } => {
-                self.audit_unsent(now, route, &error);
                 let error = ErrorObject::of(ErrorCode::from(&error), error.to_string())
                     .noticed_by("core.router");
                 self.on_ended(route, Outcome::failed(error));
@@ -132,6 +133,7 @@ impl Router {
         let Some(entry) = self.routes.remove(&route) else {
             return;
         };
+        self.forget_follower(&entry.agent);
         self.timers.clear(&Timer::Follower(route));
         if let Some(key) = &entry.key {
             self.memory.leave(key, &route);
@@ -223,13 +225,16 @@ impl Router {
             agent: Arc::clone(&agent),
             tool: request.tool_id.as_str().into(),
             key,
-            input_bytes: request.input.as_str().len(),
+            held_bytes: request.weight(),
             follows,
             answered: false,
         };
         self.routes.insert(route, entry);
         match follows {
-            true => self.follow(now, route, request.timeout),
+            true => {
+                self.count_follower(&agent);
+                self.follow(now, route, request.timeout);
+            }
             false => self.send(now, route, agent, request),
         }
         Ok(route)
@@ -307,7 +312,8 @@ impl Router {
                         .is_some_and(|error| error.retryable != Some(true)));
             let end = lasting.then(|| (outcome.clone(), outcome.weight()));
             for follower in self.memory.end(key, &route, end) {
-                if self.routes.remove(&follower).is_some() {
+                if let Some(waited) = self.routes.remove(&follower) {
+                    self.forget_follower(&waited.agent);
                     self.timers.clear(&Timer::Follower(follower));
                     self.answer(follower, outcome.clone());
                 }

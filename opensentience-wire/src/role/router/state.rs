@@ -45,6 +45,11 @@ pub enum Input {
         /// Its health.
         health: Health,
     },
+    /// An agent is being ended: it gets no more calls, and its tools are gone. The calls that run go on.
+    AgentStopping {
+        /// Its id.
+        agent: String,
+    },
     /// An agent's connection has ended: its calls end here, and its tools are gone. How its process ends is told by
     /// [`AgentDown`](Self::AgentDown).
     AgentDisconnected {
@@ -63,7 +68,7 @@ pub enum Input {
         /// How it ended.
         ended: Ended,
     },
-    /// A connection refused to send a call.
+    /// A connection refused to send a call, and audited that.
     NotSent {
         /// The call.
         route: RouteId,
@@ -135,8 +140,8 @@ pub(super) struct Agent {
     pub(super) health: Health,
     pub(super) tools: BTreeSet<Box<str>>,
     pub(super) routes: BTreeSet<RouteId>,
-    /// Bytes of the inputs of these.
-    pub(super) input_bytes: usize,
+    /// Bytes of the requests of these.
+    pub(super) held_bytes: usize,
     pub(super) supervision: Supervision,
     /// It is being ended because it is unwell, and is to be launched again however well it says it is now.
     pub(super) stopping: bool,
@@ -153,7 +158,7 @@ pub(super) struct Route {
     pub(super) agent: Arc<str>,
     pub(super) tool: Box<str>,
     pub(super) key: Option<Key>,
-    pub(super) input_bytes: usize,
+    pub(super) held_bytes: usize,
     /// It waits for the end of another call with its key, and nothing was sent for it.
     pub(super) follows: bool,
     /// The caller has its end; others still wait for what was sent.
@@ -167,6 +172,8 @@ pub struct Router {
     pub(super) agents: BTreeMap<Arc<str>, Agent>,
     pub(super) tools: BTreeMap<Box<str>, Tool>,
     pub(super) routes: BTreeMap<RouteId, Route>,
+    /// How many routes of an agent wait for the ends of others.
+    pub(super) followers: BTreeMap<Arc<str>, usize>,
     pub(super) policies: BTreeMap<Box<str>, AgentPolicy>,
     pub(super) agent_meters: Meters,
     /// What was used of the quotas of policies.

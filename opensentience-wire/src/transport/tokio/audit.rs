@@ -2,8 +2,11 @@
 
 use std::sync::Arc;
 
+use tokio::sync::watch;
+
 use super::trace;
 use crate::audit::AuditEvent;
+use crate::message::Health;
 use crate::role::core::Event;
 
 /// Takes every audit record as it happens; it must not block, nor call a tool. A function is one by `From`.
@@ -59,6 +62,29 @@ impl Observer {
     pub(super) fn observe(&self, event: &Event) {
         if let Some(observe) = &self.0 {
             observe(event);
+        }
+    }
+}
+
+/// Who hears of a connection.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Listeners {
+    pub(super) audit: AuditSink,
+    pub(super) observer: Observer,
+    /// Whoever asks for the agent's health alone has no records of calls made.
+    pub(super) health: Option<watch::Sender<Health>>,
+}
+
+impl Listeners {
+    /// Whether anybody hears of calls.
+    pub(super) const fn hear_of_calls(&self) -> bool {
+        self.audit.listens() || self.observer.listens()
+    }
+
+    pub(super) fn observe(&self, event: &Event) {
+        self.observer.observe(event);
+        if let (Event::Health(health), Some(listener)) = (event, &self.health) {
+            listener.send_replace(health.clone());
         }
     }
 }

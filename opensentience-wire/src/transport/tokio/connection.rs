@@ -11,7 +11,7 @@ use tokio::sync::{mpsc, watch};
 use ubos_common::os::Clock;
 use ubos_common::time::Mono;
 
-use super::audit::{AuditSink, Observer};
+use super::audit::Listeners;
 use super::call::{CallDriver, Change};
 use super::io::{Alarm, HIGH_WATER, Moved, Wire};
 use super::schemas;
@@ -66,8 +66,7 @@ pub(super) struct Connection {
     is_blocked: bool,
     /// Bytes that wait to be sent and were provoked by the agent; at most [`HIGH_WATER`] and what one read provokes.
     answers: usize,
-    audit: AuditSink,
-    observer: Observer,
+    listeners: Listeners,
     /// `None` once the connection has ended: whoever waits for a change is told so.
     tools: Option<watch::Sender<SharedTools>>,
     closed: Option<CloseReason>,
@@ -99,10 +98,10 @@ impl Connection {
         stream: Pin<Box<dyn Duplex>>,
         clock: Clock,
         mut conn: CoreConnection,
-        (audit, observer): (AuditSink, Observer),
+        listeners: Listeners,
         tools: watch::Sender<SharedTools>,
     ) -> Self {
-        if !audit.listens() && !observer.listens() {
+        if !listeners.hear_of_calls() {
             conn.skip_call_records();
         }
         conn.check_schemas_apart();
@@ -113,8 +112,7 @@ impl Connection {
             slots: BTreeMap::new(),
             is_blocked: false,
             answers: 0,
-            audit,
-            observer,
+            listeners,
             tools: Some(tools),
             closed: None,
             checking: None,
@@ -148,6 +146,14 @@ impl Connection {
             self.drain(counts);
         }
         taken
+    }
+
+    /// Refuses a call that found no room in its time.
+    pub(super) fn refuse_late(&mut self, counts: &Counts, request: &CallRequest) -> CommandError {
+        let late = CommandError::Late;
+        self.conn.refuse_call(self.clock.now(), request, &late);
+        self.drain(counts);
+        late
     }
 
     /// Adds a call that was taken.
@@ -300,7 +306,7 @@ impl Connection {
     }
 
     fn on_event(&mut self, counts: &Counts, event: Event) {
-        self.observer.observe(&event);
+        self.listeners.observe(&event);
         match event {
             Event::Stream(id, chunk) => {
                 if let Some(slot) = self.slots.get(&id) {
@@ -322,7 +328,7 @@ impl Connection {
                     tools.send_replace(self.conn.tools().cloned().collect());
                 }
             }
-            Event::Audit(event) => self.audit.take(*event),
+            Event::Audit(event) => self.listeners.audit.take(*event),
             _ => {}
         }
     }
@@ -344,7 +350,7 @@ impl Connection {
     pub(super) fn abandon(&mut self, counts: &Counts) {
         if !self.conn.is_closed() {
             // Nobody is told of events by a task that was stopped, maybe by a panic of theirs.
-            (self.audit, self.observer) = Default::default();
+            self.listeners = Listeners::default();
             self.conn.abandon(self.clock.now());
             self.drain(counts);
         }
@@ -357,6 +363,7 @@ mod tests {
     use super::*;
     use crate::audit::AuditName;
     use crate::frame::encode_frame;
+    use crate::message::Health;
     use crate::role::core::Config;
     use crate::token::SessionToken;
     use serde_json::json;
@@ -390,7 +397,11 @@ mod tests {
         );
         let (tools, _) = watch::channel(SharedTools::from(Vec::new()));
         let stream = Box::pin(tokio::io::empty());
-        let mut made = Connection::new(stream, clock, conn, Default::default(), tools);
+        let listeners = Listeners {
+            health: Some(watch::channel(Health::Ok).0),
+            ..Listeners::default()
+        };
+        let mut made = Connection::new(stream, clock, conn, listeners, tools);
         let request = CallRequest::new("a/t", RawObject::empty());
         made.conn.call_tool(clock.now(), request).unwrap();
         let is_record = |output| match output {

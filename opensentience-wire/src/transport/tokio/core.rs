@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{Notify, mpsc, watch};
 use ubos_common::os::Clock;
 
-use super::audit::{AuditSink, Observer};
+use super::audit::Listeners;
 use super::call::{Change, Link, RunningCall, wait};
 use super::connection::{Connection, Counts, Duplex, Slot, Turn};
 use super::io::Alarm;
@@ -53,7 +53,7 @@ impl SharedConnection {
         stream: impl Duplex + 'static,
         clock: Clock,
         conn: CoreConnection,
-        listeners: (AuditSink, Observer),
+        listeners: Listeners,
         tools: watch::Sender<SharedTools>,
     ) -> Arc<Self> {
         let call_timeout = conn.call_timeout();
@@ -74,17 +74,24 @@ impl SharedConnection {
     }
 
     /// The time that a call has.
-    pub(super) fn time_of(&self, asked: Option<Duration>) -> Option<Duration> {
+    fn time_of(&self, asked: Option<Duration>) -> Option<Duration> {
         asked.into_iter().chain(self.call_timeout).min()
     }
 
-    /// Calls a tool. While too much waits to be sent, this waits: in the time that the call has.
+    /// Calls a tool. While too much waits to be sent, this waits, in the time that the call has.
     pub(super) async fn call(
         self: &Arc<Self>,
         mut request: CallRequest,
     ) -> Result<RunningCall, CommandError> {
         let began = self.clock.now().mono;
         let span = self.time_of(request.timeout);
+        let late = async {
+            match span {
+                Some(span) => tokio::time::sleep(span).await,
+                None => core::future::pending().await,
+            }
+        };
+        tokio::pin!(late);
         loop {
             let waited = self.clock.now().mono.saturating_since(began);
             request.timeout = span.map(|span| span.saturating_sub(waited));
@@ -94,7 +101,16 @@ impl SharedConnection {
                 Ok(taken) => return taken,
                 Err(unsent) => request = *unsent,
             }
-            room.await;
+            tokio::select! {
+                biased;
+                () = room => {}
+                () = &mut late => {
+                    let mut connection = lock(&self.connection);
+                    let refused = connection.refuse_late(&self.counts, &request);
+                    unlock_and_wake(connection, &mut Vec::new());
+                    return Err(refused);
+                }
+            }
         }
     }
 

@@ -9,7 +9,7 @@ use tokio::task::JoinHandle;
 use ubos_common::id::IdSource;
 use ubos_common::os::Clock;
 
-use super::audit::{AuditSink, Observer};
+use super::audit::{AuditSink, Listeners};
 use super::call::RunningCall;
 use super::core::SharedConnection;
 use crate::error::{CommandError, ConfigError};
@@ -42,12 +42,7 @@ impl Caller {
             Ok(taken) => return taken,
             Err(request) => *request,
         };
-        match self.shared.time_of(request.timeout) {
-            None => self.shared.call(request).await,
-            Some(span) => tokio::time::timeout(span, self.shared.call(request))
-                .await
-                .unwrap_or(Err(CommandError::Late)),
-        }
+        self.shared.call(request).await
     }
 
     /// Says goodbye. A driver that is gone has ended already, and one is enough.
@@ -154,7 +149,11 @@ where
 {
     let conn = CoreConnection::new(clock.now(), config, ids, Some(grant))?;
     let (tools_tx, tools) = watch::channel(Arc::from(Vec::new()));
-    let shared = SharedConnection::new(stream, clock, conn, (audit, Observer::default()), tools_tx);
+    let listeners = Listeners {
+        audit,
+        ..Listeners::default()
+    };
+    let shared = SharedConnection::new(stream, clock, conn, listeners, tools_tx);
     if shared.handshake().await {
         return Ok(drive(shared, tools, core::future::ready));
     }

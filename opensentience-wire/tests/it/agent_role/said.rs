@@ -3,7 +3,7 @@
 use opensentience_wire::message::SemVer;
 use opensentience_wire::role::agent::{AgentConnection, Config, Event};
 use opensentience_wire::role::{CloseReason, Input};
-use opensentience_wire::{ErrorCode, Limits};
+use opensentience_wire::{CommandError, ErrorCode, Limits};
 use serde_json::json;
 use ubos_common::id::IdSource;
 
@@ -122,4 +122,33 @@ fn what_comes_behind_the_end_has_no_effect() {
     let said = drain_agent(&mut conn);
     assert_eq!(said.closed, Some(CloseReason::Goodbye));
     assert!(said.sent.is_empty(), "{:?}", said.sent);
+}
+
+// spec: OSW-2-6
+#[test]
+fn all_that_the_calls_hold_which_run_is_bounded_together() {
+    let mut conn = open_agent(Limits::default().with_max_inflight_bytes(7_000));
+    let long = |id: &str| {
+        let mut long = call(id);
+        long["payload"]["context"] = json!({"ui": {"hint": "x".repeat(3_000)}});
+        long
+    };
+    let mut begin = |message| {
+        let said = tell_agent(&mut conn, 0, &message);
+        (said.calls.len() == 1).then_some(()).ok_or(said.sent)
+    };
+    begin(long("a")).unwrap();
+    begin(long("b")).unwrap();
+    let refused = begin(long("c")).unwrap_err();
+    assert_eq!(refused[0]["payload"]["error"]["code"], "tool.busy");
+    begin(call("d")).unwrap();
+    // One that has ended before its tool came back still holds it.
+    let cancel = json!({"call_id": "a", "deadline_ms": 0});
+    tell_agent(&mut conn, 0, &message("core.tool.cancel", cancel));
+    conn.handle_timeout(at(1));
+    drain_agent(&mut conn);
+    assert!(tell_agent(&mut conn, 1, &long("e")).calls.is_empty());
+    let ended = conn.finish(at(1), &"a".into(), Ok(object(&json!({}))));
+    assert_eq!(ended, Err(CommandError::NoSuchCall));
+    assert_eq!(tell_agent(&mut conn, 1, &long("f")).calls.len(), 1);
 }

@@ -3,14 +3,14 @@
 use opensentience_wire::CommandError;
 use opensentience_wire::Limits;
 use opensentience_wire::message::ActorType;
-use opensentience_wire::role::Input;
 use opensentience_wire::role::core::{Config, Event};
+use opensentience_wire::role::{CallId, Input};
 use serde_json::{Value, json};
 
 use crate::kit::RequestExt as _;
 use crate::kit::*;
 
-use super::{request, result, started};
+use super::{chunk, request, result, started};
 
 /// How many of a message are read before the agent is not read for a while; none where that never is.
 fn read(message: &Value) -> Option<usize> {
@@ -36,6 +36,10 @@ fn what_is_said_of_unknown_calls_has_a_rate() {
         message(kind, payload)
     };
     let data = json!({"text": text});
+    let older = |mut message: Value| {
+        message["v"] = json!(2);
+        message
+    };
     let floods = [
         none(
             "agent.tool.result",
@@ -55,6 +59,13 @@ fn what_is_said_of_unknown_calls_has_a_rate() {
             timeless["ts"] = json!(null);
             timeless
         },
+        // Of another version, whatever they are about.
+        older(none(
+            "agent.tool.result",
+            json!({"status": "failed", "t": text}),
+        )),
+        older(none("agent.tool.stream", json!({"seq": 1, "t": text}))),
+        older(none("agent.tool.cancel_ack", json!({"t": text}))),
         // About no call, and counted once.
         message("agent.heartbeat", json!({"session_id": [text]})),
         // Each is behind the end that the first one has said.
@@ -70,6 +81,80 @@ fn what_is_said_of_unknown_calls_has_a_rate() {
             "{count} of {}",
             flood["type"]
         );
+    }
+}
+
+/// How many messages an agent sends about one call before it is not read for a while.
+fn read_of_one(say: impl Fn(&CallId, u64) -> Value) -> usize {
+    let mut conn = open_core(Config::default());
+    let id = started(&mut conn, 0);
+    let mut numbers = 0..20_000_u64;
+    let read = numbers.find(|number| {
+        tell_core(&mut conn, 0, &say(&id, *number));
+        !conn.accepts_input()
+    });
+    usize::try_from(read.expect("a bound")).unwrap()
+}
+
+// spec: OSW-4.3-5
+// spec: OSW-4.3-12
+#[test]
+fn gaps_in_a_stream_have_a_rate_whatever_the_output_is_worth() {
+    let gaps = |id: &CallId, number| chunk(id, 1 + 2 * number, "stdout", json!({"text": "a"}));
+    let read = read_of_one(gaps);
+    assert!((8_000..8_193).contains(&read), "{read}");
+}
+
+// spec: OSW-4.3-12
+#[test]
+fn a_cancel_that_was_not_asked_for_is_not_acknowledged() {
+    let ack = |id: &CallId, _| {
+        let ack = json!({"call_id": id.to_string(), "accepted": true});
+        message("agent.tool.cancel_ack", ack)
+    };
+    let read = read_of_one(ack);
+    assert!((8_000..8_193).contains(&read), "{read}");
+    // One that was is acknowledged once.
+    let mut conn = open_core(Config::default());
+    let id = started(&mut conn, 0);
+    conn.cancel(at(0), &id, None).unwrap();
+    drain_core(&mut conn);
+    let first = tell_core(&mut conn, 0, &ack(&id, 0));
+    let acknowledged = Event::CancelAck {
+        call_id: id.clone(),
+        accepted: true,
+    };
+    assert_eq!(first.events, [acknowledged]);
+    let second = tell_core(&mut conn, 0, &ack(&id, 0));
+    let rejected = "protocol.message_rejected protocol.invalid_message";
+    assert_eq!(
+        (second.events.len(), second.audits()),
+        (1, vec![rejected.into()])
+    );
+}
+
+// spec: OSW-8-1
+#[test]
+fn an_agent_writes_no_text_of_its_own_into_the_audit() {
+    let recorded = |code: &str| {
+        let mut conn = open_core(Config::default());
+        let id = started(&mut conn, 0);
+        let mut said = result(&id, "failed");
+        said["payload"]["error"] = json!({"code": code, "message": "no"});
+        let said = tell_core(&mut conn, 0, &said);
+        assert_eq!(
+            said.ended(),
+            [format!("failed {code}")],
+            "the caller has it"
+        );
+        said.audits().remove(0)
+    };
+    let word = "a".repeat(64);
+    for code in ["tool.failed", "weather.no_data_2", word.as_str()] {
+        assert_eq!(recorded(code), format!("tool.call_completed {code}"));
+    }
+    for code in [&"a".repeat(65), "Hello auditor", "a\nb", "a\u{202e}", ""] {
+        assert_eq!(recorded(code), "tool.call_completed other");
     }
 }
 
@@ -156,16 +241,24 @@ fn metrics_and_errors_are_bounded_as_outputs_are() {
     assert_eq!(ended(failed), too_large);
 }
 
+// spec: OSW-8-1
 #[test]
 fn a_call_that_is_too_long_or_holds_the_token_is_not_sent() {
     let limits = Limits::default().with_max_frame_bytes(4_096);
     let mut conn = open_core(Config::default().with_limits(limits));
-    for text in ["x".repeat(4_096), token().expose().to_owned()] {
-        let mut asked = request("echo");
+    let too_long = "tool.call_refused tool.invalid_input";
+    let secret = "security.denied tool.internal";
+    for (text, record) in [
+        ("x".repeat(4_096), too_long),
+        (token().expose().to_owned(), secret),
+    ] {
+        let mut asked = request("echo").with_correlation_id("run-1");
         asked.input = object(&json!({"text": text}));
         let refused = conn.call_tool(at(0), asked).unwrap_err();
         assert!(matches!(refused, CommandError::Encode(_)), "{refused}");
-        assert!(drain_core(&mut conn).sent.is_empty());
+        let said = drain_core(&mut conn);
+        assert!(said.sent.is_empty());
+        assert_eq!(said.audits(), [record]);
         assert_eq!(conn.pending_calls(), 0);
     }
 }
@@ -229,4 +322,10 @@ fn every_call_that_a_connection_refuses_is_audited() {
     let refused = conn.call_tool(at(0), request("echo"));
     assert_eq!(refused, Err(CommandError::Closing));
     assert_eq!(drain_core(&mut conn).audits().len(), 1);
+    conn.handle_input(at(0), Input::Eof).unwrap();
+    drain_core(&mut conn);
+    let refused = conn.call_tool(at(0), request("echo"));
+    assert_eq!(refused, Err(CommandError::Closing));
+    let closed = "tool.call_refused agent.disconnected";
+    assert_eq!(drain_core(&mut conn).audits(), [closed]);
 }

@@ -2,11 +2,13 @@
 
 use core::time::Duration;
 
+use opensentience_wire::message::{ActorType, CallContext};
 use opensentience_wire::role::CallId;
 use opensentience_wire::role::core::{Config, CoreConnection};
 use opensentience_wire::{CommandError, Limits};
 use serde_json::json;
 
+use crate::kit::RequestExt as _;
 use crate::kit::*;
 
 use super::{request, result, started};
@@ -58,7 +60,8 @@ fn inputs_that_wait_are_bounded_in_bytes() {
     let mut conn = open_core(Config::default().with_limits(limits));
     let input = |bytes: usize| {
         let mut call = request("echo");
-        call.input = object(&json!({"text": "x".repeat(bytes - 11)}));
+        let text = bytes - call.tool_id.len() - 11;
+        call.input = object(&json!({"text": "x".repeat(text)}));
         call
     };
     // What is sent at once does not wait.
@@ -159,5 +162,36 @@ fn one_place_is_given_to_one_call() {
         let sent = said.sent.iter().map(|call| &call["payload"]["call_id"]);
         assert_eq!(sent.collect::<Vec<_>>(), [&next.to_string()]);
         running = next;
+    }
+}
+
+// spec: OSW-2-6
+#[test]
+fn all_that_a_call_keeps_while_it_waits_is_bounded_in_bytes() {
+    let limits = Limits::default()
+        .with_max_inflight_requests(1)
+        .with_max_queued_bytes(10_000);
+    let text = "x".repeat(9_000);
+    let mut hinted = request("echo");
+    let mut context = CallContext::new();
+    context.ui = Some(object(&json!({"hint": text})));
+    hinted.context = Some(context);
+    let mut keyed = request("echo");
+    keyed.idempotency_key = Some(text.clone());
+    let asked = request("echo").with_caller(ActorType::Human, &text);
+    for asked in [
+        hinted,
+        keyed,
+        asked,
+        request("echo").with_correlation_id(&text),
+    ] {
+        let mut conn = open_core(Config::default().with_limits(limits.clone()));
+        let first = started(&mut conn, 0);
+        conn.call_tool(at(0), asked.clone()).unwrap();
+        let more = conn.call_tool(at(0), asked.clone());
+        assert_eq!(more, Err(CommandError::Busy), "{asked:?}");
+        conn.call_tool(at(0), request("echo")).unwrap();
+        tell_core(&mut conn, 0, &result(&first, "succeeded"));
+        conn.call_tool(at(0), asked).unwrap();
     }
 }

@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use opensentience_wire::role::router::{Config, Ended, Input, Output, Refused, RestartPolicy};
-use opensentience_wire::{AuditName, CommandError, ErrorCode};
+use opensentience_wire::{CommandError, EncodeError};
 use serde_json::json;
 
 use super::*;
@@ -17,6 +17,36 @@ fn one_agent_leaves_places_for_the_others() {
     assert!(router.call(at(0), request("b/count")).is_ok());
     end(&mut router, first, good(RawObject::empty()));
     assert!(router.call(at(0), request("a/read")).is_ok());
+}
+
+#[test]
+fn calls_that_wait_for_others_take_places_of_their_agent_too() {
+    let mut router = router(Config::default().with_max_agent_calls(3));
+    let leader = router.call(at(0), keyed("a/write", 1)).unwrap();
+    let follower = router.call(at(0), keyed("a/write", 1)).unwrap();
+    router.call(at(0), keyed("a/write", 1)).unwrap();
+    let busy = Err(Refused::Busy);
+    assert_eq!(router.call(at(0), keyed("a/write", 1)), busy);
+    assert!(router.call(at(0), request("b/count")).is_ok());
+    router.cancel(follower).unwrap();
+    router.call(at(0), keyed("a/write", 1)).unwrap();
+    assert_eq!(router.call(at(0), request("a/read")), busy);
+    end(&mut router, leader, good(RawObject::empty()));
+    for _ in 0..3 {
+        router.call(at(0), request("a/read")).unwrap();
+    }
+    assert_eq!(router.call(at(0), request("a/read")), busy);
+}
+
+#[test]
+fn all_that_a_call_holds_counts_for_its_agent() {
+    let mut router = router(Config::default().with_max_agent_input_bytes(2_000));
+    let long = || request("a/read").with_correlation_id(&"x".repeat(900));
+    let first = router.call(at(0), long()).unwrap();
+    router.call(at(0), long()).unwrap();
+    assert_eq!(router.call(at(0), long()), Err(Refused::Busy));
+    end(&mut router, first, good(RawObject::empty()));
+    assert!(router.call(at(0), long()).is_ok());
 }
 
 #[test]
@@ -128,7 +158,7 @@ fn a_result_that_is_repeated_has_a_route_of_its_own() {
 
 // spec: OSW-8-1
 #[test]
-fn a_call_that_never_came_to_its_connection_is_audited() {
+fn a_call_that_its_connection_refused_is_audited_there_alone() {
     let refused = |error: CommandError| {
         let mut router = router(Config::default());
         let route = router.call(at(0), request("a/read")).unwrap();
@@ -137,19 +167,19 @@ fn a_call_that_never_came_to_its_connection_is_audited() {
         let audits = drain(&mut router)
             .into_iter()
             .filter_map(|output| match output {
-                Output::Audit(event) => Some((event.name.clone(), event.code.clone())),
+                Output::Audit(event) => Some(event.name.clone()),
                 _ => None,
             });
         audits.collect::<Vec<_>>()
     };
-    let audit = |code| vec![(AuditName::CallRefused, Some(code))];
-    assert_eq!(refused(CommandError::Late), audit(ErrorCode::ToolTimeout));
-    assert_eq!(
-        refused(CommandError::Closing),
-        audit(ErrorCode::AgentDisconnected)
-    );
-    // The connection has done so.
-    assert_eq!(refused(CommandError::Busy), []);
+    for error in [
+        CommandError::Late,
+        CommandError::Closing,
+        CommandError::Busy,
+        CommandError::Encode(EncodeError::HoldsToken),
+    ] {
+        assert_eq!(refused(error), []);
+    }
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use opensentience_wire::message::{ActorType, Caller, Health, Status};
-use opensentience_wire::role::core::{CallRequest, Config as CoreConfig, Outcome};
+use opensentience_wire::role::core::{CallRequest, Config as CoreConfig, Event, Outcome};
 use opensentience_wire::role::router::{AgentPolicy, Config, Quota, Refused, RestartPolicy};
 use opensentience_wire::transport::tokio::{
     AddError, AgentSource, AuditSink, LaunchError, Launcher, ToolRouter, ToolRouterBuilder,
@@ -195,7 +195,7 @@ async fn a_program_that_is_none_is_tried_again_and_the_others_serve() {
     });
     let router = router.start().unwrap();
     router.ready().await;
-    assert_eq!(*launches.lock().unwrap(), 1);
+    // The first launch is over, and maybe others by now.
     while *launches.lock().unwrap() < 2 {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
@@ -294,6 +294,57 @@ async fn an_agent_is_down_when_its_connection_ends_however_long_its_process_live
     assert!(router.view().tools.is_empty());
     let refused = router.call(request("com.example.a/echo", json!({}))).await;
     assert_eq!(refused.unwrap_err(), Refused::ToolNotFound);
+}
+
+// spec: OSW-4.5-3
+#[tokio::test]
+async fn an_agent_that_is_stopped_gets_no_calls_however_long_its_process_lives() {
+    let lingering = || {
+        let program = std::env::current_exe().unwrap();
+        // The shell stays after the agent has said goodbye.
+        Launcher::new("com.example.a", "/bin/sh")
+            .args(["-c", "trap '' TERM; \"$0\" \"$@\"; sleep 600"])
+            .args([program])
+            .args(["transport::agent_process", "--exact", "--nocapture"])
+            .with_stop_timeout(Duration::from_secs(300))
+    };
+    let config = Config::default().with_restart(RestartPolicy::Always);
+    let router = ToolRouter::builder(config).agent("com.example.a", lingering);
+    let mut router = router.start().unwrap();
+    router.ready().await;
+    router.stop("com.example.a").await;
+    let gone = async {
+        while !router.view().agents.is_empty() {
+            assert!(router.view_changed().await);
+        }
+    };
+    let patience = Duration::from_secs(60);
+    tokio::time::timeout(patience, gone).await.unwrap();
+    assert!(router.view().tools.is_empty());
+    let refused = router.call(request("com.example.a/echo", json!({}))).await;
+    assert_eq!(refused.unwrap_err(), Refused::ToolNotFound);
+}
+
+#[tokio::test]
+async fn a_router_leaves_the_observer_of_a_launcher_in_its_place() {
+    let (events, mut seen) = tokio::sync::mpsc::unbounded_channel();
+    let observed = move || {
+        let events = events.clone();
+        launcher("com.example.a").with_observer(move |event: &Event| {
+            let _ = events.send(event.clone());
+        })
+    };
+    let router = ToolRouter::builder(Config::default()).agent("com.example.a", observed);
+    let router = router.start().unwrap();
+    router.ready().await;
+    let echo = call(&router, "com.example.a/echo", json!({})).await;
+    assert_eq!(echo.status, Status::Succeeded);
+    router.shutdown().await;
+    let mut ends = 0;
+    while let Ok(event) = seen.try_recv() {
+        ends += usize::from(matches!(event, Event::Ended(..)));
+    }
+    assert_eq!(ends, 1);
 }
 
 // An agent that reads nothing more takes no calls; those for it end all the same.

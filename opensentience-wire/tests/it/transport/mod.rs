@@ -1,7 +1,9 @@
 //! Real sockets and real processes: this test binary, started again, is the agent.
 
 mod backpressure;
+mod process;
 mod types;
+mod writes;
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
@@ -15,7 +17,7 @@ use opensentience_wire::transport::tokio::{
     Agent, AttachError, AuditSink, CoreHandle, LaunchError, Launcher, ServeError, ToolContext,
     ToolError, attach,
 };
-use opensentience_wire::{AuditEvent, AuditName, CommandError, Limits};
+use opensentience_wire::{AuditEvent, AuditName, CommandError, ErrorCode, Limits};
 use opensentience_wire::{Grant, SessionToken};
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
@@ -216,6 +218,8 @@ async fn an_auditor_that_panics_ends_the_calls_of_its_connection() {
 #[tokio::test]
 async fn a_launched_agent_has_a_clean_environment_and_arguments() {
     let (launcher, audit) = launcher();
+    // However busy the machine is, the process ends by itself.
+    let launcher = launcher.with_stop_timeout(Duration::from_secs(300));
     let output = launcher.output();
     let handle = launcher.launch().await.unwrap();
     let outcome = handle
@@ -448,13 +452,17 @@ async fn raw_agent_within(limits: Limits) -> (CoreHandle, DuplexStream) {
 }
 
 async fn raw_agent_with(config: Config) -> (CoreHandle, DuplexStream) {
+    audited_raw_agent(config, AuditSink::default()).await
+}
+
+async fn audited_raw_agent(config: Config, audit: AuditSink) -> (CoreHandle, DuplexStream) {
     let (near, mut far) = tokio::io::duplex(4_096);
     let register = message("agent.tools.register", json!({"tools": [tool("echo")]}));
     far.write_all(&frame(&hello())).await.unwrap();
     let clock = Clock::start();
     let grant = Grant::new(clock.now().mono, token(), AGENT);
     let ids = IdSource::seeded(1);
-    let attached = attach(near, clock, config, ids, grant, AuditSink::default());
+    let attached = attach(near, clock, config, ids, grant, audit);
     let mut handle = attached.await.unwrap();
     far.write_all(&frame(&register)).await.unwrap();
     assert!(handle.tools_changed().await);
@@ -520,6 +528,30 @@ async fn a_call_waits_for_room_no_longer_than_it_may_take() {
     };
     let late = tokio::time::timeout(Duration::from_secs(60), late).await;
     assert_eq!(late.unwrap(), CommandError::Late);
+}
+
+// spec: OSW-8-1
+#[tokio::test]
+async fn a_call_that_found_no_room_in_its_time_is_audited() {
+    let (sink, mut audit) = audit_channel();
+    let (core, _far) = audited_raw_agent(Config::default(), sink).await;
+    let text = "x".repeat(900_000);
+    let timed = || request("echo", json!({"text": text})).with_timeout(Duration::from_millis(50));
+    while core.call(timed()).await.is_ok() {}
+    // The calls that were sent end, too.
+    let mut late = Vec::new();
+    while let Ok(record) = audit.try_recv() {
+        if record.name == AuditName::CallRefused {
+            late.push(record);
+        }
+    }
+    let [record] = &late[..] else {
+        panic!("{late:?}")
+    };
+    assert_eq!(record.code, Some(ErrorCode::ToolTimeout));
+    assert_eq!(record.tool_id, Some(timed().tool_id));
+    assert_eq!(record.correlation_id.as_deref(), Some("c"));
+    assert_eq!(record.agent_id.as_deref(), Some(AGENT));
 }
 
 // spec: OSW-4.1-3

@@ -106,12 +106,7 @@ impl<S: AsyncRead + AsyncWrite> AgentDriver<S> {
             let timer = self.alarm.ring(self.conn.poll_timeout());
             tokio::select! {
                 moved = self.wire.move_bytes(reading) => self.on_moved(moved),
-                Some(piece) = self.chunks.recv(), if room => {
-                    let now = self.clock.now();
-                    let result = self.conn.stream(now, &piece.id, piece.chunk);
-                    // A tool that was dropped asks no more.
-                    let _ = piece.reply.send(result);
-                }
+                Some(piece) = self.chunks.recv(), if room => self.on_pieces(piece),
                 Some(update) = self.updates.recv(), if room => self.on_update(update),
                 Some(ended) = self.running.join_next_with_id() => self.on_ended(ended),
                 () = timer => self.conn.handle_timeout(self.clock.now()),
@@ -133,6 +128,23 @@ impl<S: AsyncRead + AsyncWrite> AgentDriver<S> {
             }
             Moved::Sent => Ok(()),
         };
+    }
+
+    /// Takes a piece and those that wait behind it, as far as there is room: one write sends them all.
+    fn on_pieces(&mut self, first: Piece) {
+        let mut next = Some(first);
+        while let Some(piece) = next {
+            let result = self.conn.stream(self.clock.now(), &piece.id, piece.chunk);
+            // A tool that was dropped asks no more.
+            let _ = piece.reply.send(result);
+            self.drain();
+            let more = self.wire.has_room() && self.closed.is_none();
+            next = if more {
+                self.chunks.try_recv().ok()
+            } else {
+                None
+            };
+        }
     }
 
     fn on_update(&mut self, update: Update) {

@@ -9,6 +9,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::task::JoinHandle;
 use ubos_common::os::Clock;
 use ubos_common::secret::Redactor;
+use ubos_common::time::Mono;
 
 use crate::token::SessionToken;
 
@@ -37,6 +38,7 @@ impl Default for LogLimits {
 /// | bytes of one line | 8,192 | the line is cut and ends with `…` |
 /// | bytes of all lines, their ends counted | 5,000,000 | the oldest lines go, and are counted |
 /// | time for reading what it writes | a tenth of a processor | the process waits when its pipe is full |
+/// | bytes that each stream writes | 8 MiB at once, and in a second | the same |
 ///
 /// Its session token and what looks like another secret is replaced before a line is kept; what is no UTF-8 is replaced too.
 #[derive(Clone, Debug, Default)]
@@ -100,13 +102,21 @@ impl Captured {
             let mut buffer = [0; 4096];
             let mut line = Line::default();
             let clock = Clock::start();
+            let mut rate = Rate::default();
             while let Ok(count @ 1..) = pipe.read(&mut buffer).await {
                 let begun = clock.now().mono;
                 line.read(buffer.get(..count).unwrap_or_default(), &captured);
-                let spent = clock.now().mono.saturating_since(begun);
+                let now = clock.now().mono;
+                let spent = now.saturating_since(begun);
+                let share = if spent > BRIEF {
+                    spent.saturating_mul(REST)
+                } else {
+                    Duration::ZERO
+                };
                 // A process that writes more than can be read in its share of the time waits for its reader.
-                if spent > BRIEF {
-                    tokio::time::sleep(spent.saturating_mul(REST)).await;
+                let rest = rate.charge(now, count).max(share);
+                if !rest.is_zero() {
+                    tokio::time::sleep(rest).await;
                 }
             }
             if line.begun {
@@ -126,6 +136,32 @@ const BRIEF: Duration = Duration::from_micros(200);
 
 /// How many times as long the rest takes.
 const REST: u32 = 9;
+
+/// What each stream may write in a second on the long run, and at once.
+const BYTES_A_SECOND: u64 = 8 << 20;
+
+/// How long nothing is read once that was too much: not for every piece.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// What a stream has written: also bytes that cost little to look at cost a system call each few of them.
+#[derive(Default)]
+struct Rate {
+    /// When all that was written is forgotten; the later, the more it was.
+    even_at: Mono,
+}
+
+impl Rate {
+    /// Counts bytes. Gives how long the stream is to rest; nothing mostly.
+    fn charge(&mut self, now: Mono, bytes: usize) -> Duration {
+        let span = Duration::from_nanos(bytes as u64 * 1_000_000_000 / BYTES_A_SECOND);
+        self.even_at = self.even_at.max(now).saturating_add(span);
+        let burst = now.saturating_add(Duration::from_secs(1));
+        match self.even_at.saturating_since(burst) {
+            Duration::ZERO => Duration::ZERO,
+            excess => excess.max(PAUSE),
+        }
+    }
+}
 
 /// A line that has not ended yet.
 #[derive(Default)]
@@ -264,6 +300,28 @@ mod tests {
             format!("a\n-----BEGIN {title}\nMIIEvQIBADANBgkq\nhkiG9w0BAQ\n-----END {title}\nb\n");
         let log = written(&text, LogLimits::default(), &token()).await;
         assert_eq!(log.text(), "a\n[REDACTED]\nb\n");
+    }
+
+    // It costs next to nothing to look at, and a system call each few bytes.
+    #[tokio::test]
+    async fn a_stream_without_lines_has_a_rate() {
+        let clock = Clock::start();
+        let began = clock.now().mono;
+        let text = "x".repeat(12 << 20);
+        let log = written(&text, LogLimits::default(), &token()).await;
+        assert!(!log.text().is_empty());
+        let took = clock.now().mono.saturating_since(began);
+        assert!(took >= Duration::from_millis(450), "{took:?}");
+    }
+
+    #[test]
+    fn a_stream_rests_until_it_is_within_its_rate() {
+        let mut rate = Rate::default();
+        let second = Mono::ZERO.saturating_add(Duration::from_secs(1));
+        assert_eq!(rate.charge(Mono::ZERO, 8 << 20), Duration::ZERO);
+        assert_eq!(rate.charge(Mono::ZERO, 4096), PAUSE);
+        assert_eq!(rate.charge(Mono::ZERO, 4 << 20).as_millis(), 500);
+        assert_eq!(rate.charge(second, 4 << 20), PAUSE);
     }
 
     // They hold no bytes, and take memory all the same.

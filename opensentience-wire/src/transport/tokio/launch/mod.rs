@@ -21,13 +21,13 @@ pub use logs::Captured;
 use process::Process;
 pub use state::{LaunchError, Launcher};
 
-use super::audit::{AuditSink, Observer};
+use super::audit::{AuditSink, Listeners, Observer};
 use super::core::SharedConnection;
 use super::handle::{CoreHandle, drive};
 use crate::audit::{AuditEvent, AuditName};
 use crate::error::ErrorCode;
 use crate::manifest::Manifest;
-use crate::message::SharedTools;
+use crate::message::{Health, SharedTools};
 use crate::role::CloseReason;
 use crate::role::core::{Config, CoreConnection};
 use crate::token::{Grant, SessionToken};
@@ -49,8 +49,7 @@ impl Launcher {
             manifest_bounds: None,
             router_agent: None,
             config: Config::default(),
-            audit: AuditSink::default(),
-            observer: Observer::default(),
+            listeners: Listeners::default(),
             stop_timeout: Duration::from_secs(5),
             output: Captured::default(),
         }
@@ -122,14 +121,20 @@ impl Launcher {
     /// Sets where audit records go.
     #[must_use]
     pub fn with_audit(mut self, sink: impl Into<AuditSink>) -> Self {
-        self.audit = sink.into();
+        self.listeners.audit = sink.into();
         self
     }
 
     /// Sets what observes the connection's events.
     #[must_use]
     pub fn with_observer(mut self, observer: impl Into<Observer>) -> Self {
-        self.observer = observer.into();
+        self.listeners.observer = observer.into();
+        self
+    }
+
+    /// Has somebody hear of the agent's health, beside the observer.
+    pub(super) fn telling_health(mut self, health: watch::Sender<Health>) -> Self {
+        self.listeners.health = Some(health);
         self
     }
 
@@ -155,7 +160,9 @@ impl Launcher {
         let clock = Clock::start();
         let begun = self.check().and_then(|()| self.spawn());
         let mut agent = begun.inspect_err(|error| self.on_failed(error, &clock))?;
-        self.audit.take(self.event(AuditName::RunStarted, &clock));
+        self.listeners
+            .audit
+            .take(self.event(AuditName::RunStarted, &clock));
         let mut grant = Grant::new(clock.now().mono, agent.token.clone(), &self.agent_id);
         if let Some(hash) = &self.manifest_hash {
             grant = grant.with_manifest_hash(hash);
@@ -184,7 +191,7 @@ impl Launcher {
             } else {
                 AuditName::RunCrashed
             };
-            self.audit.take(self.event(name, &clock));
+            self.listeners.audit.take(self.event(name, &clock));
             reason
         });
         // An agent without tools is taken in all the same.
@@ -211,7 +218,7 @@ impl Launcher {
     fn on_failed(&self, error: &LaunchError, clock: &Clock) {
         let mut event = self.event(AuditName::RunCrashed, clock);
         event.detail = Some(error.line());
-        self.audit.take(event);
+        self.listeners.audit.take(event);
     }
 
     /// Starts the process alone: its connections are the caller's to drive, with a
@@ -251,7 +258,8 @@ impl Launcher {
             let refused = || {
                 let event = self.event(AuditName::HandshakeFailed, clock);
                 let event = event.with_code(ErrorCode::Unauthorized);
-                self.audit
+                self.listeners
+                    .audit
                     .take(event.with_detail("a connection of another process"));
             };
             let stream = tokio::select! {
@@ -261,8 +269,8 @@ impl Launcher {
             let ids = IdSource::from_os()?;
             let config = self.bounded_config();
             let conn = CoreConnection::new(clock.now(), config, ids, grant.take())?;
-            let observers = (self.audit.clone(), self.observer.clone());
-            let shared = SharedConnection::new(stream, *clock, conn, observers, tools.clone());
+            let listeners = self.listeners.clone();
+            let shared = SharedConnection::new(stream, *clock, conn, listeners, tools.clone());
             if shared.handshake().await {
                 return Ok(shared);
             }

@@ -94,8 +94,12 @@ impl Process {
             Err(_) => self.child.wait().await.ok(),
         };
         // Its last words count, unless somebody outside the group still holds the pipe.
-        for pipe in self.pipes.iter_mut().filter_map(Option::take) {
-            let _ = tokio::time::timeout(LAST_WORDS, pipe).await;
+        for pipe in &mut self.pipes {
+            if let Some(reader) = pipe {
+                let _ = tokio::time::timeout(LAST_WORDS, &mut *reader).await;
+                reader.abort();
+            }
+            *pipe = None;
         }
         self.group = None;
         status
@@ -113,6 +117,10 @@ impl Process {
 impl Drop for Process {
     fn drop(&mut self) {
         self.signal(Signal::KILL);
+        // Somebody outside the group may hold a pipe open for ever.
+        for pipe in self.pipes.iter().flatten() {
+            pipe.abort();
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use std::process::ExitStatus;
 
 use ubos_common::os::OsError;
 
-use super::super::audit::{AuditSink, Observer};
+use super::super::audit::Listeners;
 use super::logs::Captured;
 use crate::error::ConfigError;
 use crate::role::core::Config;
@@ -85,8 +85,7 @@ pub struct Launcher {
     /// The agent that a router launches.
     pub(super) router_agent: Option<String>,
     pub(super) config: Config,
-    pub(super) audit: AuditSink,
-    pub(super) observer: Observer,
+    pub(super) listeners: Listeners,
     pub(super) stop_timeout: Duration,
     pub(super) output: Captured,
 }

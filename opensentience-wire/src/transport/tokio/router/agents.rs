@@ -5,26 +5,19 @@ use std::sync::Arc;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::Instant;
 
-use super::super::audit::Observer;
 use super::super::call::CallDriver;
 use super::super::handle::Caller;
 use super::super::launch::Launcher;
 use super::report::{AgentEvent, LaunchId, Report, RunningAgent, Wanted};
-use crate::error::{ErrorCode, ErrorObject};
 use crate::message::Health;
 use crate::role::CloseReason;
-use crate::role::core::{CallRequest, Event, Outcome};
+use crate::role::core::{CallRequest, Outcome};
 use crate::role::router::{Ended, RouteId};
 
 pub(super) async fn launch(agent: Arc<str>, launch: LaunchId, launcher: Launcher) -> Report {
     let (health_tx, health) = watch::channel(Health::Ok);
-    let observer = Observer::from(move |event: &Event| {
-        if let Event::Health(health) = event {
-            health_tx.send_replace(health.clone());
-        }
-    });
     let exit = launcher.output();
-    let launched = launcher.with_observer(observer).launch().await;
+    let launched = launcher.telling_health(health_tx).launch().await;
     let running = launched.map(|handle| {
         Box::new(RunningAgent {
             handle,
@@ -109,22 +102,11 @@ pub(super) async fn call(
     slot: Option<Arc<CallDriver>>,
     cancel: Arc<Notify>,
 ) -> Report {
-    let patience = request.timeout;
-    let late = async {
-        match patience {
-            Some(span) => tokio::time::sleep(span).await,
-            None => core::future::pending().await,
-        }
-    };
-    // An agent that reads nothing more takes no calls either.
+    // An agent that reads nothing more takes no calls either: the call ends in its time.
     let unsent = tokio::select! {
         biased;
         taken = caller.call(request) => Err(taken),
         () = cancel.notified() => Ok(Outcome::canceled("canceled before it was sent")),
-        () = late => {
-            let error = ErrorObject::of(ErrorCode::ToolTimeout, "no result in time");
-            Ok(Outcome::failed(error.noticed_by("core.router")))
-        }
     };
     let mut call = match unsent {
         Ok(outcome) => return Report::Called(route, Ok(Box::new(outcome))),

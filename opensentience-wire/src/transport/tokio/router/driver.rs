@@ -121,7 +121,11 @@ impl Driver {
                     self.input(Input::AgentStopped {
                         agent: agent.to_string(),
                     });
+                } else {
+                    // Its process may take long to end.
+                    self.stopping(agent.to_string());
                 }
+                self.show();
             }
             Some(Command::Shutdown) | None => {
                 self.closing = true;
@@ -132,6 +136,10 @@ impl Driver {
                     self.give_up_launch(&agent);
                 }
                 self.connected.stop_all();
+                for agent in self.connected.ids().cloned().collect::<Vec<_>>() {
+                    self.stopping(agent.to_string());
+                }
+                self.show();
             }
         }
     }
@@ -192,6 +200,10 @@ impl Driver {
             // It may have been unwell, and is launched again by nobody.
             self.input(Input::AgentStopped { agent });
         }
+    }
+
+    fn stopping(&mut self, agent: String) {
+        self.input(Input::AgentStopping { agent });
     }
 
     pub(super) fn input(&mut self, input: Input) {
