@@ -56,7 +56,7 @@ mod on {
     pub(crate) fn ended(span: &Span, outcome: &Outcome) {
         span.record("status", display(&outcome.status));
         if let Some(error) = &outcome.error {
-            span.record("code", display(&error.code));
+            span.record("code", display(error.code.recorded()));
         }
     }
 
