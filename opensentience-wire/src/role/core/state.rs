@@ -28,7 +28,8 @@ pub enum Output {
     /// Compile schemas, and give the verdicts to [`CoreConnection::take_verdicts`]: no input is read before. Only where
     /// [`Config::with_schemas_apart`] asks for it.
     CheckSchemas(SchemaCheck),
-    /// The connection has ended: send what came before and close.
+    /// The connection has ended: send what came before and close. Behind it comes nothing but records of calls that are
+    /// refused since ([`Event::Audit`]).
     Close(CloseReason),
 }
 
