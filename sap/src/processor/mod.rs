@@ -15,6 +15,7 @@
 //! use sap::{Producer, ProducerKind, Status};
 //! # use sap::*;
 //! # use sap::ubos_common::{driver::Sleep, id::IdSource, json::{RawBuf, RawObject}, time::{Mono, Now, Timestamp}};
+//! # #[derive(Clone)]
 //! # struct Still;
 //! # impl Sleep for Still {
 //! #     fn now(&self) -> Now { Now::new(Mono::ZERO, Timestamp::EPOCH) }
