@@ -3,7 +3,7 @@
 use ubos_common::json::{self, DecodeError, RawBuf};
 use ubos_common::violation::Profile;
 
-#[cfg(any(feature = "http", feature = "mcp", feature = "nats"))]
+#[cfg(feature = "http")]
 use crate::ident::CorrelationId;
 use crate::receipt::{Ack, Nack};
 use crate::result::TaskResult;
@@ -69,6 +69,7 @@ impl Message {
     }
 
     /// Its correlation id, where that is known.
+    #[cfg(feature = "http")]
     pub(crate) const fn correlation_id(&self) -> Option<&CorrelationId> {
         match self {
             Self::Ack(ack) => Some(&ack.correlation_id),
