@@ -174,44 +174,23 @@ impl Processor {
 
 #[cfg(test)]
 mod tests {
-    use futures::executor::block_on;
-    use futures::future::BoxFuture;
-    use ubos_common::driver::Sleep;
-    use ubos_common::json::RawBuf;
-    use ubos_common::time::{Mono, Now, Timestamp};
-
     use futures::FutureExt as _;
+    use futures::executor::block_on;
+    use ubos_common::json::RawBuf;
 
-    use super::super::{AllowAll, Answer, Config, Context, Delivery, HandlerError, Outcome};
+    use super::super::fixture::{Still, TASK, processor};
+    use super::super::{Answer, Config, Context, Delivery, HandlerError, Outcome};
     use super::*;
-    use crate::result::{Producer, ProducerKind};
     use crate::status::Status;
     use crate::store::MemoryTranscript;
-
-    #[derive(Clone)]
-    struct Still;
-
-    impl Sleep for Still {
-        fn now(&self) -> Now {
-            Now::new(Mono::ZERO, Timestamp::EPOCH)
-        }
-
-        fn sleep_until(&self, _: Mono) -> BoxFuture<'static, ()> {
-            Box::pin(futures::future::pending())
-        }
-    }
-
-    const TASK: &str = r#"{"protocolVersion":"2.0","taskId":"00000000-0000-0000-0000-000000000001","correlationId":"00000000-0000-0000-0000-000000000002","issuedAt":"1970-01-01T00:00:00Z","issuer":{"agentId":"A-prime","agentKind":"agent"},"target":{"capability":"text.echo"},"constitutionalContext":{"pressureLevel":"deliberated","principles":["care"]},"payload":{}}"#;
 
     // spec: SAP-5-10, SAP-5-2
     #[test]
     fn a_task_whose_run_was_dropped_has_its_own_end_though_nothing_may_be_kept_in_memory() {
-        let producer = Producer::new("A-1".parse().unwrap(), ProducerKind::Agent);
         let transcript = Arc::new(MemoryTranscript::default());
         let config = Config::default().with_max_remembered_bytes(0);
         let hangs = |_: Context| futures::future::pending::<Result<Outcome, HandlerError>>();
-        let processor = Processor::new(producer, Arc::new(AllowAll), transcript, config).unwrap();
-        let processor = processor.handle("text.echo".parse().unwrap(), hangs);
+        let processor = processor(transcript, config).handle("text.echo".parse().unwrap(), hangs);
         let mut sink = |_: Delivery<'_>| {};
         let mut run = Box::pin(processor.process(&Still, TASK.as_bytes(), &mut sink));
         assert!((&mut run).now_or_never().is_none());
@@ -227,15 +206,14 @@ mod tests {
     // spec: SAP-5-10, SAP-10-1
     #[test]
     fn who_follows_a_task_has_its_end_though_nothing_may_be_kept_in_memory() {
-        let producer = Producer::new("A-1".parse().unwrap(), ProducerKind::Agent);
         let transcript = Arc::new(MemoryTranscript::default());
         let config = Config::default().with_max_remembered_bytes(0);
         let echo = |_: Context| async {
             let output = RawBuf::parse("\"said\"").map_err(HandlerError::from)?;
             Ok::<_, HandlerError>(Outcome::new(output))
         };
-        let processor = Processor::new(producer, Arc::new(AllowAll), transcript, config).unwrap();
-        let processor = Arc::new(processor.handle("text.echo".parse().unwrap(), echo));
+        let processor = processor(transcript, config).handle("text.echo".parse().unwrap(), echo);
+        let processor = Arc::new(processor);
         let run = || {
             let mut sink = |_: Delivery<'_>| {};
             block_on(processor.process(&Still, TASK.as_bytes(), &mut sink)).unwrap()

@@ -127,31 +127,17 @@ mod tests {
     use std::thread;
 
     use futures::future::{BoxFuture, pending};
-    use ubos_common::driver::Sleep;
-    use ubos_common::time::{Mono, Timestamp};
+    use ubos_common::driver::Sleep as _;
 
     use super::super::drive::Driver;
     use super::super::effects::Effects;
+    use super::super::fixture::{Still, TASK, processor};
     use super::super::peer::Peer;
-    use super::super::{AllowAll, Config, Context, HandlerError, Outcome, Processor};
+    use super::super::{Config, Context, HandlerError, Outcome, Processor};
     use super::*;
-    use crate::result::{Producer, ProducerKind};
     use crate::store::MemoryTranscript;
     use crate::transcript::{Entry, Head, Proof, Transcript, TranscriptError};
     use crate::validate::{Options, decode_task_alone};
-
-    #[derive(Clone)]
-    struct Still;
-
-    impl Sleep for Still {
-        fn now(&self) -> Now {
-            Now::new(Mono::ZERO, Timestamp::EPOCH)
-        }
-
-        fn sleep_until(&self, _: Mono) -> BoxFuture<'static, ()> {
-            Box::pin(pending())
-        }
-    }
 
     /// Tells what it is given.
     #[derive(Debug)]
@@ -176,15 +162,9 @@ mod tests {
         }
     }
 
-    const TASK: &str = r#"{"protocolVersion":"2.0","taskId":"00000000-0000-0000-0000-000000000001","correlationId":"00000000-0000-0000-0000-000000000002","issuedAt":"1970-01-01T00:00:00Z","issuer":{"agentId":"A-prime","agentKind":"agent"},"target":{"capability":"text.echo"},"constitutionalContext":{"pressureLevel":"deliberated","principles":["care"]},"payload":{}}"#;
-
     fn hanging(transcript: Arc<Telling>) -> Processor {
-        let producer = Producer::new("A-1".parse().unwrap(), ProducerKind::Agent);
-        Processor::new(producer, Arc::new(AllowAll), transcript, Config::default())
-            .unwrap()
-            .handle("text.echo".parse().unwrap(), |_: Context| {
-                pending::<Result<Outcome, HandlerError>>()
-            })
+        let hangs = |_: Context| pending::<Result<Outcome, HandlerError>>();
+        processor(transcript, Config::default()).handle("text.echo".parse().unwrap(), hangs)
     }
 
     fn task() -> crate::task::Task {

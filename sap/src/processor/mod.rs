@@ -46,6 +46,8 @@ mod contract;
 mod drive;
 mod effects;
 mod finished;
+#[cfg(test)]
+pub(crate) mod fixture;
 mod flight;
 mod gate;
 mod guard;
@@ -379,6 +381,12 @@ impl Processor {
     /// Notes a Nack that is about no message.
     pub(crate) async fn note(&self, now: Now, nack: &Nack) {
         self.refusals.note(now, nack, b"").await;
+    }
+
+    /// Whether a task of this issuer and id is written down, and will have its end here.
+    #[cfg(feature = "nats")]
+    pub(crate) fn has_taken(&self, task: &Task) -> bool {
+        self.ledger.entry(&Key::of(task)).is_some()
     }
 
     /// Ends a task that a transport gives up, given as its bytes.

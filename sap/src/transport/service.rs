@@ -317,33 +317,17 @@ impl fmt::Debug for Service {
 #[cfg(test)]
 mod tests {
     use futures::FutureExt as _;
-    use ubos_common::time::{Mono, Now, Timestamp};
 
     use super::*;
-    use crate::processor::{AllowAll, Config};
-    use crate::result::{Producer, ProducerKind};
+    use crate::processor::Config;
+    use crate::processor::fixture::{Still, processor};
     use crate::store::MemoryTranscript;
-
-    #[derive(Clone)]
-
-    struct Still;
-
-    impl Sleep for Still {
-        fn now(&self) -> Now {
-            Now::new(Mono::ZERO, Timestamp::EPOCH)
-        }
-
-        fn sleep_until(&self, _: Mono) -> BoxFuture<'static, ()> {
-            Box::pin(core::future::pending())
-        }
-    }
 
     #[test]
     fn others_have_their_turn_after_a_long_task_was_read() {
-        let producer = Producer::new("a".parse().unwrap(), ProducerKind::Agent);
         let transcript = Arc::new(MemoryTranscript::default());
-        let processor = Processor::new(producer, Arc::new(AllowAll), transcript, Config::default());
-        let service = Service::new(Arc::new(processor.unwrap()), Arc::new(Still));
+        let processor = processor(transcript, Config::default());
+        let service = Service::new(Arc::new(processor), Arc::new(Still));
         for (bytes, is_long) in [(LARGE, false), (LARGE + 1, true)] {
             let read = service.read(&vec![b' '; bytes]).now_or_never();
             assert_eq!(read.is_none(), is_long);

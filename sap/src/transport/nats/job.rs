@@ -16,7 +16,7 @@ use super::cancel::Cancels;
 use super::claim::{Claim, Holder};
 use super::stop::Stopping;
 use super::{
-    BODY, CORRELATION, ELSEWHERE, Queue, QueueError, TASK_ID, headers, is_of, peer_of, trace_of,
+    CORRELATION, ELSEWHERE, Queue, QueueError, TASK_ID, headers, is_of, peer_of, trace_of,
 };
 use crate::error::ErrorCode;
 use crate::evidence::ConstitutionalEvidence;
@@ -60,8 +60,12 @@ impl Job<'_> {
         let before = match self.queue.holder(&attempts, &self.body).await? {
             Holder::This(claim) => claim,
             // What is no task never begins, and takes no id.
-            Holder::Another(_) if self.read.is_err() => Claim::default(),
-            Holder::Another(body) => return self.come_second(&body).await,
+            Holder::Another { .. } if self.read.is_err() => Claim::default(),
+            // Until that one is taken it may be turned away.
+            Holder::Another { is_taken: false } => {
+                return self.queue.give_back(self.delivery).await;
+            }
+            Holder::Another { is_taken: true } => return self.refuse(SECOND).await,
         };
         if before.begun >= self.queue.config.max_attempts {
             return self.give_up(before).await;
@@ -120,30 +124,6 @@ impl Job<'_> {
         }
     }
 
-    /// Says how often the task was begun, in the place of what was said last; nothing where that is not the last.
-    async fn claim(&self, last: Claim, begun: u32) -> Result<Option<Claim>, QueueError> {
-        let (subject, payload) = (self.subject("attempt"), begun.to_string().into_bytes());
-        let headers = self.headers(self.correlation_id.as_ref());
-        let stored = self
-            .queue
-            .store_after(last.place, subject, payload.into(), headers);
-        let place = stored.await?;
-        Ok(place.map(|place| Claim { begun, place }))
-    }
-
-    /// Another task has the id. Once that one was taken this is refused; until then it comes back, for that one may
-    /// be turned away.
-    async fn come_second(&self, first: &str) -> Result<(), QueueError> {
-        for kind in ["ack", "progress"] {
-            let said = self.queue.last(&self.subject(kind)).await?;
-            let of = said.and_then(|(headers, _)| headers.get(BODY).map(ToString::to_string));
-            if of.as_deref() == Some(first) {
-                return self.refuse(SECOND).await;
-            }
-        }
-        self.queue.give_back(self.delivery).await
-    }
-
     /// Answers, and stops what is to be stopped.
     async fn serve(
         &self,
@@ -163,11 +143,13 @@ impl Job<'_> {
             .service
             .serve_read(read, &self.delivery.payload, caller);
         let mut serving = pin!(trace::within(span, serving));
+        let (mut marking, mut is_marking) = (pin!(self.mark_taken()), true);
         self.at_work(async {
             loop {
                 tokio::select! {
                     served = &mut serving => return served,
                     () = &mut stopping, if is_listening => is_listening = false,
+                    () = &mut marking, if is_marking => is_marking = false,
                 }
             }
         })
@@ -266,7 +248,7 @@ impl Job<'_> {
         }
     }
 
-    fn subject(&self, kind: &str) -> String {
+    pub(super) fn subject(&self, kind: &str) -> String {
         self.queue.subject(&self.task_id, &self.issuer, kind)
     }
 
@@ -317,7 +299,7 @@ impl Job<'_> {
     }
 
     /// What goes beside all that is said of the task: the place in a trace that came with it, too.
-    fn headers(&self, correlation_id: Option<&CorrelationId>) -> HeaderMap {
+    pub(super) fn headers(&self, correlation_id: Option<&CorrelationId>) -> HeaderMap {
         let mut headers = headers((&self.task_id, correlation_id), &self.body);
         let trace = self.delivery.headers.as_ref().and_then(trace_of);
         for (name, value) in trace.iter().flat_map(TraceContext::to_carry) {

@@ -15,8 +15,9 @@
 //! `INTERNAL`. Where all places are taken a task is returned with a delay, which is no attempt.
 //!
 //! An id belongs to the first task that is begun with it: `attempt` says which and how often, and each who writes it says
-//! what it takes the place of. Another task of the same id and issuer comes back until the first was taken, and is a Nack
-//! then; where the first is turned away, the other gets the id. When a worker dies, the task keeps its id.
+//! what it takes the place of, and that it is taken, where it goes on for longer than a busy delay. Another task of the
+//! same id and issuer comes back until the first was taken, and is a Nack then; where the first is turned away, the other
+//! gets the id. When a worker dies, the task keeps its id.
 //!
 //! A task is stopped by the user that published it, wherever it runs. One that waits ends CANCELLED when its turn
 //! comes, without its handler. All that was said to stop it is looked at, in its order, so that nobody displaces what

@@ -14,7 +14,7 @@ use serde_json::json;
 use super::nats::{A_PRIME, Nats, config, work};
 use super::nats_faults::until_kept;
 use super::suite::until;
-use super::world::{Real, Seen, ask, typed};
+use super::world::{INBOX, Real, Seen, ask, typed};
 use crate::samples::with;
 
 /// A task, and another of its id.
@@ -61,6 +61,30 @@ async fn a_second_task_of_an_id_is_refused_while_the_first_runs_on_another_worke
         ("SUCCEEDED", "INVALID_TASK")
     );
     assert_eq!(next.calls(), 0);
+}
+
+// spec: SAP-5-10, SAP-10-4
+#[tokio::test]
+async fn a_second_task_of_an_id_is_refused_while_the_first_says_nothing_on_the_queue() {
+    let (nats, seen, next) = (Nats::start(), Seen::default(), Seen::default());
+    let queue = nats.queue(config()).await;
+    let silent = json!({"endpoint": INBOX, "expectAck": false});
+    let task = with(ask(1, "test.gate"), "/replyTo", Some(silent));
+    let task = typed(&task.to_string());
+    let [_, other] = two("test.gate");
+    let first = work(&queue, seen.service_of(processor::Config::default()));
+    let second = async {
+        until(|| seen.entries() >= 3).await;
+        let worker = work(&queue, next.service_of(processor::Config::default()));
+        let refused = last(&queue, &other).await;
+        seen.gate.store(true, Ordering::SeqCst);
+        (refused, worker)
+    };
+    let mut ignored = |_: &Message| {};
+    let (_, (refused, worker)) = tokio::join!(queue.send(&task, &mut ignored), second);
+    assert_eq!((refused.as_str(), next.calls()), ("INVALID_TASK", 0));
+    first.abort();
+    worker.abort();
 }
 
 /// Never comes to a decision.
