@@ -181,6 +181,7 @@ fn main() {
             "combining characters",
             task(&text("e\u{301}\u{323}"), "", ""),
         ),
+        ("marks alone", task(&text("\u{301}\u{323}"), "", "")),
         ("capitals in a name", task(&text("aB"), "", "")),
         ("numbers", task(&numbers, "", "")),
         ("numbers under a schema", task(&numbers, schema, "")),

@@ -25,6 +25,20 @@ pub(crate) async fn yield_once() {
     .await;
 }
 
+/// Does something with so many bytes of a task: on the driver's threads where they are many, and here without a driver.
+pub(crate) async fn done_apart<T: Send + 'static>(
+    bytes: usize,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> T {
+    #[cfg(feature = "driver")]
+    return crate::work::done(crate::work::For::Task, bytes, work).await;
+    #[cfg(not(feature = "driver"))]
+    {
+        let _ = bytes;
+        work()
+    }
+}
+
 /// What a future gives that waits for nothing.
 #[expect(
     clippy::expect_used,

@@ -121,7 +121,7 @@ pub trait Policy: fmt::Debug + Send + Sync {
     /// The verdict.
     fn assess(&self, subject: &Subject<'_>) -> Assessment;
 
-    /// The same verdict, with a yield now and then where the output is long: what a processor asks for.
+    /// The same verdict, where a long output holds up nobody else: what a processor asks for.
     fn assess_by_steps<'a>(&'a self, subject: Subject<'a>) -> BoxFuture<'a, Assessment> {
         ready(self.assess(&subject))
     }

@@ -1,20 +1,17 @@
 //! Texts as people read them.
 
 use ubos_common::is_unseen;
-use unicode_normalization::char::canonical_combining_class;
-use unicode_normalization::{
-    IsNormalized, UnicodeNormalization as _, is_nfc_quick, is_nfkc, is_nfkc_quick,
-};
+use unicode_normalization::{IsNormalized, UnicodeNormalization as _, is_nfc_quick, is_nfkc};
 
 /// A text as it is read: in its compatible normal form, whatever the case of its letters, with one space for any white space,
 /// and without what nobody sees.
 pub(super) fn reading_of(text: &str) -> String {
     let mut reading = Reading::default();
-    reading.push(text);
+    reading.read(text);
     reading.finish()
 }
 
-/// Lines as they are read, given piece by piece.
+/// Lines as they are read, one behind another.
 #[derive(Debug, Default)]
 pub(super) struct Reading {
     text: String,
@@ -24,8 +21,15 @@ pub(super) struct Reading {
 }
 
 impl Reading {
-    /// Reads on in the line. What is given ends where [`cut`] says, or with the line.
-    pub(super) fn push(&mut self, text: &str) {
+    /// Reads a text, and ends its line.
+    pub(super) fn line(&mut self, text: &str) {
+        self.read(text);
+        self.text.push('\n');
+        self.line = self.text.len();
+        self.has_space = false;
+    }
+
+    fn read(&mut self, text: &str) {
         if text.is_ascii() {
             self.ascii(text);
         } else if is_nfkc(text) {
@@ -43,12 +47,6 @@ impl Reading {
         } else {
             self.readable(folded.nfc());
         }
-    }
-
-    pub(super) fn end_line(&mut self) {
-        self.text.push('\n');
-        self.line = self.text.len();
-        self.has_space = false;
     }
 
     pub(super) fn finish(self) -> String {
@@ -89,28 +87,6 @@ impl Reading {
         }
     }
 }
-
-/// Where a text is cut at or after a place, so that the reading of the parts is that of the whole: before a character
-/// that no other before it changes. Where there is none for a while the cut is made nevertheless; nobody can read
-/// what is there.
-pub(super) fn cut(text: &str, at: usize) -> usize {
-    let at = (at..text.len())
-        .find(|at| text.is_char_boundary(*at))
-        .unwrap_or(text.len());
-    let rest = text.get(at..).unwrap_or_default();
-    let mut places = rest.char_indices().take(UNREADABLE);
-    let place = places.find(|(_, letter)| {
-        let first = core::iter::once(*letter).nfkd().next().unwrap_or(*letter);
-        let is_sure = is_nfkc_quick(core::iter::once(first)) == IsNormalized::Yes;
-        is_sure && canonical_combining_class(first) == 0
-    });
-    let rest = rest.char_indices().nth(UNREADABLE);
-    let end = rest.map_or(text.len(), |(place, _)| at + place);
-    place.map_or(end, |(place, _)| at + place)
-}
-
-/// Characters in a row that all change the one before them, and that nobody can read.
-const UNREADABLE: usize = 256;
 
 /// A text whatever the case of its letters.
 pub(super) fn caseless(text: &str) -> String {

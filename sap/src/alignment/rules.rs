@@ -10,11 +10,11 @@ use super::output::Output;
 use super::predicate::Predicate;
 use super::reading::reading_of;
 use super::severity::Severity;
-use super::texts::{Texts, texts_of};
+use super::texts::texts_of;
 use super::{Assessment, Policy, Subject};
 use crate::context::{ConstitutionalContext, PressureLevel, RiskTolerance};
 use crate::evidence::{Alignment, PolicyCheck, PolicyViolation};
-use crate::future::{BoxFuture, LARGE, at_once, yield_once};
+use crate::future::{BoxFuture, LARGE, at_once, done_apart};
 use crate::learning::Heuristics;
 
 /// A policy of rules, applied in the order in which they were added.
@@ -177,25 +177,21 @@ impl Rules {
         }
     }
 
-    /// The forbidden words that an output has, found with yields where it is long. `None` where it is not.
-    async fn forbidden(&self, subject: &Subject<'_>) -> Option<BTreeSet<&str>> {
+    /// The forbidden words that a long output has, found where that holds up nobody. `None` where it is not long.
+    async fn forbidden(&self, subject: &Subject<'_>) -> Option<BTreeSet<String>> {
         let output = subject.output?;
-        if output.as_str().len() <= LARGE || self.forbidding().next().is_none() {
+        let bytes = output.as_str().len();
+        let mut words = self.forbidding().map(str::to_owned).peekable();
+        if bytes <= LARGE || words.peek().is_none() {
             return None;
         }
-        let mut texts = Texts::new(output);
-        while texts.step() {
-            yield_once().await;
-        }
-        let texts = texts.finish();
-        let mut there = BTreeSet::new();
-        for words in self.forbidding() {
-            yield_once().await;
-            if texts.contains(words) {
-                there.insert(words);
-            }
-        }
-        Some(there)
+        let (output, words): (_, Vec<_>) = (output.to_owned(), words.collect());
+        let found = done_apart(bytes, move || {
+            let texts = texts_of(output.as_raw());
+            let there = words.into_iter().filter(|words| texts.contains(words));
+            there.collect()
+        });
+        Some(found.await)
     }
 
     fn forbidding(&self) -> impl Iterator<Item = &str> {
@@ -210,7 +206,7 @@ impl Rules {
         subject: &Subject<'_>,
         found: &mut Found<'_>,
         output: Option<&mut Output<'_>>,
-        forbidden: Option<&BTreeSet<&str>>,
+        forbidden: Option<&BTreeSet<String>>,
     ) {
         let Some(output) = output else { return };
         let whole = output.whole;
@@ -271,7 +267,7 @@ impl Rules {
         &self,
         subject: &Subject<'s>,
         mut output: Option<Output<'s>>,
-        forbidden: Option<&BTreeSet<&str>>,
+        forbidden: Option<&BTreeSet<String>>,
     ) -> Assessment {
         let mut assessment = Assessment::valid(subject.context);
         let named = subject.context.principles.as_deref().unwrap_or_default();

@@ -6,37 +6,43 @@ use super::kind::Kind;
 use super::locate::{Position, locate, push_token};
 use crate::violation::{PointerText, Report};
 
-/// A fault at a byte of the text, without its place: cheap to make, turned into a [`JsonError`] or a
-/// finding on the failing path.
+/// A fault at a byte of the text, without its place: turned into a [`JsonError`] or a finding on the failing path.
+///
+/// One word long, so that what goes well is not moved through memory for the sake of what does not.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fault {
-    pub(super) kind: FaultKind,
-    pub(super) at: usize,
+pub struct Fault(Box<At>);
+
+/// What is wrong, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct At {
+    kind: FaultKind,
+    at: usize,
 }
 
 impl Fault {
-    pub(super) const fn new(kind: FaultKind, at: usize) -> Self {
-        Self { kind, at }
+    #[cold]
+    pub(super) fn new(kind: FaultKind, at: usize) -> Self {
+        Self(Box::new(At { kind, at }))
     }
 
     /// What is wrong.
     #[must_use]
-    pub const fn kind(&self) -> &FaultKind {
-        &self.kind
+    pub fn kind(&self) -> &FaultKind {
+        &self.0.kind
     }
 
     /// The byte of the text where it is wrong.
     #[must_use]
-    pub const fn offset(&self) -> usize {
-        self.at
+    pub fn offset(&self) -> usize {
+        self.0.at
     }
 
     /// Whether the document is sound JSON here and only not what was wanted, so that reading can go on
     /// behind the value.
     #[must_use]
-    pub const fn is_recoverable(&self) -> bool {
+    pub fn is_recoverable(&self) -> bool {
         matches!(
-            self.kind,
+            self.kind(),
             FaultKind::WrongType { .. } | FaultKind::BadValue { .. } | FaultKind::Noted
         )
     }
@@ -169,30 +175,31 @@ impl JsonError {
     /// Finds the place of a fault in the bytes that were read.
     #[must_use]
     pub fn new(fault: Fault, bytes: &[u8]) -> Self {
+        let At { kind, at } = *fault.0;
         let text = match core::str::from_utf8(bytes) {
             Ok(text) => text,
             Err(err) => core::str::from_utf8(bytes.get(..err.valid_up_to()).unwrap_or_default())
                 .unwrap_or_default(),
         };
         // Looking for a place in a document that is refused for its size would cost what the limit saves.
-        let text = if matches!(fault.kind, FaultKind::TooLarge { .. }) {
+        let text = if matches!(kind, FaultKind::TooLarge { .. }) {
             ""
         } else {
             text
         };
-        let mut place = locate(text, fault.at);
-        if fault.kind == FaultKind::DuplicateMember {
+        let mut place = locate(text, at);
+        if kind == FaultKind::DuplicateMember {
             let name = text
-                .get(fault.at..)
+                .get(at..)
                 .and_then(first_string)
                 .unwrap_or_default();
             push_token(&mut place.pointer, &name);
         }
         Self {
-            kind: fault.kind,
+            kind,
             pointer: place.pointer,
             position: place.position,
-            offset: fault.at,
+            offset: at,
         }
     }
 }

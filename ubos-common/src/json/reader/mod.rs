@@ -527,7 +527,7 @@ fn refuse_doubles<'n, 'a: 'n>(
 }
 
 /// Refuses a document over the limit.
-pub(super) const fn refuse_size(bytes: &[u8], limits: &Limits) -> Result<(), Fault> {
+pub(super) fn refuse_size(bytes: &[u8], limits: &Limits) -> Result<(), Fault> {
     if bytes.len() <= limits.max_bytes {
         return Ok(());
     }

@@ -85,7 +85,7 @@ impl Reader<'_> {
 
     /// A fault: the value at `mark` has another type.
     #[must_use]
-    pub const fn wrong_type(&self, mark: Mark, wanted: &'static str, seen: Kind) -> Fault {
+    pub fn wrong_type(&self, mark: Mark, wanted: &'static str, seen: Kind) -> Fault {
         Fault::new(FaultKind::WrongType { wanted, seen }, mark.at)
     }
 
@@ -148,14 +148,14 @@ impl Reader<'_> {
 
     #[cold]
     fn settle_fault(&mut self, mark: Mark, fault: Fault) -> Result<(), Fault> {
-        if fault.kind == FaultKind::Noted {
+        if *fault.kind() == FaultKind::Noted {
             return Ok(());
         }
         if !fault.is_recoverable() {
             return Err(fault);
         }
-        let (code, message) = (fault.kind.code(), fault.kind.to_string());
-        self.note(fault.at, None, code, Level::Must, message);
+        let (code, message) = (fault.kind().code(), fault.kind().to_string());
+        self.note(fault.offset(), None, code, Level::Must, message);
         self.at = mark.at;
         self.depth = mark.depth;
         self.names.truncate(mark.names);
