@@ -189,10 +189,7 @@ impl JsonError {
         };
         let mut place = locate(text, at);
         if kind == FaultKind::DuplicateMember {
-            let name = text
-                .get(at..)
-                .and_then(first_string)
-                .unwrap_or_default();
+            let name = text.get(at..).and_then(first_string).unwrap_or_default();
             push_token(&mut place.pointer, &name);
         }
         Self {
