@@ -244,6 +244,50 @@ fn a_hole_in_synced_blocks_is_damage_though_it_looks_torn() {
     assert_eq!(open_fault(&disk), Fault::Record { sequence: 1 });
 }
 
+/// What proved the first one damaged stands right behind the second, and proves that, too.
+#[test]
+fn one_later_block_proves_two_before_it_damaged() {
+    let disk = SimDisk::new();
+    let log = open(&disk, &config().with_sync(Sync::None));
+    let ends: Vec<usize> = (0..4)
+        .map(|n| {
+            if n == 3 {
+                log.sync().unwrap();
+            }
+            log.append(&payload(n, 1_200)).unwrap();
+            let bytes = disk.contents(&segment(0)).unwrap();
+            bytes.iter().rposition(|byte| *byte != 0).unwrap() + 1
+        })
+        .collect();
+    std::mem::forget(log);
+    let mut bytes = disk.contents(&segment(0)).unwrap();
+    bytes[ends[0] - 100] ^= 1;
+    let sector = (ends[1] + 100).next_multiple_of(512);
+    assert!(sector + 512 < ends[2]);
+    bytes[sector..sector + 512].fill(0);
+    let disk = with_file(0, bytes, &[Vec::new()]);
+    let report = Verify::default().fsck(disk.dir().as_ref()).unwrap();
+    let found: Vec<_> = (report.findings.iter())
+        .map(|finding| (finding.lost_from, finding.lost_to))
+        .collect();
+    assert_eq!(found, [(0, Some(1)), (2, Some(3))]);
+    assert_eq!(report.verified.torn, None);
+}
+
+#[test]
+fn a_whole_header_of_no_block_is_damage() {
+    let (disk, files, _) = small_log();
+    let data = files[2].iter().rposition(|byte| *byte != 0).unwrap() + 1;
+    for (length, is_torn) in [(71, true), (72, false)] {
+        let mut bytes = files[2].clone();
+        bytes.truncate(data);
+        bytes.resize(data + length, 0xAA);
+        disk.put(&segment(2), bytes);
+        let opened = Log::open_in(disk.dir(), config());
+        assert_eq!(opened.is_ok(), is_torn, "{length} bytes");
+    }
+}
+
 #[test]
 fn a_digest_of_which_a_sector_was_not_written_is_torn() {
     let disk = SimDisk::new();
