@@ -16,26 +16,29 @@ LIMITS = [
     ("grpc.max_send_message_length", 64 << 20),
 ]
 
-_made = tempfile.TemporaryDirectory(prefix="uap-python-")
 _well_known = pathlib.Path(grpc_tools.__file__).parent / "_proto"
 _files = sorted(str(path.relative_to(PROTO)) for path in PROTO.glob("uap/v1/*.proto"))
-_arguments = [
-    "protoc",
-    f"-I{PROTO}",
-    f"-I{_well_known}",
-    f"--python_out={_made.name}",
-    f"--grpc_python_out={_made.name}",
-]
-if protoc.main(_arguments + _files) != 0:
-    raise SystemExit("the .proto files do not compile")
-sys.path.insert(0, _made.name)
 
-#: The stub, the servicer and what adds one to a server.
-service = importlib.import_module("uap.v1.AgentHub_pb2_grpc")
+# What was made is needed until it is imported, so that a process that is killed leaves nothing.
+with tempfile.TemporaryDirectory(prefix="uap-python-") as _made:
+    _arguments = [
+        "protoc",
+        f"-I{PROTO}",
+        f"-I{_well_known}",
+        f"--python_out={_made}",
+        f"--grpc_python_out={_made}",
+    ]
+    if protoc.main(_arguments + _files) != 0:
+        raise SystemExit("the .proto files do not compile")
+    sys.path.insert(0, _made)
 
-for _file in _files:
-    _name = pathlib.Path(_file).stem
-    _module = importlib.import_module(f"uap.v1.{_name}_pb2")
-    for _symbol in vars(_module):
-        if not _symbol.startswith("_"):
-            globals()[_symbol] = getattr(_module, _symbol)
+    #: The stub, the servicer and what adds one to a server.
+    service = importlib.import_module("uap.v1.AgentHub_pb2_grpc")
+
+    for _file in _files:
+        _name = pathlib.Path(_file).stem
+        _module = importlib.import_module(f"uap.v1.{_name}_pb2")
+        for _symbol in vars(_module):
+            if not _symbol.startswith("_"):
+                globals()[_symbol] = getattr(_module, _symbol)
+    sys.path.remove(_made)
