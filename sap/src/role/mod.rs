@@ -16,3 +16,12 @@
 pub mod consumer;
 pub mod producer;
 mod trace;
+
+use core::time::Duration;
+
+use ubos_common::time::Timestamp;
+
+/// The end of a deadline: times on the wire are whole seconds, and all of the deadline's second is in time.
+fn end_of(deadline: Timestamp) -> Timestamp {
+    deadline.saturating_add(Duration::from_secs(1))
+}

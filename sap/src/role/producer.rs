@@ -9,6 +9,7 @@ use ubos_common::machine::{Outbox, Timers};
 use ubos_common::time::{Mono, Now, Timestamp};
 use ubos_common::violation::Profile;
 
+use super::end_of;
 use super::trace::{debug, trace};
 use crate::ConfigError;
 use crate::error::ErrorCode;
@@ -423,7 +424,9 @@ impl SentTasks {
         let Some(task) = self.tasks.get(&task_id) else {
             return;
         };
-        if task.deadline.is_some_and(|deadline| deadline > now.wall)
+        if task
+            .deadline
+            .is_some_and(|deadline| end_of(deadline) > now.wall)
             && let Some(at) = self.late_at(now, task.deadline)
         {
             return self.timers.set((task_id, Timer::Deadline), at);
@@ -436,11 +439,7 @@ impl SentTasks {
     fn late_at(&self, now: Now, deadline: Option<Timestamp>) -> Option<Mono> {
         let patience = Some(self.config.deadline_patience).filter(|it| *it != Duration::MAX)?;
         let left = match deadline {
-            // Times on the wire are whole seconds: all of the deadline's second is in time.
-            Some(deadline) => {
-                let over = deadline.saturating_add(Duration::from_secs(1));
-                over.saturating_since(now.wall)
-            }
+            Some(deadline) => end_of(deadline).saturating_since(now.wall),
             None => Some(self.config.default_time).filter(|it| *it != Duration::MAX)?,
         };
         Some(now.mono.saturating_add(left.saturating_add(patience)))

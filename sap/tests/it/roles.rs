@@ -276,13 +276,17 @@ fn a_task_is_overdue_after_its_deadline_whatever_is_said_before() {
     assert_eq!(orders.poll_timeout(), Some(at(16).mono));
     orders.handle_input(at(9), Input::Result(&running)).unwrap();
     drained(&mut orders);
-    // The calendar was set back: the deadline is not over yet.
-    let mut back = at(16);
-    back.wall = at(8).wall;
-    orders.handle_timeout(back);
-    assert_eq!(drained(&mut orders), []);
-    assert_eq!(orders.poll_timeout(), Some(at(24).mono));
-    orders.handle_timeout(at(24));
+    // The calendar was set back: the deadline is not over yet, as little as its last second.
+    for (due, wall, next) in [(16, 8, 24), (24, 10, 30)] {
+        let mut back = at(due);
+        back.wall = at(wall).wall;
+        orders.handle_timeout(back);
+        assert_eq!(drained(&mut orders), []);
+        assert_eq!(orders.poll_timeout(), Some(at(next).mono));
+    }
+    let mut over = at(30);
+    over.wall = at(11).wall;
+    orders.handle_timeout(over);
     let overdue = Output::Overdue(task.task_id, Waiting::End);
     assert_eq!(drained(&mut orders), [overdue]);
     // Sent after its deadline, it has the patience from then on.

@@ -5,6 +5,7 @@ use core::time::Duration;
 use ubos_common::time::{Mono, Now, Timestamp};
 
 use crate::number::Amount;
+use crate::role::end_of;
 use crate::task::Task;
 
 #[derive(Clone, Copy, Debug)]
@@ -60,9 +61,7 @@ impl TimeLimits {
     /// When to look again, as far as the calendar shows it now.
     pub(super) fn next(&self, now: Now) -> Option<Mono> {
         let deadline = self.deadline.map(|deadline| {
-            // Times on the wire are whole seconds: all of the deadline's second is in time.
-            let over = deadline.saturating_add(Duration::from_secs(1));
-            let left = over.saturating_since(now.wall);
+            let left = end_of(deadline).saturating_since(now.wall);
             now.mono.saturating_add(left)
         });
         let behind = |last: Mono| last.saturating_add(Duration::from_nanos(1));

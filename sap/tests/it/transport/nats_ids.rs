@@ -1,7 +1,7 @@
 //! Two tasks of one id and issuer on NATS.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
@@ -124,6 +124,56 @@ async fn a_task_whose_worker_dies_before_it_runs_keeps_its_id_and_runs() {
     );
     assert_eq!((seen.calls(), next.calls()), (0, 1));
     until_kept(&nats, "sap_tasks", 0).await;
+    worker.abort();
+}
+
+/// Denies what it is asked about first, when it is told to; lets in all else.
+#[derive(Debug, Default)]
+struct Late {
+    asked: AtomicUsize,
+    told: AtomicBool,
+}
+
+impl Authorize for Late {
+    fn authorize<'a>(&'a self, _: &'a Peer, _: &'a Task) -> BoxFuture<'a, Access> {
+        Box::pin(async {
+            if self.asked.fetch_add(1, Ordering::SeqCst) > 0 {
+                return Access::Allowed;
+            }
+            until(|| self.told.load(Ordering::SeqCst)).await;
+            Access::Forbidden
+        })
+    }
+}
+
+// spec: SAP-5-10, SAP-10-4
+#[tokio::test]
+async fn a_second_task_of_an_id_is_not_refused_while_the_first_may_be_turned_away() {
+    let (nats, seen, next) = (Nats::start(), Seen::default(), Seen::default());
+    let queue = nats.queue(config()).await;
+    let [task, other] = two("test.echo");
+    let late = Arc::new(Late::default());
+    let processor = seen.processor(processor::Config::default());
+    let processor = processor.authorize(Arc::clone(&late) as Arc<dyn Authorize>);
+    let service = Service::new(Arc::new(processor), Arc::new(Real::default()));
+    let first = work(&queue, service);
+    let second = async {
+        until(|| late.asked.load(Ordering::SeqCst) == 1).await;
+        let worker = work(&queue, next.service_of(processor::Config::default()));
+        let decided = async {
+            // As long as it takes to come round a few times.
+            tokio::time::sleep(Duration::from_millis(300)).await;
+            late.told.store(true, Ordering::SeqCst);
+        };
+        let (ended, ()) = tokio::join!(last(&queue, &other), decided);
+        (ended, worker)
+    };
+    let (denied, (ended, worker)) = tokio::join!(last(&queue, &task), second);
+    assert_eq!(
+        (denied.as_str(), ended.as_str()),
+        ("FORBIDDEN", "SUCCEEDED")
+    );
+    first.abort();
     worker.abort();
 }
 
