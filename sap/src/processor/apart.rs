@@ -136,7 +136,8 @@ fn taken(input: &Mutex<Option<Input>>) -> Option<Input> {
 
 #[cfg(test)]
 mod tests {
-    use core::sync::atomic::{AtomicUsize, Ordering};
+    use core::future::Future as _;
+    use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
     use core::task::Waker;
     use core::time::Duration;
 
@@ -145,7 +146,10 @@ mod tests {
     use ubos_common::json::RawBuf;
     use ubos_common::time::{Mono, Timestamp};
 
-    use super::super::{AllowAll, Answer, Config, Context, Outcome, Processor, Progress};
+    use super::super::fixture::{self, Still};
+    use super::super::{
+        AllowAll, Answer, Config, Context, HandlerError, Outcome, Processor, Progress,
+    };
     use super::*;
     use crate::result::{Producer, ProducerKind, TaskResult};
     use crate::status::Status;
@@ -182,6 +186,7 @@ mod tests {
         }
     }
 
+    const TASK_ID: &str = "00000000-0000-0000-0000-000000000001";
     const TASK: &str = r#"{"protocolVersion":"2.0","taskId":"00000000-0000-0000-0000-000000000001","correlationId":"00000000-0000-0000-0000-000000000002","issuedAt":"1970-01-01T00:00:00Z","issuer":{"agentId":"A-prime","agentKind":"agent"},"target":{"capability":"text.long"},"constitutionalContext":{"pressureLevel":"deliberated","principles":["care"]},"payload":{},"telemetry":{"deadline":"1970-01-01T00:00:10Z"}}"#;
 
     /// What becomes of a task whose output is long: `meanwhile` all others are at work.
@@ -276,6 +281,71 @@ mod tests {
         assert!(matches!(answer, Answer::Result(result) if result.status == Status::Succeeded));
         // Each has one turn when it comes and one when it is judged. So has the outcome, and the task when it is read.
         assert_eq!(handed_over, 2 * REPORTS + 3);
+    }
+
+    /// A clock at which a thread that works apart stops the second time, until it may go on.
+    #[derive(Clone, Default)]
+    struct Gate(Arc<(AtomicUsize, AtomicBool)>);
+
+    impl Sleep for Gate {
+        fn now(&self) -> Now {
+            let (works, may_go_on) = &*self.0;
+            if std::thread::current().name() == Some("sap-work")
+                && works.fetch_add(1, Ordering::SeqCst) == 1
+            {
+                while !may_go_on.load(Ordering::SeqCst) {
+                    std::thread::yield_now();
+                }
+            }
+            Still.now()
+        }
+
+        fn sleep_until(&self, deadline: Mono) -> BoxFuture<'static, ()> {
+            Still.sleep_until(deadline)
+        }
+    }
+
+    // spec: SAP-5-8
+    #[test]
+    fn a_cancel_that_comes_while_the_machine_is_at_work_is_heard() {
+        let transcript = Arc::new(MemoryTranscript::default());
+        let reports = |mut cx: Context| async move {
+            let text = format!("\"{}\"", "long ".repeat(HEAVY / 4));
+            let long = RawBuf::parse(&text).ok();
+            cx.report(Progress::running(long)).await;
+            cx.stopped().await;
+            Err::<Outcome, _>(HandlerError::unprocessable("stopped"))
+        };
+        let processor = fixture::processor(transcript, Config::default());
+        let processor = processor.handle("text.echo".parse().unwrap(), reports);
+        let clock = Gate::default();
+        let (works, may_go_on) = &*clock.0;
+        let mut sink = |_: super::super::Delivery<'_>| {};
+        let mut run = Box::pin(processor.process(&clock, fixture::TASK.as_bytes(), &mut sink));
+        let mut poll = || {
+            std::thread::yield_now();
+            run.as_mut().poll(&mut Waking::from_waker(Waker::noop()))
+        };
+        // The report is at work, and then its verdict.
+        while works.load(Ordering::SeqCst) < 2 {
+            assert!(poll().is_pending());
+        }
+        let (issuer, task_id) = ("A-prime".parse().unwrap(), TASK_ID.parse().unwrap());
+        assert!(processor.cancel(&issuer, &task_id));
+        assert!(poll().is_pending());
+        may_go_on.store(true, Ordering::SeqCst);
+        // Far more often than it takes; a cancel that was lost would never end it.
+        let ended = (0..30_000).find_map(|_| match poll() {
+            Poll::Ready(ended) => Some(ended),
+            Poll::Pending => {
+                std::thread::sleep(Duration::from_millis(1));
+                None
+            }
+        });
+        let Answer::Result(result) = ended.expect("it is cancelled").unwrap() else {
+            panic!("it was turned away");
+        };
+        assert_eq!(result.status, Status::Cancelled);
     }
 
     // spec: SAP-5-8

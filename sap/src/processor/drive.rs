@@ -107,6 +107,13 @@ impl<'p, S: Sleep + Clone + Send + Sync + 'static> Driver<'p, S> {
         let mut effect = pin!(Fuse::terminated());
         let effects = self.effects;
         for wakes in 1_u32.. {
+            // What came while the machine was at work is heard before it goes on: there is one place to keep it in.
+            if self.stashed.is_some()
+                && self.bench.hold()
+                && let Some(wake) = self.stashed.take()
+            {
+                self.woken(wake, under_way, sink);
+            }
             while self.bench.hold()
                 && let Some(output) = self.next_output()
             {
