@@ -171,6 +171,7 @@
 //! | work on messages of more than 64 KiB that waits for its 4 threads | one for each message that somebody holds | its turn comes in order, and strangers and tasks have theirs by turns |
 //! | bytes of such work that nobody waits for: signals of dropped runs | 64 MiB | lost |
 //! | constraints of a task that are checked | 64 | listed as unchecked |
+//! | principles of a task that are listed in evidence, beside those that are broken | 64 | one line for the rest |
 //! | steps of all predicates of a verdict | 4 Mi, about one a byte that is read | `UNCHECKED`, or a rule that is not kept |
 //! | a predicate | 1,024 bytes, 16 terms, 32 tokens a place | refused |
 //!

@@ -246,17 +246,36 @@ impl Keys {
         self.check(&of_head(head), signature, None)
     }
 
+    /// Whether a signature names a key of an agent, which costs nothing to see.
+    #[cfg(feature = "driver")]
+    pub(crate) fn is_of(
+        &self,
+        signature: &Signature,
+        agent: &AgentId,
+    ) -> Result<(), SignatureError> {
+        self.trusted(signature, Some(agent)).map(drop)
+    }
+
+    fn trusted(
+        &self,
+        signature: &Signature,
+        wanted: Option<&AgentId>,
+    ) -> Result<(&[u8; 32], &AgentId), SignatureError> {
+        let trusted = self.0.get(&signature.key);
+        let (public_key, agent) = trusted.ok_or(SignatureError::UnknownKey)?;
+        if wanted.is_some_and(|wanted| wanted != agent) {
+            return Err(SignatureError::OtherAgent);
+        }
+        Ok((public_key, agent))
+    }
+
     fn check(
         &self,
         signed: &[u8],
         signature: &Signature,
         wanted: Option<&AgentId>,
     ) -> Result<&AgentId, SignatureError> {
-        let trusted = self.0.get(&signature.key);
-        let (public_key, agent) = trusted.ok_or(SignatureError::UnknownKey)?;
-        if wanted.is_some_and(|wanted| wanted != agent) {
-            return Err(SignatureError::OtherAgent);
-        }
+        let (public_key, agent) = self.trusted(signature, wanted)?;
         let verified =
             UnparsedPublicKey::new(&ED25519, public_key).verify(signed, &signature.bytes);
         verified.map_err(|_| SignatureError::Mismatch)?;

@@ -4,7 +4,7 @@ use super::Subject;
 use super::output::Output;
 use super::predicate::Predicate;
 use super::severity::Severity;
-use crate::context::PressureLevel;
+use crate::context::{ConstitutionalContext, PressureLevel};
 use crate::evidence::PolicyCheck;
 
 /// What came of one constraint.
@@ -18,11 +18,32 @@ pub(super) struct Checked {
 /// Constraints of one task that are checked; further ones are listed as unchecked, once.
 const MAX_CHECKED: usize = 64;
 
-/// Characters of a constraint that a check shows.
+/// How much of the constraints of a task is checked, in bytes of their text.
+pub(super) fn length(context: &ConstitutionalContext) -> usize {
+    let constraints = context.constraints.iter().flatten();
+    constraints.take(MAX_CHECKED).map(String::len).sum()
+}
+
+/// Characters of a constraint, or of a principle, that a check shows.
 const MAX_SHOWN: usize = 120;
 
+/// The beginning of what a task says, as much of it as a check shows.
+pub(super) fn shown(text: &str) -> String {
+    text.chars().take(MAX_SHOWN).collect()
+}
+
+/// The constraints of a task as unchecked, for a reason.
+pub(crate) fn all_unchecked(context: &ConstitutionalContext, why: &str) -> Vec<PolicyCheck> {
+    let constraints = context.constraints.as_deref().unwrap_or_default();
+    let named = constraints.iter().take(MAX_CHECKED).map(|text| shown(text));
+    let more = constraints.len().saturating_sub(MAX_CHECKED);
+    let more = (more > 0).then(|| format!("{more} more constraints"));
+    let check = |name: String| PolicyCheck::with(&name, "UNCHECKED", why);
+    named.chain(more).map(check).collect()
+}
+
 /// Holds an output against the task's constraints; nothing at admission, or where the level is instant.
-pub(super) async fn check(
+pub(super) fn check(
     subject: &Subject<'_>,
     known: &[(String, Predicate)],
     output: Option<&mut Output<'_>>,
@@ -35,17 +56,15 @@ pub(super) async fn check(
     let is_thorough = level == PressureLevel::Deliberated;
     let mut checked = Vec::new();
     for text in constraints.iter().take(MAX_CHECKED) {
-        let name: String = text.chars().take(MAX_SHOWN).collect();
+        let name = shown(text);
         let given = known.iter().find(|(words, _)| words == text);
         let own = text.strip_prefix("output ").map(str::parse::<Predicate>);
         let outcome = match (given, own) {
             (Some((_, predicate)), _) => predicate
                 .holds_within(output)
-                .await
                 .map_err(|spent| spent.to_string()),
             (None, Some(Ok(predicate))) => predicate
                 .holds_within(output)
-                .await
                 .map_err(|spent| spent.to_string()),
             (None, Some(Err(error))) => Err(error.to_string()),
             (None, None) => Err("nobody here can check it".to_owned()),

@@ -28,6 +28,7 @@ use crate::future::{BoxFuture, ready};
 use crate::ident::Capability;
 use crate::number::Number;
 
+pub(crate) use constraints::all_unchecked;
 pub use predicate::{Predicate, PredicateError};
 pub use rules::Rules;
 pub use severity::Severity;
@@ -121,8 +122,8 @@ pub trait Policy: fmt::Debug + Send + Sync {
     /// The verdict.
     fn assess(&self, subject: &Subject<'_>) -> Assessment;
 
-    /// The same verdict, where a long output holds up nobody else: what a processor asks for.
-    fn assess_by_steps<'a>(&'a self, subject: Subject<'a>) -> BoxFuture<'a, Assessment> {
+    /// The same verdict, made where it holds up nobody else if it takes its time: what a processor asks for.
+    fn assess_apart<'a>(&'a self, subject: Subject<'a>) -> BoxFuture<'a, Assessment> {
         ready(self.assess(&subject))
     }
 }

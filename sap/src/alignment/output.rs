@@ -8,7 +8,6 @@ use ubos_common::json::{self, Kind, Raw, Read};
 use ubos_common::violation::Profile;
 
 use super::reading::caseless;
-use crate::future::yield_once;
 use crate::lifecycle::body_digest;
 use crate::limits::unbounded;
 
@@ -22,8 +21,6 @@ pub(super) struct Spent;
 pub(super) struct Output<'a> {
     pub(super) whole: Raw<'a>,
     steps: usize,
-    /// Steps since others had their turn; `None` where nobody waits for one.
-    since: Option<usize>,
     objects: BTreeMap<usize, Option<Arc<BTreeMap<String, Raw<'a>>>>>,
     arrays: BTreeMap<usize, Option<Arc<Vec<Raw<'a>>>>>,
     texts: BTreeMap<usize, Option<Arc<str>>>,
@@ -44,7 +41,6 @@ impl<'a> Output<'a> {
         Self {
             whole,
             steps,
-            since: None,
             objects: BTreeMap::new(),
             arrays: BTreeMap::new(),
             texts: BTreeMap::new(),
@@ -53,25 +49,10 @@ impl<'a> Output<'a> {
         }
     }
 
-    /// Lets others have their turn now and then, where [`Output::give_way`] is asked.
-    pub(super) const fn by_steps(mut self) -> Self {
-        self.since = Some(0);
-        self
-    }
-
-    /// Lets others have their turn, where much was done since they had one.
-    pub(super) async fn give_way(&mut self) {
-        if self.since.is_some_and(|since| since > TURN) {
-            self.since = Some(0);
-            yield_once().await;
-        }
-    }
-
     /// Spends steps; once they are spent, all that follows is too much.
     pub(super) fn spend(&mut self, steps: usize) -> Result<(), Spent> {
         let left = self.steps.checked_sub(steps);
         self.steps = left.unwrap_or(0);
-        self.since = self.since.map(|since| since.saturating_add(steps));
         left.map(drop).ok_or(Spent)
     }
 
@@ -141,8 +122,6 @@ impl<'a> Output<'a> {
 
 /// Bytes of a number that is read each time.
 const SHORT: usize = 64;
-/// Steps after which others have their turn: a fraction of a millisecond to some milliseconds.
-const TURN: usize = 256 << 10;
 
 /// No two parts of a kind begin at the same place.
 fn place(value: Raw<'_>) -> usize {

@@ -8,7 +8,6 @@ use ubos_common::json::{Kind, Raw, RawBuf, Read};
 
 use super::output::{Output, Spent, read};
 use super::reading::caseless;
-use crate::future::at_once;
 use crate::lifecycle::body_digest;
 
 /// Something that an output must be like: at most 1,024 bytes, 16 terms, and 32 tokens a place.
@@ -103,13 +102,13 @@ impl Predicate {
     #[must_use]
     pub fn holds(&self, output: Raw<'_>) -> bool {
         let mut output = Output::with_steps(output, usize::MAX);
-        at_once(self.holds_within(&mut output)) == Ok(true)
+        self.holds_within(&mut output) == Ok(true)
     }
 
     /// Whether an output is like that, where its steps suffice.
-    pub(super) async fn holds_within(&self, output: &mut Output<'_>) -> Result<bool, Spent> {
+    pub(super) fn holds_within(&self, output: &mut Output<'_>) -> Result<bool, Spent> {
         for term in &self.terms {
-            if !term.holds(output).await? {
+            if !term.holds(output)? {
                 return Ok(false);
             }
         }
@@ -201,11 +200,10 @@ impl Term {
         })
     }
 
-    async fn holds(&self, output: &mut Output<'_>) -> Result<bool, Spent> {
-        let found = find(output, &self.place).await?.unwrap_or_default();
+    fn holds(&self, output: &mut Output<'_>) -> Result<bool, Spent> {
+        let found = find(output, &self.place)?.unwrap_or_default();
         let mut holds = !found.is_empty();
         for value in found {
-            output.give_way().await;
             output.spend(VISIT)?;
             if !self.test.holds(value, output)? {
                 holds = false;
@@ -237,12 +235,11 @@ fn place_of(text: &str) -> Result<Vec<Token>, PredicateError> {
 }
 
 /// The values at a place; `None` where the way there ends early.
-async fn find<'a>(output: &mut Output<'a>, place: &[Token]) -> Result<Option<Vec<Raw<'a>>>, Spent> {
+fn find<'a>(output: &mut Output<'a>, place: &[Token]) -> Result<Option<Vec<Raw<'a>>>, Spent> {
     let mut values = vec![output.whole];
     for token in place {
         let mut next = Vec::new();
         for value in values {
-            output.give_way().await;
             output.spend(VISIT)?;
             let before = next.len();
             if step(output, value, token, &mut next)?.is_none() {
@@ -460,7 +457,7 @@ mod tests {
         let predicate: Predicate = terms.parse().unwrap();
         let within = |steps| {
             let mut output = Output::with_steps(output.as_raw(), steps);
-            at_once(predicate.holds_within(&mut output))
+            predicate.holds_within(&mut output)
         };
         // The object is read, and then the number.
         assert_eq!(within(150_000), Err(Spent));

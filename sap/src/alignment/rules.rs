@@ -1,20 +1,21 @@
 //! The policy of rules.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
-use ubos_common::json::{MemberWriter, RawBuf, RawObject};
+use ubos_common::json::{MemberWriter, Raw, RawBuf, RawObject};
 
-use super::constraints;
+use super::constraints::{self, shown};
 use super::output::Output;
 use super::predicate::Predicate;
-use super::reading::reading_of;
+use super::reading::{reading_of, taken_apart};
 use super::severity::Severity;
 use super::texts::texts_of;
 use super::{Assessment, Policy, Subject};
 use crate::context::{ConstitutionalContext, PressureLevel, RiskTolerance};
 use crate::evidence::{Alignment, PolicyCheck, PolicyViolation};
-use crate::future::{BoxFuture, LARGE, at_once, done_apart};
+use crate::future::{BoxFuture, apart, ready};
+use crate::ident::Capability;
 use crate::learning::Heuristics;
 
 /// A policy of rules, applied in the order in which they were added.
@@ -79,7 +80,8 @@ pub struct Rules {
 
 #[derive(Clone, Debug)]
 enum Rule {
-    Forbid(String),
+    /// As they are read, and where they are one name, as its words.
+    Forbid(String, Option<String>),
     Require(Predicate, Severity),
     Cite,
 }
@@ -89,7 +91,8 @@ impl Rules {
     /// and with characters in them that nobody sees, and as one name such as `homeAddress`.
     #[must_use]
     pub fn forbid(self, principle: &str, words: &str) -> Self {
-        self.with(principle, Rule::Forbid(reading_of(words)))
+        let apart = taken_apart(words).map(|words| reading_of(&words));
+        self.with(principle, Rule::Forbid(reading_of(words), apart))
     }
 
     /// Demands that a predicate holds for every output.
@@ -177,58 +180,27 @@ impl Rules {
         }
     }
 
-    /// The forbidden words that a long output has, found where that holds up nobody. `None` where it is not long.
-    async fn forbidden(&self, subject: &Subject<'_>) -> Option<BTreeSet<String>> {
-        let output = subject.output?;
-        let bytes = output.as_str().len();
-        let mut words = self.forbidding().map(str::to_owned).peekable();
-        if bytes <= LARGE || words.peek().is_none() {
-            return None;
-        }
-        let (output, words): (_, Vec<_>) = (output.to_owned(), words.collect());
-        let found = done_apart(bytes, move || {
-            let texts = texts_of(output.as_raw());
-            let there = words.into_iter().filter(|words| texts.contains(words));
-            there.collect()
-        });
-        Some(found.await)
-    }
-
-    fn forbidding(&self) -> impl Iterator<Item = &str> {
-        self.rules.iter().filter_map(|(_, rule)| match rule {
-            Rule::Forbid(words) => Some(words.as_str()),
-            _ => None,
-        })
-    }
-
-    async fn rules(
-        &self,
-        subject: &Subject<'_>,
-        found: &mut Found<'_>,
-        output: Option<&mut Output<'_>>,
-        forbidden: Option<&BTreeSet<String>>,
-    ) {
+    fn rules(&self, subject: &Subject<'_>, found: &mut Found<'_>, output: Option<&mut Output<'_>>) {
         let Some(output) = output else { return };
         let whole = output.whole;
         let mut texts = None;
-        let mut has = |words: &str| match forbidden {
-            Some(there) => there.contains(words),
-            None => texts.get_or_insert_with(|| texts_of(whole)).contains(words),
-        };
+        let mut has = |words: &str| texts.get_or_insert_with(|| texts_of(whole)).contains(words);
         for (principle, rule) in &self.rules {
-            let is_quick = matches!(rule, Rule::Forbid(_));
+            let is_quick = matches!(rule, Rule::Forbid(..));
             let is_instant = subject.context.pressure_level == PressureLevel::Instant;
             if !found.binds(principle) || is_instant && !is_quick {
                 continue;
             }
             match rule {
-                Rule::Forbid(words) if has(words) => {
+                Rule::Forbid(words, apart)
+                    if has(words) || apart.as_ref().is_some_and(|words| has(words)) =>
+                {
                     let evidence = format!("the output contains {words:?}");
                     found.issue(principle, Severity::High, evidence);
                 }
                 Rule::Require(predicate, severity) => {
                     // What cannot be known is not taken for kept.
-                    let evidence = match predicate.holds_within(output).await {
+                    let evidence = match predicate.holds_within(output) {
                         Ok(true) => continue,
                         Ok(false) => format!("the output does not keep {predicate}"),
                         Err(spent) => format!("{predicate}: {spent}"),
@@ -245,44 +217,68 @@ impl Rules {
     }
 }
 
-impl Policy for Rules {
-    fn assess(&self, subject: &Subject<'_>) -> Assessment {
-        let output = subject.output.map(Output::new);
-        at_once(self.assess_with(subject, output, None))
-    }
-
-    fn assess_by_steps<'a>(&'a self, subject: Subject<'a>) -> BoxFuture<'a, Assessment> {
-        Box::pin(async move {
-            let forbidden = self.forbidden(&subject).await;
-            let output = subject.output.map(|output| Output::new(output).by_steps());
-            let assessment = self.assess_with(&subject, output, forbidden.as_ref());
-            assessment.await
-        })
+impl Rules {
+    /// About how many steps a verdict takes: each rule, and each term of a constraint, may look at all of the output.
+    fn price(&self, subject: &Subject<'_>) -> usize {
+        /// Bytes of a short term of a constraint.
+        const TERM: usize = 12;
+        let context = subject.context;
+        let principles = context.principles.as_deref().map_or(0, <[String]>::len);
+        let readings = context
+            .pressure
+            .as_ref()
+            .map_or(0, |pressure| pressure.len());
+        let output = subject.output.map_or(0, |output| output.as_str().len());
+        let looks = 1 + self.rules.len() + constraints::length(context) / TERM;
+        output.saturating_mul(looks)
+            + principles
+            + readings.saturating_mul(1 + self.thresholds.len())
     }
 }
 
-impl Rules {
-    /// The verdict, where the forbidden words of the output may be known.
-    async fn assess_with<'s>(
-        &self,
-        subject: &Subject<'s>,
-        mut output: Option<Output<'s>>,
-        forbidden: Option<&BTreeSet<String>>,
-    ) -> Assessment {
+/// Steps of a verdict that is made at once: at most 2 or 3 ms.
+const DEAR: usize = 512 << 10;
+
+/// A subject for another thread.
+struct Owned {
+    capability: Capability,
+    context: ConstitutionalContext,
+    output: Option<RawBuf>,
+    citations: Vec<String>,
+}
+
+impl Owned {
+    fn of(subject: &Subject<'_>) -> Self {
+        Self {
+            capability: subject.capability.clone(),
+            context: subject.context.clone(),
+            output: subject.output.map(Raw::to_owned),
+            citations: subject.citations.to_vec(),
+        }
+    }
+
+    fn subject(&self) -> Subject<'_> {
+        let output = self.output.as_ref().map(RawBuf::as_raw);
+        Subject::admission(&self.capability, &self.context).proposing(output, &self.citations)
+    }
+}
+
+impl Policy for Rules {
+    fn assess(&self, subject: &Subject<'_>) -> Assessment {
         let mut assessment = Assessment::valid(subject.context);
         let named = subject.context.principles.as_deref().unwrap_or_default();
         let mut found = Found {
             named,
+            is_named: named.iter().map(String::as_str).collect(),
             learned: self.found_broken(subject),
             is_thorough: subject.context.pressure_level == PressureLevel::Deliberated,
             issues: Vec::new(),
             is_under_pressure: false,
         };
         self.pressure(subject, &mut found);
-        self.rules(subject, &mut found, output.as_mut(), forbidden)
-            .await;
+        let mut output = subject.output.map(Output::new);
+        self.rules(subject, &mut found, output.as_mut());
         let constraints = constraints::check(subject, &self.constraints, output.as_mut());
-        let constraints = constraints.await;
         assessment.checks = found.checks();
         for checked in constraints {
             if let Some((severity, evidence)) = checked.issue {
@@ -301,11 +297,21 @@ impl Rules {
         assessment.violations = violations.collect();
         assessment
     }
+
+    fn assess_apart<'a>(&'a self, subject: Subject<'a>) -> BoxFuture<'a, Assessment> {
+        if self.price(&subject) <= DEAR {
+            return ready(self.assess(&subject));
+        }
+        let (rules, owned) = (self.clone(), Owned::of(&subject));
+        Box::pin(apart(move || rules.assess(&owned.subject())))
+    }
 }
 
 /// What has been found so far.
 struct Found<'a> {
     named: &'a [String],
+    /// The same: there may be as many as a task has room for.
+    is_named: HashSet<&'a str>,
     learned: BTreeSet<&'a str>,
     is_thorough: bool,
     issues: Vec<(String, Severity, String)>,
@@ -316,7 +322,7 @@ impl Found<'_> {
     fn binds(&self, principle: &str) -> bool {
         self.named.is_empty()
             || self.is_thorough
-            || self.named.iter().any(|name| name == principle)
+            || self.is_named.contains(principle)
             || self.learned.contains(principle)
     }
 
@@ -324,26 +330,36 @@ impl Found<'_> {
         self.issues.push((principle.to_owned(), severity, evidence));
     }
 
-    /// A check for each principle of the task, and for each other one that has an issue.
+    /// A check for each principle that has an issue, and for each other one of the task: of more than a few of those, one for
+    /// the rest.
     fn checks(&self) -> Vec<PolicyCheck> {
         let broken: BTreeSet<&str> = self
             .issues
             .iter()
             .map(|(name, _, _)| name.as_str())
             .collect();
-        let named: BTreeSet<&str> = self.named.iter().map(String::as_str).collect();
-        let unnamed = broken.difference(&named).copied();
-        let principles = self.named.iter().map(String::as_str).chain(unnamed);
+        let named = self.named.iter().take(MAX_LISTED).map(String::as_str);
+        let listed: BTreeSet<&str> = named.clone().collect();
+        let unlisted = broken.difference(&listed).copied();
         let check = |name: &str| {
             if broken.contains(name) {
                 PolicyCheck::with(name, "FAIL", "a rule of this principle is broken")
             } else {
-                PolicyCheck::with(name, "PASS", "no rule of this principle is broken")
+                PolicyCheck::with(&shown(name), "PASS", "no rule of this principle is broken")
             }
         };
-        principles.map(check).collect()
+        let mut checks: Vec<PolicyCheck> = named.chain(unlisted).map(check).collect();
+        if self.named.len() > MAX_LISTED {
+            let more = format!("{} more principles", self.named.len() - MAX_LISTED);
+            let why = "no rule of them is broken but those listed";
+            checks.push(PolicyCheck::with(&more, "PASS", why));
+        }
+        checks
     }
 }
+
+/// Principles of a task that are listed one by one.
+const MAX_LISTED: usize = 64;
 
 fn verdict(found: &Found<'_>, context: &ConstitutionalContext) -> Alignment {
     let gravest = found.issues.iter().map(|(_, severity, _)| *severity).max();
@@ -395,7 +411,7 @@ fn next_action(subject: &Subject<'_>, found: &Found<'_>) -> RawObject {
     value.and_then(RawObject::new).unwrap_or_default()
 }
 
-struct Target<'a>(&'a crate::ident::Capability);
+struct Target<'a>(&'a Capability);
 
 impl ubos_common::json::Write for Target<'_> {
     fn write(&self, out: &mut Vec<u8>) {

@@ -65,7 +65,7 @@ pub fn what_if<'a>(
     })
 }
 
-/// What a context makes of a stored outcome, with yields where the output is long.
+/// What a context makes of a stored outcome, made apart where that takes its time.
 pub(super) async fn judge(
     policy: &dyn Policy,
     capability: &Capability,
@@ -73,7 +73,7 @@ pub(super) async fn judge(
     result: &TaskResult,
 ) -> WhatIf {
     match subject(capability, context, result) {
-        Some(subject) => compare(policy.assess_by_steps(subject).await, result),
+        Some(subject) => compare(policy.assess_apart(subject).await, result),
         None => WhatIf::Unknown,
     }
 }

@@ -9,7 +9,7 @@ use super::bounds::Bounds;
 use super::evidence::Count;
 use super::signal::{Feedback, Observed, Signal, SignalId};
 use crate::context::PressureLevel;
-use crate::evidence::{Alignment, BodyDigest, PolicyViolation};
+use crate::evidence::{Alignment, BodyDigest, PolicyCheck, PolicyViolation};
 use crate::lifecycle::body_digest;
 use crate::limits::unbounded;
 use crate::number::Number;
@@ -195,6 +195,7 @@ impl Tally {
     fn take_findings(&mut self, signal: &Signal, bounds: &Bounds) {
         let text = |part: &Option<String>| part.clone().unwrap_or_default();
         let checks = signal.policy_checks.iter().flatten();
+        let checks = checks.filter(|check| !is_own_doing(signal, check));
         let checks = checks.map(|check| (text(&check.principle), text(&check.status)));
         for key in checks {
             let bytes = key.0.len() + key.1.len();
@@ -203,6 +204,7 @@ impl Tally {
             }
         }
         let issues = signal.violations.iter().flatten();
+        let issues = issues.filter(|issue| !issue.is_by_threshold());
         let issues = issues.map(|issue| (text(&issue.principle), text(&issue.severity)));
         for key in issues {
             let bytes = key.0.len() + key.1.len();
@@ -337,6 +339,18 @@ fn verdict(signal: &Signal, principle: &str) -> Option<bool> {
         Some(_) => (!names_any).then_some(false),
         None => None,
     }
+}
+
+/// Whether a threshold alone has made a check fail. That a principle was found broken binds it for others, and a bound must
+/// not widen itself.
+fn is_own_doing(signal: &Signal, check: &PolicyCheck) -> bool {
+    let issues = signal.violations.iter().flatten();
+    let mut here = issues
+        .filter(|issue| issue.principle == check.principle)
+        .peekable();
+    check.status.as_deref() == Some("FAIL")
+        && here.peek().is_some()
+        && here.all(PolicyViolation::is_by_threshold)
 }
 
 #[expect(

@@ -83,7 +83,7 @@ pub trait Judge: fmt::Debug + Send + Sync {
 
 impl<P: Policy> Judge for P {
     fn judge<'a>(&'a self, subject: Subject<'a>) -> BoxFuture<'a, Assessment> {
-        self.assess_by_steps(subject)
+        self.assess_apart(subject)
     }
 }
 

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use ubos_common::violation::Profile;
-
 use super::guard::guarded;
 use super::key::Key;
 use super::ledger::{Before, Latest, MAX_FOLLOWERS, Sight};
 use super::peer::Peer;
+use super::resume::once_taken;
 use super::state::Processor;
 use crate::ident::{AgentId, TaskId};
+use crate::limits::unbounded;
 use crate::receipt::Ack;
 use crate::result::TaskResult;
 use crate::role::consumer::Access;
@@ -126,7 +126,8 @@ impl Processor {
             Latest::None => return Ok(None),
             Latest::Kept(encoded, _) => {
                 let bytes = encoded.len();
-                let read = move || decode_result(&encoded, &Options::default());
+                let options = Options::default().with_limits(unbounded());
+                let read = move || decode_result(&encoded, &options);
                 work::done(For::Task, bytes, read).await
             }
             Latest::Recorded(entry) => {
@@ -135,8 +136,7 @@ impl Processor {
                 let entry = entries.into_iter().next().ok_or(Unread)?;
                 let bytes = entry.body.as_str().len();
                 // It was taken once; what was redacted since need not be strict.
-                let options = Options::from(Profile::Lenient);
-                let read = move || decode_result(entry.body.as_str().as_bytes(), &options);
+                let read = move || decode_result(entry.body.as_str().as_bytes(), &once_taken());
                 work::done(For::Task, bytes, read).await
             }
         };

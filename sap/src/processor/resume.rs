@@ -15,6 +15,7 @@ use super::key::Key;
 use super::peer::Peer;
 use super::state::Processor;
 use crate::ident::TaskId;
+use crate::limits::unbounded;
 use crate::status::Status;
 use crate::task::Task;
 use crate::transcript::{Entry, EntryKind, TranscriptError};
@@ -170,7 +171,7 @@ impl Processor {
                 open.insert(Key::of(&task), new);
             }
             EntryKind::Result => {
-                let Ok((result, _)) = decode_result(body, &Options::from(Profile::Lenient)) else {
+                let Ok((result, _)) = decode_result(body, &once_taken()) else {
                     return;
                 };
                 let Some(key) = open.find(entry, result.task_id) else {
@@ -228,9 +229,13 @@ impl Processor {
     }
 }
 
-/// What the transcript has was taken once, strictly or not.
+/// How to read what the transcript has: it was taken once, strictly or not, within whatever limits.
+pub(super) fn once_taken() -> Options {
+    Options::from(Profile::Lenient).with_limits(unbounded())
+}
+
 fn decoded_task(bytes: &[u8]) -> Option<Task> {
-    let decoded = decode_task(bytes, &Options::from(Profile::Lenient));
+    let decoded = decode_task(bytes, &once_taken());
     decoded.ok().map(|(task, _)| task)
 }
 

@@ -12,8 +12,8 @@ use sap::alignment::{Assessment, Policy, Rules, Subject};
 use sap::cache::{Caching, WholePayload};
 use sap::learning::{Signal, SignalSink};
 use sap::processor::{
-    AllowAll, Config, Context, ContractCheck, ContractFinding, Delivery, HandlerError, Outcome,
-    Processor, Progress,
+    AllowAll, Config, Context, ContractCheck, ContractFinding, Delivery, HandlerError, Interrupted,
+    Outcome, Processor, Progress,
 };
 use sap::store::MemoryCache;
 use sap::transcript::{Entry, Head, Proof, Transcript, TranscriptError};
@@ -27,7 +27,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context as Waking, Poll, Waker};
 use std::time::Duration;
-use ubos_common::json::{Raw, RawBuf, RawObject};
+use ubos_common::json::{Limits, Raw, RawBuf, RawObject};
 
 // spec: SAP-4.2-9, SAP-8-1, SAP-6-7
 #[test]
@@ -151,7 +151,7 @@ fn a_part_that_is_no_valid_result_ends_the_task() {
         "consult.align".parse().unwrap(),
         |mut cx: Context| async move {
             // As long as a message may be, so that the result around it is longer.
-            let long = "x".repeat(ubos_common::json::Limits::default().max_bytes - 2);
+            let long = "x".repeat(Limits::default().max_bytes - 2);
             let long = RawBuf::from_serialize(&long).unwrap();
             cx.report(Progress::running(Some(long))).await;
             Ok(Outcome::new(text("1")))
@@ -160,7 +160,7 @@ fn a_part_that_is_no_valid_result_ends_the_task() {
     let ended = result(run(&processor, &Still, &no_cache()).1);
     assert_eq!(ended.error_code(), Some(&ErrorCode::Internal));
     let why = ended.error.unwrap().message.unwrap();
-    assert_eq!(why, "the handler made a result that is not valid");
+    assert_eq!(why, "handler or policy made a result that is not valid");
     assert_eq!(kinds(&log), ["task", "RUNNING", "FAILED"]);
 }
 
@@ -573,4 +573,99 @@ fn an_outcome_answers_only_those_that_its_capability_says() {
         };
         assert_eq!(only.status, wanted);
     }
+}
+
+/// Says more than a message may hold.
+#[derive(Debug)]
+struct Verbose;
+
+impl Policy for Verbose {
+    fn assess(&self, subject: &Subject<'_>) -> Assessment {
+        let mut assessment = Assessment::valid(subject.context);
+        let mut check = sap::PolicyCheck::new();
+        check.notes = Some("word ".repeat(100));
+        assessment.checks = vec![check; 20_000];
+        assessment
+    }
+}
+
+// spec: SAP-5-1, SAP-5-10
+#[test]
+fn evidence_that_no_message_holds_ends_its_task_and_is_not_told() {
+    let (log, clock, calls) = (Log::default(), Jumping::new(), Arc::default());
+    let verbose = |output| answering(&log, output, &calls).policy(Arc::new(Verbose));
+    let processor = verbose("1");
+    let failed = result(run(&processor, &clock, &no_cache()).1);
+    assert_eq!(failed.error_code(), Some(&ErrorCode::Internal));
+    assert!(failed.encode().len() < 2_000);
+    assert_eq!(result(run(&processor, &clock, &no_cache()).1), failed);
+    let mut again = verbose("2");
+    let resumed = block_on(again.resume(&clock, Interrupted::RunAgain)).unwrap();
+    assert_eq!((resumed.ended, resumed.failed.len()), (1, 0));
+    assert_eq!(result(run(&again, &clock, &no_cache()).1), failed);
+}
+
+// spec: SAP-5-10
+#[test]
+fn a_task_beyond_the_usual_limits_is_known_after_a_restart() {
+    let (log, clock) = (Log::default(), Jumping::new());
+    let limits = Limits::default().with_max_bytes(16 << 20);
+    let limits = limits.with_max_string_bytes(16 << 20);
+    let config = Config::default().with_options(Options::default().with_limits(limits));
+    let on = |output: &'static str| {
+        let producer = Producer::new("A-ml-001".parse().unwrap(), ProducerKind::Agent);
+        let log = log.clone();
+        let processor = Processor::new(producer, Arc::new(AllowAll), log, config).unwrap();
+        processor.handle(consult(), move |_: Context| async move {
+            Ok(Outcome::new(text(output)))
+        })
+    };
+    let long = json!({"text": "long ".repeat(1_000_000)});
+    let task = with(no_cache(), "/payload", Some(long));
+    let first = result(run(&on("1"), &clock, &task).1);
+    assert_eq!(first.status, Status::Succeeded);
+    let mut second = on("2");
+    let resumed = block_on(second.resume(&clock, Interrupted::RunAgain)).unwrap();
+    assert_eq!(resumed.ended, 1);
+    assert_eq!(result(run(&second, &clock, &task).1), first);
+}
+
+// spec: SAP-6-5, SAP-4.2-4
+#[test]
+fn a_hit_says_that_constraints_were_not_held_against_it() {
+    let (log, clock, calls) = (Log::default(), Jumping::new(), Arc::default());
+    let processor = answering(&log, "{\"t\":\"long\"}", &calls)
+        .policy(Arc::new(Rules::default()))
+        .cache(Arc::new(MemoryCache::default()))
+        .cached(consult(), whole());
+    let asks = |id: u8, level: &str, must_align: bool| {
+        let task = with(
+            cached(id, "prefer"),
+            "/constitutionalContext/cachePolicy/mustAlign",
+            Some(json!(must_align)),
+        );
+        let constraint = json!(["output /t length < 2"]);
+        let constraint = (level != "instant").then_some(constraint);
+        let task = with(task, "/constitutionalContext/constraints", constraint);
+        with(
+            task,
+            "/constitutionalContext/pressureLevel",
+            Some(json!(level)),
+        )
+    };
+    let first = result(run(&processor, &clock, &asks(1, "instant", false)).1);
+    assert_eq!(first.status, Status::Succeeded);
+    let hit = result(run(&processor, &clock, &asks(2, "consulted", false)).1);
+    assert_eq!(
+        (&hit.status, calls.load(Ordering::SeqCst)),
+        (&Status::Succeeded, 1)
+    );
+    let checks = hit.constitutional_evidence.policy_checks.unwrap();
+    let constraint = checks
+        .iter()
+        .find(|check| check.principle.as_deref() == Some("output /t length < 2"));
+    assert_eq!(constraint.unwrap().status.as_deref(), Some("UNCHECKED"));
+    // Checked, it is none.
+    let computed = result(run(&processor, &clock, &asks(3, "consulted", true)).1);
+    assert_eq!(computed.error_code(), Some(&ErrorCode::NonConstitutional));
 }

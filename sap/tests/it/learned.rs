@@ -284,6 +284,32 @@ fn an_outcome_that_was_not_given_out_differs_from_one_that_was() {
     assert_eq!(end(None, Status::Partial).observed, None);
 }
 
+/// Else a bound would hold for tasks that do not name its principle, by its own doing.
+// spec: SAP-7-2
+#[test]
+fn what_a_threshold_stopped_is_not_found_broken() {
+    let stopped = |number: u64, evidence: &str| {
+        let violation = json!([{"principle": "p", "severity": "medium", "evidence": evidence}]);
+        let check = json!([{"principle": "p", "status": "FAIL", "notes": "broken"}]);
+        let (task, result) = crate::learning::pair(
+            number,
+            &[],
+            &[
+                ("/status", json!("ESCALATED")),
+                ("/constitutionalEvidence/violations", violation),
+                ("/constitutionalEvidence/policyChecks", check),
+            ],
+        );
+        Signal::of_result(&task, None, &result).unwrap()
+    };
+    for (evidence, is_broken) in [("above the bound: 50 PSI", false), ("it says so", true)] {
+        let signals = (1..=6).map(|number| stopped(number, evidence));
+        let catalogue = learned(signals).1.catalogue;
+        let found = catalogue.iter().any(|entry| entry.principle == "p");
+        assert_eq!(found, is_broken, "{catalogue:?}");
+    }
+}
+
 // spec: SAP-7-2
 #[test]
 fn what_a_trial_remembers_is_bounded() {

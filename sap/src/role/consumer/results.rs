@@ -7,10 +7,11 @@ use ubos_common::time::Now;
 
 use super::message::Written;
 use super::work::{HandlerError, Outcome, Progress};
-use crate::alignment::Assessment;
+use crate::alignment::{Assessment, all_unchecked};
 use crate::cache::{CacheRecord, Keys, SAP_VERSION};
 use crate::error::{ErrorCode, ErrorObject};
 use crate::evidence::{Alignment, CacheEvidence, ConstitutionalEvidence};
+use crate::future::LARGE;
 use crate::number::Whole;
 use crate::result::{Producer, TaskResult};
 use crate::status::Status;
@@ -41,6 +42,15 @@ impl Results {
     pub(super) fn admission(&self) -> Assessment {
         let valid = || Assessment::valid(&self.task.constitutional_context);
         self.admitted.clone().unwrap_or_else(valid)
+    }
+
+    /// What is known of an outcome that was not held against this task.
+    fn unchecked(&self) -> Assessment {
+        let mut assessment = self.admission();
+        let why = "the cache answers; with mustAlign it is checked";
+        let constraints = all_unchecked(&self.task.constitutional_context, why);
+        assessment.checks.extend(constraints);
+        assessment
     }
 
     fn result(&self, now: Now, status: Status, evidence: ConstitutionalEvidence) -> TaskResult {
@@ -80,7 +90,7 @@ impl Results {
         rechecked: Option<Assessment>,
     ) -> TaskResult {
         self.cache = Some(cache_evidence(true, Some(keys), Some(age_sec)));
-        let assessment = rechecked.unwrap_or_else(|| self.admission());
+        let assessment = rechecked.unwrap_or_else(|| self.unchecked());
         let mut evidence = ConstitutionalEvidence::from(assessment);
         evidence.citations = Some(record.citations.clone());
         let mut result = self.result(now, Status::Succeeded, evidence);
@@ -210,20 +220,28 @@ impl Results {
     // impl: SAP-5-1
     pub(super) fn written(&self, now: Now, result: TaskResult) -> Written {
         let encoded = result.encode();
-        if is_bare(&result) || is_valid_result(&result, &encoded) {
+        if is_bare(&result, &encoded) || is_valid_result(&result, &encoded) {
             let encoded = encoded.into();
             return Written { result, encoded };
         }
-        let why = "the handler made a result that is not valid";
-        let result = self.failed(now, ErrorCode::Internal, why);
-        let encoded = result.encode().into();
+        let why = "handler or policy made a result that is not valid";
+        let mut result = self.failed(now, ErrorCode::Internal, why);
+        let mut encoded = result.encode();
+        if !is_valid_result(&result, &encoded) {
+            // It is the policy's evidence.
+            let alignment = result.constitutional_evidence.alignment;
+            result.constitutional_evidence = ConstitutionalEvidence::new(alignment);
+            encoded = result.encode();
+        }
+        let encoded = encoded.into();
         Written { result, encoded }
     }
 }
 
-/// A RUNNING result in which nothing is a handler's, and which is therefore valid.
-fn is_bare(result: &TaskResult) -> bool {
-    result.status == Status::Running
+/// A short RUNNING result in which nothing is a handler's, and which is therefore valid.
+fn is_bare(result: &TaskResult, encoded: &[u8]) -> bool {
+    encoded.len() <= LARGE
+        && result.status == Status::Running
         && result.output.is_none()
         && result.metrics.is_none()
         && result.next_actions.is_none()
