@@ -171,6 +171,17 @@ fn main() {
             vec![format!("{{{each}}}"); lists].join(",")
         )
     };
+    let many = |member: &str| {
+        let names = (0..99_000).map(|name| format!("\"p{name:06}\""));
+        format!(r#","{member}":[{}]"#, names.collect::<Vec<_>>().join(","))
+    };
+    let pressed = {
+        let readings = (0..70_000).map(|name| format!("\"p{name:06}\":1"));
+        format!(
+            r#","pressure":{{{}}}"#,
+            readings.collect::<Vec<_>>().join(",")
+        )
+    };
     let text = |piece: &str| filled(r#"{"t":""#, piece, r#""}"#);
     let cases = [
         ("plain text", task(&text("lorem ipsum "), "", "")),
@@ -204,6 +215,16 @@ fn main() {
                 &constraint("/n > 0.5", 16),
             ),
         ),
+        (
+            "a constraint over other letters",
+            task(&text("é"), "", &constraint("/t contains \"x\"", 1)),
+        ),
+        (
+            "a constraint over a whole value",
+            task(&numbers, "", &constraint(". != {}", 1)),
+        ),
+        ("principles", task("{}", "", &many("principles"))),
+        ("pressure", task("{}", "", &pressed)),
         ("no task", filled("[", "1,", "]")),
         ("no task, of numbers", numbers.clone()),
         ("findings", filled(r#"{"taskId":["#, "{},", "]}")),

@@ -8,7 +8,7 @@ use ubos_common::json;
 
 use super::made::{Line, Shelf};
 use super::memory_cache::{MAX_BYTES, lock};
-use crate::future::{BoxFuture, ready};
+use crate::future::{BoxFuture, apart, ready};
 use crate::transcript::{Entry, Head, Proof, Transcript, TranscriptError, Verdict};
 
 /// A transcript in memory, chained like one in files, and bounded in entries and in bytes: what would be above a bound is
@@ -330,7 +330,15 @@ impl Transcript for MemoryTranscript {
             .all()
             .skip_while(|block| block.first + block.ends.len() <= from);
         let texts = behind.flat_map(|block| block.from(from)).take(max);
-        ready(texts.map(Entry::decode).collect())
+        // Others record meanwhile.
+        let texts: Vec<Vec<u8>> = texts.map(<[u8]>::to_vec).collect();
+        drop(blocks);
+        let bytes: usize = texts.iter().map(Vec::len).sum();
+        let decode = move || texts.iter().map(|text| Entry::decode(text)).collect();
+        if bytes <= LONG {
+            return ready(decode());
+        }
+        Box::pin(apart(decode))
     }
 
     fn verify(&self, kept: Option<&Head>) -> Result<Proof, TranscriptError> {
@@ -363,6 +371,8 @@ const BLOCK: usize = 32 << 10;
 const PARTS: usize = 8;
 /// Bytes of the digest that a block begins with.
 const LINK: usize = 32;
+/// Bytes of entries that are read at once.
+const LONG: usize = 64 << 10;
 
 #[cfg(test)]
 mod tests;

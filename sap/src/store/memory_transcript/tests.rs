@@ -31,6 +31,17 @@ fn with_entries(count: usize) -> (MemoryTranscript, Vec<Head>) {
     (transcript, heads)
 }
 
+#[cfg(feature = "driver")]
+#[test]
+fn many_entries_are_read_where_that_holds_up_nobody() {
+    let (transcript, _) = with_entries(11);
+    for (most, apart) in [(1, 0), (11, 1)] {
+        let read = || block_on(transcript.read(0, most)).unwrap();
+        let (entries, handed_over) = crate::work::handed_over(read);
+        assert_eq!((entries.len(), handed_over), (most, apart));
+    }
+}
+
 #[test]
 fn every_end_that_was_is_known_and_no_other() {
     let (transcript, mut heads) = with_entries(11);
