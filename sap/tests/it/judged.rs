@@ -592,7 +592,7 @@ impl Policy for Verbose {
 // spec: SAP-5-1, SAP-5-10
 #[test]
 fn evidence_that_no_message_holds_ends_its_task_and_is_not_told() {
-    let (log, clock, calls) = (Log::default(), Jumping::new(), Arc::default());
+    let (log, clock, calls) = (Log::default(), Still, Arc::default());
     let verbose = |output| answering(&log, output, &calls).policy(Arc::new(Verbose));
     let processor = verbose("1");
     let failed = result(run(&processor, &clock, &no_cache()).1);
@@ -608,7 +608,7 @@ fn evidence_that_no_message_holds_ends_its_task_and_is_not_told() {
 // spec: SAP-5-10
 #[test]
 fn a_task_beyond_the_usual_limits_is_known_after_a_restart() {
-    let (log, clock) = (Log::default(), Jumping::new());
+    let (log, clock) = (Log::default(), Still);
     let limits = Limits::default().with_max_bytes(16 << 20);
     let limits = limits.with_max_string_bytes(16 << 20);
     let config = Config::default().with_options(Options::default().with_limits(limits));
