@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::ledger::Charge;
 use crate::limits::MAX_SCHEMA_BYTES;
 use crate::message::{Rejected, ToolSpec};
 use crate::schema::check_schemas;
@@ -13,6 +14,8 @@ pub(super) struct Registration {
     pub(super) id: Box<str>,
     pub(super) replace: bool,
     pub(super) tools: Vec<Candidate>,
+    /// What these hold.
+    pub(super) charge: Charge,
 }
 
 /// A tool that is to be registered, unless it was rejected before.

@@ -11,6 +11,7 @@ use super::schemas::{Candidate, Registration, SchemaCheck, SchemaVerdicts, Verdi
 use super::state::{CoreConnection, Event, Output};
 use crate::envelope::{Envelope, Head};
 use crate::error::{ConnectionError, ErrorCode, ErrorObject};
+use crate::ledger::{Charge, Share};
 use crate::limits::{MAX_TOOL_ID_BYTES, MAX_TOOLS};
 use crate::message::{
     MessageType, Register, Registered, Rejected, ToolSpec, Unregister, Unregistered, is_tool_name,
@@ -27,11 +28,14 @@ impl CoreConnection {
         if register.tools.len() > most {
             return self.refuse_registration(now, envelope, most);
         }
-        let tools = register.tools.iter().map(|tool| self.read_tool(tool));
+        let mut charge = Charge::on(&self.ledger, Share::Tools);
+        let tools = register.tools.iter();
+        let tools = tools.map(|tool| self.read_tool(tool, &mut charge));
         let registration = Registration {
             id: (*envelope.id).into(),
             replace: register.replace == Some(true),
             tools: tools.collect(),
+            charge,
         };
         let new = (registration.tools.iter())
             .filter(|candidate| candidate.is_new)
@@ -80,8 +84,9 @@ impl CoreConnection {
         let before = self.tools.clone();
         if registration.replace {
             self.tools.clear();
-            self.tool_bytes = 0;
+            self.tool_charge.shrink_to(0);
         }
+        let mut charge = registration.charge;
         let mut reply = Registered::new(Vec::new());
         let mut verdicts = verdicts.0.into_iter();
         let mut named = BTreeSet::new();
@@ -100,7 +105,10 @@ impl CoreConnection {
             match tool.and_then(|tool| self.judge(tool, is_first, &before, verdict)) {
                 Ok(tool) => {
                     reply.registered.push(tool.tool_id.clone());
-                    self.tool_bytes += tool.weight();
+                    // It was entered when it was read.
+                    if let Some(own) = charge.split(tool.weight()) {
+                        self.tool_charge.merge(own);
+                    }
                     self.tools.insert(tool.tool_id.as_str().into(), tool);
                 }
                 Err(rejected) => reply.rejected.get_or_insert_default().push(*rejected),
@@ -134,7 +142,7 @@ impl CoreConnection {
         let mut removed = Vec::new();
         for id in ids {
             if let Some(tool) = self.tools.remove(id.as_str()) {
-                self.tool_bytes -= tool.weight();
+                self.tool_charge.shrink(tool.weight());
                 removed.push(id.clone());
             }
         }
@@ -143,9 +151,9 @@ impl CoreConnection {
         self.event(Event::ToolsChanged);
     }
 
-    /// Reads a declaration.
+    /// Reads a declaration, and enters it.
     // impl: OSW-4.2-3
-    fn read_tool(&self, raw: &RawBuf) -> Candidate {
+    fn read_tool(&self, raw: &RawBuf, charge: &mut Charge) -> Candidate {
         let tool = match ToolSpec::read(raw.as_raw(), &self.config.limits.json) {
             Ok(tool) => tool,
             Err(findings) => {
@@ -163,11 +171,24 @@ impl CoreConnection {
                 };
             }
         };
+        let bytes = tool.weight();
+        if charge.bytes() + bytes > self.session_tool_bytes() || !charge.grow(bytes) {
+            return Candidate {
+                tool: Err(rejected(&tool.tool_id, ErrorCode::ToolConflict, NO_ROOM.into())),
+                is_new: false,
+            };
+        }
         let known = self.tools.get(tool.tool_id.as_str());
         Candidate {
             is_new: known.is_none_or(|known| !known.has_same_schemas(&tool)),
             tool: Ok(tool.into()),
         }
+    }
+
+    /// The bytes that the tools of this session may have, and again those that are being registered: the other half of the
+    /// share is for a session that takes the place of this one.
+    fn session_tool_bytes(&self) -> usize {
+        self.ledger.max_bytes_of(Share::Tools) / 4
     }
 
     /// The tool, unless it is refused. One that stood there before as it is now is the same one.
@@ -191,9 +212,8 @@ impl CoreConnection {
         } else if self.tools.len() >= MAX_TOOLS {
             let message = "the session has as many tools as it may";
             (ErrorCode::ToolConflict, message)
-        } else if self.tool_bytes + tool.weight() > self.config.limits.max_tool_bytes {
-            let message = "the session's tools have as many bytes as they may";
-            (ErrorCode::ToolConflict, message)
+        } else if self.tool_charge.bytes() + tool.weight() > self.session_tool_bytes() {
+            (ErrorCode::ToolConflict, NO_ROOM)
         } else if let Some(why) = unusable {
             let code = ErrorCode::ToolInvalidSchema;
             return Err(rejected(&tool.tool_id, code, why));
@@ -207,6 +227,9 @@ impl CoreConnection {
         Err(rejected(&tool.tool_id, code, message))
     }
 }
+
+/// Why a tool is rejected that is too long.
+const NO_ROOM: &str = "the session's tools have as many bytes as they may";
 
 /// Of a tool that was left out of the verdicts.
 fn unchecked() -> Verdict {

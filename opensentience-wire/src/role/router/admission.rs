@@ -40,10 +40,8 @@ impl Router {
         let bytes = request.input.as_str().len();
         let followers = self.followers.get(&tool.agent).copied();
         let calls = agent.routes.len() + followers.unwrap_or_default();
-        let held = agent.held_bytes.saturating_add(request.weight());
         let is_full = self.routes.len() >= self.config.max_calls
-            || calls >= self.config.max_agent_calls
-            || held > self.config.max_agent_input_bytes;
+            || calls >= self.config.max_agent_calls;
         if is_full {
             return Err(Refused::Busy);
         }
@@ -86,7 +84,6 @@ impl Router {
         let own = self.quota(&request.tool_id);
         if let Some(agent) = self.agents.get_mut(agent) {
             agent.routes.insert(route);
-            agent.held_bytes += request.weight();
         }
         (self.agent_meters).take(now.mono, agent, &self.config.agent_quota);
         let policy = self.policy_quota(agent);
@@ -100,9 +97,7 @@ impl Router {
         }
         if let Some(agent) = self.agents.get_mut(&entry.agent) {
             // One that was replaced meanwhile has its calls no more.
-            if agent.routes.remove(&route) {
-                agent.held_bytes = agent.held_bytes.saturating_sub(entry.held_bytes);
-            }
+            agent.routes.remove(&route);
         }
         self.agent_meters.give_back(&entry.agent);
         self.policy_meters.give_back(&entry.agent);

@@ -82,14 +82,12 @@ impl Router {
                 health: Health::Ok,
                 tools: BTreeSet::new(),
                 routes: BTreeSet::new(),
-                held_bytes: 0,
                 supervision: Supervision::new(restart),
                 stopping: false,
             });
         debug!(%agent, tools = tools.len(), "agent is up");
         // The calls of the one that it replaces go on there, and end by themselves.
         entry.routes.clear();
-        entry.held_bytes = 0;
         (entry.up, entry.health, entry.stopping) = (true, Health::Ok, false);
         entry.supervision.came_up(now.mono);
         self.on_tools(now, agent, tools);

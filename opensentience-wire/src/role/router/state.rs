@@ -6,11 +6,13 @@ use std::sync::Arc;
 use ubos_common::machine::{Outbox, Timers};
 
 use super::config::Config;
+use super::ledgers::Ledgers;
 use super::policy::AgentPolicy;
 use super::quota::Meters;
 use super::restart::{Ended, Supervision};
 use crate::audit::AuditEvent;
 use crate::error::CommandError;
+use crate::ledger::Charge;
 use crate::message::{Health, ToolSpec};
 use crate::role::core::{CallRequest, Outcome};
 use crate::role::idempotency::{Key, Memory};
@@ -140,8 +142,6 @@ pub(super) struct Agent {
     pub(super) health: Health,
     pub(super) tools: BTreeSet<Box<str>>,
     pub(super) routes: BTreeSet<RouteId>,
-    /// Bytes of the requests of these.
-    pub(super) held_bytes: usize,
     pub(super) supervision: Supervision,
     /// It is being ended because it is unwell, and is to be launched again however well it says it is now.
     pub(super) stopping: bool,
@@ -158,7 +158,8 @@ pub(super) struct Route {
     pub(super) agent: Arc<str>,
     pub(super) tool: Box<str>,
     pub(super) key: Option<Key>,
-    pub(super) held_bytes: usize,
+    /// What is kept of it here: its request goes to the connection with an entry of its own.
+    pub(super) charge: Charge,
     /// It waits for the end of another call with its key, and nothing was sent for it.
     pub(super) follows: bool,
     /// The caller has its end; others still wait for what was sent.
@@ -175,6 +176,7 @@ pub struct Router {
     /// How many routes of an agent wait for the ends of others.
     pub(super) followers: BTreeMap<Arc<str>, usize>,
     pub(super) policies: BTreeMap<Box<str>, AgentPolicy>,
+    pub(super) ledgers: Ledgers,
     pub(super) agent_meters: Meters,
     /// What was used of the quotas of policies.
     pub(super) policy_meters: Meters,

@@ -154,7 +154,7 @@ impl SharedConnection {
             let (mut alarm, mut readers) = (Alarm::new(self.clock), Vec::new());
             loop {
                 match self.turn(&mut alarm, &mut readers, None, true).await {
-                    Turn::Again => {}
+                    Turn::Again | Turn::Crowded => {}
                     Turn::Open => return true,
                     Turn::Closed(_) => return false,
                 }
@@ -180,11 +180,15 @@ impl SharedConnection {
         let mut shutdown = Some(shutdown);
         loop {
             let turn = shared.turn(&mut alarm, &mut readers, Some(&mut shutdown), false);
-            if let Turn::Closed(reason) = turn.await {
-                // Handles and calls know the end already.
-                let mut wire = lock(&shared.connection).end();
-                wire.close().await;
-                return reason;
+            match turn.await {
+                Turn::Again | Turn::Open => {}
+                Turn::Crowded => tokio::task::yield_now().await,
+                Turn::Closed(reason) => {
+                    // Handles and calls know the end already.
+                    let mut wire = lock(&shared.connection).end();
+                    wire.close().await;
+                    return reason;
+                }
             }
         }
     }

@@ -99,7 +99,7 @@ impl Driver {
             Some(Command::Call(request, cancels, reply)) => {
                 let taken = self.router.call(self.clock.now(), *request);
                 let call = taken.map(|route| {
-                    let (call, slot) = RunningCall::new(route, cancels);
+                    let (call, slot) = RunningCall::routed(route, cancels);
                     self.slots.insert(route, Arc::new(slot));
                     call
                 });

@@ -59,7 +59,7 @@ impl Driver {
             return;
         };
         let launcher = (source.make_launcher)().with_audit(self.audit.clone());
-        let mut launcher = launcher.for_router(agent);
+        let mut launcher = launcher.for_router(agent, self.router.ledger(agent));
         // The router alone checks permissions.
         launcher.map_config(|config| {
             config
