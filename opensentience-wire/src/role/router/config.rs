@@ -71,6 +71,12 @@ impl Quota {
 
     pub(super) fn check(&self, setting: &'static str) -> Result<(), ConfigError> {
         require(
+            self.concurrent != Some(0),
+            setting,
+            self.concurrent,
+            "at least 1 call must be allowed at once",
+        )?;
+        require(
             self.rate
                 .is_none_or(|(calls, span)| calls > 0 && !span.is_zero()),
             setting,

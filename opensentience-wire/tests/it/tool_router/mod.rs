@@ -443,6 +443,32 @@ async fn an_agent_is_added_to_a_router_that_runs() {
     router.shutdown().await;
 }
 
+// spec: OSW-4.1-9
+#[tokio::test]
+async fn an_agent_whose_policy_is_out_of_its_range_stops_no_other() {
+    let (events, mut records) = tokio::sync::mpsc::unbounded_channel();
+    let none = Quota::default().with_concurrent(0);
+    let idle = source("com.example.b").with_policy(AgentPolicy::default().with_quota(none));
+    let router = builder(Config::default(), &["com.example.a"])
+        .with_agent(idle)
+        .with_audit(move |event: AuditEvent| drop(events.send(event)))
+        .start()
+        .unwrap();
+    router.ready().await;
+    let echo = call(&router, "com.example.a/echo", json!({})).await;
+    assert_eq!(echo.status, Status::Succeeded);
+    assert_eq!(router.view().agents.len(), 1);
+    router.shutdown().await;
+    let mut refused = Vec::new();
+    while let Some(event) = records.recv().await {
+        if event.agent_id.as_deref() == Some("com.example.b") {
+            refused.push((event.name, event.detail.unwrap()));
+        }
+    }
+    let why = "quota is Some(0), but at least 1 call must be allowed at once";
+    assert_eq!(refused, [(AuditName::RunCrashed, why.to_owned())]);
+}
+
 #[tokio::test]
 async fn an_agent_that_never_came_leaves_its_place_when_it_is_stopped() {
     let config = Config::default()

@@ -14,13 +14,14 @@ use super::connected::Connected;
 use super::report::{AgentEvent, Report};
 use super::source::{ToolRouterBuilder, View};
 use super::state::{Command, Driver, Launching};
+use crate::audit::{AuditEvent, AuditName};
 use crate::error::{CommandError, ConfigError};
 use crate::role::core::CallRequest;
 use crate::role::router::{Ended, Input, Output, RouteId, Router};
 
 impl Driver {
     pub(super) fn new(
-        builder: ToolRouterBuilder,
+        mut builder: ToolRouterBuilder,
         view: watch::Sender<Arc<View>>,
         ready: watch::Sender<bool>,
     ) -> Result<Self, ConfigError> {
@@ -28,6 +29,17 @@ impl Driver {
         let (reports_tx, reports) = mpsc::channel(64);
         let max_agents = builder.config.max_agents;
         let mut router = Router::new(builder.config)?;
+        let audit = &builder.audit;
+        builder.sources.retain(|agent, source| {
+            let refused = source.policy.check().err();
+            if let Some(error) = &refused {
+                let mut event = AuditEvent::of(AuditName::RunCrashed, clock.now().wall);
+                event.detail = Some(error.to_string());
+                event.agent_id = Some(agent.to_string());
+                audit.take(event);
+            }
+            refused.is_none()
+        });
         for (agent, source) in &builder.sources {
             router.set_policy(agent, source.policy.clone())?;
         }

@@ -170,7 +170,8 @@ impl ToolRouterBuilder {
     ///
     /// # Errors
     ///
-    /// A setting is out of its range; nothing was launched.
+    /// A setting of the router is out of its range; nothing was launched. An agent whose policy is out of its range is recorded
+    /// (`agent.run_crashed`) and not launched, and the others are.
     ///
     /// # Panics
     ///
