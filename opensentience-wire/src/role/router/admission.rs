@@ -14,15 +14,14 @@ use crate::role::core::{CallRequest, Outcome};
 impl Router {
     /// The agent that a call goes to.
     pub(super) fn admit(&self, now: Now, request: &CallRequest) -> Result<Arc<str>, Refused> {
-        let tool = self
-            .tools
-            .get(request.tool_id.as_str())
-            .ok_or(Refused::ToolNotFound)?;
-        let agent = self
-            .agents
-            .get(&tool.agent)
-            .filter(|agent| agent.up)
-            .ok_or(Refused::ToolNotFound)?;
+        let missing = || match self.absent.contains(&request.tool_id) {
+            true => Refused::Unavailable,
+            false => Refused::ToolNotFound,
+        };
+        let tool = self.tools.get(request.tool_id.as_str());
+        let tool = tool.ok_or_else(missing)?;
+        let agent = self.agents.get(&tool.agent).filter(|agent| agent.up);
+        let agent = agent.ok_or_else(missing)?;
         // A kind that is not known is trusted no more than an agent.
         let stranger = request.caller.as_ref();
         let stranger =
@@ -146,6 +145,7 @@ impl Router {
             Refused::PermissionDenied { .. } => (AuditName::Denied, "tool:invoke"),
             Refused::DirectiveRequired => (AuditName::Denied, "a directive"),
             Refused::ToolNotFound => (AuditName::CallRefused, "no such tool"),
+            Refused::Unavailable => (AuditName::CallRefused, "the agent is being launched again"),
             Refused::Unhealthy => (AuditName::CallRefused, "the agent is unhealthy"),
             Refused::InputTooLarge { .. } => (AuditName::CallRefused, "the input is too large"),
             Refused::RateExceeded { .. } => (AuditName::CallRefused, "too many calls in a time"),

@@ -36,6 +36,7 @@
 //!
 //! Spec: OpenSentience 4.2 to 4.5
 
+mod absent;
 mod admission;
 mod agents;
 mod config;
@@ -65,6 +66,7 @@ use crate::audit::{AuditEvent, AuditName};
 use crate::error::{CommandError, ConfigError, ErrorCode, ErrorObject};
 use crate::message::{Health, Status, ToolSpec};
 use crate::trace::{debug, trace};
+use absent::Absent;
 use ledgers::Ledgers;
 use quota::Meters;
 use state::{Route, Timer};
@@ -84,6 +86,7 @@ impl Router {
             config,
             agents: BTreeMap::new(),
             tools: BTreeMap::new(),
+            absent: Absent::default(),
             routes: BTreeMap::new(),
             followers: BTreeMap::new(),
             policies: BTreeMap::new(),
@@ -105,6 +108,7 @@ impl Router {
             Input::AgentStopping { agent } => self.on_stopping(&agent),
             Input::AgentDisconnected { agent } => self.on_disconnected(&agent),
             Input::AgentStopped { agent } => self.on_stopped(&agent),
+            Input::LaunchFailed { agent } => self.on_launch_failed(now, &agent),
             Input::AgentDown { agent, ended } => self.on_down(now, &agent, ended),
             Input::NotSent { route, error } => {
                 let error = ErrorObject::of(ErrorCode::from(&error), error.to_string())

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use ubos_common::machine::{Outbox, Timers};
 
+use super::absent::Absent;
 use super::config::Config;
 use super::ledgers::Ledgers;
 use super::policy::AgentPolicy;
@@ -52,14 +53,19 @@ pub enum Input {
         /// Its id.
         agent: String,
     },
-    /// An agent's connection has ended: its calls end here, and its tools are gone. How its process ends is told by
-    /// [`AgentDown`](Self::AgentDown).
+    /// An agent's connection has ended: its calls end here, and its tools are gone, or expected back where it may be launched
+    /// again. How its process ends is told by [`AgentDown`](Self::AgentDown).
     AgentDisconnected {
         /// Its id.
         agent: String,
     },
     /// An agent is not wanted any more: nothing of it is kept once it is gone, and it is not launched again.
     AgentStopped {
+        /// Its id.
+        agent: String,
+    },
+    /// A launch of an agent has failed: it was not connected, and may be launched again.
+    LaunchFailed {
         /// Its id.
         agent: String,
     },
@@ -172,6 +178,7 @@ pub struct Router {
     pub(super) config: Config,
     pub(super) agents: BTreeMap<Arc<str>, Agent>,
     pub(super) tools: BTreeMap<Box<str>, Tool>,
+    pub(super) absent: Absent,
     pub(super) routes: BTreeMap<RouteId, Route>,
     /// How many routes of an agent wait for the ends of others.
     pub(super) followers: BTreeMap<Arc<str>, usize>,
