@@ -177,6 +177,13 @@ impl Router {
         self.tools.values().map(|tool| &tool.spec)
     }
 
+    /// The tools of an agent, by id; none where it is not connected.
+    pub fn tools_of(&self, agent: &str) -> impl Iterator<Item = &Arc<ToolSpec>> {
+        let ids = self.agents.get(agent).into_iter();
+        let ids = ids.flat_map(|entry| entry.tools.iter());
+        ids.filter_map(|id| Some(&self.tools.get(id)?.spec))
+    }
+
     /// How an agent is; `None` where it is not connected.
     #[must_use]
     pub fn health(&self, agent: &str) -> Option<&Health> {

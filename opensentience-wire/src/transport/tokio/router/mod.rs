@@ -7,6 +7,7 @@ mod launches;
 mod report;
 mod source;
 mod state;
+mod view;
 
 use core::fmt;
 use std::collections::BTreeMap;
@@ -21,8 +22,9 @@ use super::launch::Launcher;
 use crate::error::ConfigError;
 use crate::role::core::CallRequest;
 use crate::role::router::{Config, Refused, RouteId};
-pub use source::{AddError, AgentSource, ToolRouterBuilder, View};
+pub use source::{AddError, AgentSource, ToolRouterBuilder};
 use state::{Cancels, Command, Driver, Mode};
+pub use view::{AgentView, View};
 
 /// Commands that wait for the driver.
 const COMMANDS: usize = 64;
