@@ -85,7 +85,10 @@ impl Ledger {
     /// The bytes that are kept; at most [`max_bytes`](Self::max_bytes).
     #[must_use]
     pub fn held_bytes(&self) -> usize {
-        Share::ALL.iter().map(|share| self.held_bytes_of(*share)).sum()
+        Share::ALL
+            .iter()
+            .map(|share| self.held_bytes_of(*share))
+            .sum()
     }
 
     /// The bytes that are kept of a share.
@@ -150,13 +153,28 @@ impl Ledger {
     }
 
     fn waiting(&self) -> MutexGuard<'_, Vec<Waker>> {
-        self.0.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0
+            .waiting
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whether they are the same account.
+impl PartialEq for Ledger {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
     }
 }
 
 impl fmt::Debug for Ledger {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Ledger({} of {} bytes)", self.held_bytes(), self.0.max_bytes)
+        write!(
+            f,
+            "Ledger({} of {} bytes)",
+            self.held_bytes(),
+            self.0.max_bytes
+        )
     }
 }
 
@@ -324,7 +342,10 @@ mod tests {
         let copy = charge.clone();
         let part = charge.split(30).unwrap();
         assert!(charge.split(71).is_none());
-        assert_eq!((charge.bytes(), part.bytes(), ledger.held_bytes()), (70, 30, 100));
+        assert_eq!(
+            (charge.bytes(), part.bytes(), ledger.held_bytes()),
+            (70, 30, 100)
+        );
         charge.merge(part);
         charge.shrink(20);
         charge.shrink_to(500);
@@ -363,6 +384,9 @@ mod tests {
         assert_eq!(woken.0.load(Ordering::SeqCst), 1);
         assert!(room.fill(50, &context) && room.fill(50, &context));
         drop(room);
-        assert_eq!((woken.0.load(Ordering::SeqCst), ledger.held_bytes()), (1, 0));
+        assert_eq!(
+            (woken.0.load(Ordering::SeqCst), ledger.held_bytes()),
+            (1, 0)
+        );
     }
 }

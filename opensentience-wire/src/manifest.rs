@@ -326,7 +326,8 @@ mod tests {
             ]
         );
         let none = |limits: &str| {
-            let manifest = r#"{"id":"a","entrypoint":{"type":"c"},"permissions":[],"execution_limits":{"#;
+            let manifest =
+                r#"{"id":"a","entrypoint":{"type":"c"},"permissions":[],"execution_limits":{"#;
             found(&format!("{manifest}{limits}}}}}"))
         };
         for (limit, values) in [

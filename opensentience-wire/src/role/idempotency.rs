@@ -153,7 +153,10 @@ impl<C: Clone + PartialEq, R: Clone> Memory<C, R> {
 
     /// The bytes that are kept of a call that runs, where it is remembered with an end of so many bytes.
     pub(super) fn bytes_with(&self, key: &Key, end: usize) -> usize {
-        let input = self.known.get(key).map_or(0, |entry| entry.input.as_str().len());
+        let input = self
+            .known
+            .get(key)
+            .map_or(0, |entry| entry.input.as_str().len());
         // The key is kept twice.
         end.saturating_add(input + 2 * key.weight() + ENTRY_BYTES)
     }
@@ -199,6 +202,18 @@ impl<C: Clone + PartialEq, R: Clone> Memory<C, R> {
         }
     }
 
+    /// What is known: each key with the bytes of its input, and the end, if it has come.
+    #[cfg(test)]
+    pub(super) fn entries(&self) -> impl Iterator<Item = (&Key, usize, Option<&R>)> {
+        self.known.iter().map(|(key, entry)| {
+            let end = match &entry.state {
+                State::Ended(end) => Some(end),
+                State::Running { .. } => None,
+            };
+            (key, entry.input.as_str().len(), end)
+        })
+    }
+
     /// Whether others wait for the end of a call.
     pub(super) fn is_waited_for(&self, key: &Key, call: &C) -> bool {
         matches!(self.known.get(key), Some(Entry { state: State::Running { leader, followers }, .. })
@@ -211,13 +226,10 @@ impl<C: Clone + PartialEq, R: Clone> Memory<C, R> {
             if !is_long && self.held.bytes <= self.bytes {
                 return;
             }
-            let most = self
-                .ended
-                .iter()
-                .max_by_key(|(_, ended)| match is_long {
-                    true => ended.held.entries,
-                    false => ended.held.bytes,
-                });
+            let most = self.ended.iter().max_by_key(|(_, ended)| match is_long {
+                true => ended.held.entries,
+                false => ended.held.bytes,
+            });
             let Some((owner, _)) = most else { return };
             let owner = owner.clone();
             self.forget_oldest(&owner);

@@ -274,7 +274,6 @@ impl CoreConnection {
         }
     }
 
-
     fn send_cancel(
         &mut self,
         now: Now,

@@ -8,6 +8,8 @@
 
 mod calls;
 mod config;
+#[cfg(test)]
+mod counted;
 mod inbound;
 mod request;
 mod schemas;
@@ -27,9 +29,9 @@ use ubos_common::time::{Mono, Now};
 pub use config::Config;
 pub(crate) use config::permits;
 pub use request::{CallRequest, Outcome};
-pub use schemas::{SchemaCheck, SchemaVerdicts};
 #[cfg(feature = "tokio")]
-pub(crate) use schemas::{Verdict, verdict};
+pub(crate) use schemas::{Budget, Verdict, verdict};
+pub use schemas::{SchemaCheck, SchemaVerdicts};
 pub use state::{CoreConnection, Event, Output};
 use throttle::Throttle;
 

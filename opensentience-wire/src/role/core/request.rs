@@ -196,7 +196,7 @@ impl Outcome {
         Self::failed(error.noticed_by("core.router"))
     }
 
-    pub(crate) const fn failed(error: ErrorObject) -> Self {
+    pub(crate) fn failed(error: ErrorObject) -> Self {
         Self {
             status: Status::Failed,
             output: None,
@@ -234,7 +234,7 @@ impl Outcome {
 }
 
 /// Bytes that a result takes beside its texts.
-const RESULT_BYTES: usize = 256;
+pub(super) const RESULT_BYTES: usize = 256;
 
 /// A call that has not ended.
 #[derive(Debug)]

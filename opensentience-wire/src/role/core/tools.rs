@@ -18,9 +18,6 @@ use crate::message::{
 };
 use crate::role::common::Connection as _;
 
-/// What a byte of a schema that is compiled costs, in bytes of a message that is only read.
-const COMPILING: usize = 8;
-
 impl CoreConnection {
     // impl: OSW-4.2-4, OSW-4.2-6
     pub(super) fn on_register(&mut self, now: Now, envelope: &Envelope<'_>, register: &Register) {
@@ -41,11 +38,6 @@ impl CoreConnection {
             .filter(|candidate| candidate.is_new)
             .filter_map(|candidate| candidate.tool.as_ref().ok().cloned());
         let check = SchemaCheck::of(new.collect());
-        let bytes: usize = check.tools.iter().map(|tool| tool.schema_bytes()).sum();
-        // Whatever is charged counts for 1 KiB at least.
-        if bytes > 0 {
-            self.charge(now, bytes * COMPILING);
-        }
         if check.tools.is_empty() || !self.config.schemas_apart {
             return self.register(now, registration, check.run());
         }
@@ -87,13 +79,18 @@ impl CoreConnection {
             self.tool_charge.shrink_to(0);
         }
         let mut charge = registration.charge;
+        let cost = verdicts.0.iter().map(|verdict| verdict.cost).sum();
+        // Whatever is charged counts for 1 KiB at least.
+        if cost > 0 {
+            self.charge(now, cost);
+        }
         let mut reply = Registered::new(Vec::new());
         let mut verdicts = verdicts.0.into_iter();
         let mut named = BTreeSet::new();
         for Candidate { tool, is_new } in registration.tools {
             // One for each that is new, rejected or not.
             let verdict = match &tool {
-                Ok(_) if is_new => verdicts.next().unwrap_or_else(unchecked),
+                Ok(_) if is_new => verdicts.next().unwrap_or_else(unchecked).unusable,
                 _ => None,
             };
             // An agent, too, takes the first of two with one name, whatever becomes of it.
@@ -174,7 +171,11 @@ impl CoreConnection {
         let bytes = tool.weight();
         if charge.bytes() + bytes > self.session_tool_bytes() || !charge.grow(bytes) {
             return Candidate {
-                tool: Err(rejected(&tool.tool_id, ErrorCode::ToolConflict, NO_ROOM.into())),
+                tool: Err(rejected(
+                    &tool.tool_id,
+                    ErrorCode::ToolConflict,
+                    NO_ROOM.into(),
+                )),
                 is_new: false,
             };
         }
@@ -198,7 +199,7 @@ impl CoreConnection {
         tool: Arc<ToolSpec>,
         is_first: bool,
         before: &BTreeMap<Box<str>, Arc<ToolSpec>>,
-        unusable: Verdict,
+        unusable: Option<String>,
     ) -> Result<Arc<ToolSpec>, Box<Rejected>> {
         let own = tool.tool_id.strip_prefix(&*self.agent_id);
         let name = own.and_then(|rest| rest.strip_prefix('/'));
@@ -233,7 +234,7 @@ const NO_ROOM: &str = "the session's tools have as many bytes as they may";
 
 /// Of a tool that was left out of the verdicts.
 fn unchecked() -> Verdict {
-    Some("the schemas were not checked".to_owned())
+    Verdict::unchecked("the schemas were not checked")
 }
 
 fn rejected(id: &str, code: ErrorCode, message: String) -> Box<Rejected> {

@@ -3,8 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::state::Router;
-use crate::ledger::{Charge, Share};
+use crate::ledger::{Charge, Ledger, Share};
 
 /// Which tools are expected back.
 #[derive(Debug, Default)]
@@ -19,35 +18,32 @@ impl Absent {
         self.tools.contains(tool)
     }
 
-    fn forget(&mut self, agent: &str) {
+    /// Expects the tools of an agent back, as far as its ledger has room for their names.
+    pub(super) fn expect(
+        &mut self,
+        agent: &Arc<str>,
+        ledger: &Ledger,
+        tools: impl IntoIterator<Item = Box<str>>,
+    ) {
+        self.forget(agent);
+        let mut charge = Charge::on(ledger, Share::Tools);
+        let mut names = Vec::new();
+        for tool in tools {
+            if !self.contains(&tool) && charge.grow(TOOL_BYTES + tool.len()) {
+                let name = Arc::<str>::from(tool);
+                self.tools.insert(Arc::clone(&name));
+                names.push(name);
+            }
+        }
+        self.of_agents.insert(Arc::clone(agent), (names, charge));
+    }
+
+    /// Expects no tools of an agent back: it has come, or does not any more.
+    pub(super) fn forget(&mut self, agent: &str) {
         let gone = self.of_agents.remove(agent);
         for tool in gone.into_iter().flat_map(|(tools, _)| tools) {
             self.tools.remove(&tool);
         }
-    }
-}
-
-impl Router {
-    /// Expects the tools of an agent back, as far as its ledger has room for their names.
-    pub(super) fn expect_back(&mut self, agent: &Arc<str>, tools: impl IntoIterator<Item = Box<str>>) {
-        let ledger = self.ledger(agent);
-        self.forget_absent(agent);
-        let mut charge = Charge::on(&ledger, Share::Tools);
-        let mut names = Vec::new();
-        for tool in tools {
-            if !self.absent.contains(&tool) && charge.grow(TOOL_BYTES + tool.len()) {
-                let name = Arc::<str>::from(tool);
-                self.absent.tools.insert(Arc::clone(&name));
-                names.push(name);
-            }
-        }
-        let entry = (names, charge);
-        self.absent.of_agents.insert(Arc::clone(agent), entry);
-    }
-
-    /// Expects no tools of an agent back: it has come, or does not any more.
-    pub(super) fn forget_absent(&mut self, agent: &str) {
-        self.absent.forget(agent);
     }
 }
 

@@ -39,8 +39,8 @@ impl Router {
         let bytes = request.input.as_str().len();
         let followers = self.followers.get(&tool.agent).copied();
         let calls = agent.routes.len() + followers.unwrap_or_default();
-        let is_full = self.routes.len() >= self.config.max_calls
-            || calls >= self.config.max_agent_calls;
+        let is_full =
+            self.routes.len() >= self.config.max_calls || calls >= self.config.max_agent_calls;
         if is_full {
             return Err(Refused::Busy);
         }

@@ -89,7 +89,7 @@ impl Router {
             return;
         }
         self.timers.clear(&Timer::Launch(agent.into()));
-        self.forget_absent(agent);
+        self.absent.forget(agent);
         let Some(entry) = self.agents.get_mut(agent) else {
             return;
         };
@@ -179,7 +179,8 @@ impl Router {
         };
         if entry.up && entry.supervision.restarts() {
             let (name, tools) = (Arc::clone(name), entry.tools.clone());
-            self.expect_back(&name, tools);
+            let ledger = self.ledger(&name);
+            self.absent.expect(&name, &ledger, tools);
         }
         self.on_stopping(agent);
         let Some(entry) = self.agents.get(agent) else {
@@ -205,7 +206,7 @@ impl Router {
     /// Keeps nothing of an agent that is gone for good.
     fn forget(&mut self, agent: &str) {
         self.agents.remove(agent);
-        self.forget_absent(agent);
+        self.absent.forget(agent);
     }
 
     /// One that never came up is known all the same, for it is to be launched again.

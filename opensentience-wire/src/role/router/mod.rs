@@ -40,6 +40,9 @@ mod absent;
 mod admission;
 mod agents;
 mod config;
+#[cfg(test)]
+mod counted;
+mod entries;
 mod ledgers;
 mod policy;
 mod quota;

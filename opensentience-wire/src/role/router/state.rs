@@ -165,6 +165,7 @@ pub(super) struct Route {
     pub(super) tool: Box<str>,
     pub(super) key: Option<Key>,
     /// What is kept of it here: its request goes to the connection with an entry of its own.
+    #[expect(dead_code, reason = "gives its bytes back where it is dropped")]
     pub(super) charge: Charge,
     /// It waits for the end of another call with its key, and nothing was sent for it.
     pub(super) follows: bool,

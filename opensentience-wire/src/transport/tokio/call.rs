@@ -16,6 +16,7 @@ use crate::role::core::Outcome;
 /// A piece of output, and its entry in the ledger of its agent.
 pub(super) struct Piece {
     pub(super) chunk: Box<ToolStream>,
+    #[expect(dead_code, reason = "gives its bytes back where it is dropped")]
     pub(super) charge: Charge,
 }
 
@@ -346,6 +347,8 @@ impl<I: fmt::Debug> fmt::Debug for RunningCall<I> {
 #[cfg(all(test, unix))]
 mod tests {
     use super::*;
+    use crate::ledger::{Ledger, Share};
+    use crate::message::{Channel, ChunkData};
 
     struct NoDriver;
 
@@ -353,6 +356,52 @@ mod tests {
         fn cancel(&self, _: &CallId) {}
 
         fn on_change(&self, _: Change) {}
+    }
+
+    fn piece(ledger: &Ledger, text: &str) -> Piece {
+        let mut data = ChunkData::new();
+        data.text = Some(text.to_owned());
+        let chunk = Box::new(ToolStream::new(String::new(), 1, Channel::Stdout, data));
+        let charge = ledger.take(Share::Output, chunk.weight()).unwrap();
+        Piece { chunk, charge }
+    }
+
+    #[tokio::test]
+    async fn output_counts_once_until_it_is_taken_and_a_router_keeps_little_of_it() {
+        let ledger = Ledger::new(160 << 20);
+        let link = || Arc::new(NoDriver);
+        let pushed = |driver: &CallDriver, text: &str| {
+            let full = (1..).find(|_| driver.push(piece(&ledger, text)).0.is_full);
+            full.unwrap()
+        };
+        let long = "x".repeat(100_000);
+        for (is_routed, text, most) in [
+            (false, "x", 65),
+            (false, &*long, 11),
+            (true, "x", 9),
+            (true, &*long, 1),
+        ] {
+            let id = CallId::from("c");
+            let (mut call, driver) = match is_routed {
+                true => RunningCall::routed(id, link()),
+                false => RunningCall::new(id, link()),
+            };
+            assert_eq!(pushed(&driver, text), most);
+            let one = ledger.held_bytes() / most;
+            assert!(one > text.len());
+            call.next_chunk().await.unwrap();
+            assert_eq!(ledger.held_bytes(), (most - 1) * one);
+            driver.end(Outcome::canceled("enough"));
+            let piece = call.next_piece().await;
+            // Whoever keeps it has its entry.
+            let left = most.saturating_sub(2) * one;
+            let kept = piece.as_ref().map_or(0, |_| one);
+            assert_eq!(ledger.held_bytes(), left + kept);
+            drop(piece);
+            drop(call);
+            driver.push(self::piece(&ledger, text));
+            assert_eq!(ledger.held_bytes(), 0, "nobody takes it");
+        }
     }
 
     #[tokio::test]

@@ -513,7 +513,7 @@ fn figures_and_errors_count_for_what_is_remembered() {
         sent(&drain(router)).is_empty()
     };
     let known = (0..40).filter(|n| is_known(&mut router, *n)).count();
-    assert_eq!(known, 15, "of 1 MiB each, and 16 MiB may be kept");
+    assert_eq!(known, 4, "of 1 MiB each, and 5 MiB may be kept of an agent");
 }
 
 // spec: OSW-4.3-10

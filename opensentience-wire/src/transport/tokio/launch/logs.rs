@@ -345,6 +345,30 @@ mod tests {
         assert_eq!(rate.charge(second, 4 << 20), PAUSE);
     }
 
+    #[tokio::test]
+    async fn lines_count_in_the_ledger_of_their_agent_until_the_log_is_dropped() {
+        // 2/16 of it are for logs.
+        let ledger = Ledger::new(16 * 50);
+        let log = |text: &str| {
+            let captured = Captured::default();
+            captured.count_in(&ledger);
+            let pipe = std::io::Cursor::new(text.as_bytes().to_vec());
+            let read = captured.follow(pipe);
+            async { (read.await.unwrap(), captured).1 }
+        };
+        let first = log(&"four\n".repeat(50)).await;
+        assert_eq!((first.text().len(), first.dropped_lines()), (100, 30));
+        assert_eq!(ledger.held_bytes_of(Share::Log), 100);
+        // What an application keeps of a run takes the place of the next.
+        let second = log("more\nlines\n").await;
+        assert_eq!((second.text().len(), second.dropped_lines()), (0, 2));
+        drop(first);
+        assert_eq!(ledger.held_bytes(), 0);
+        let third = log("more\nlines\n").await;
+        assert_eq!(third.text(), "more\nlines\n");
+        assert_eq!(ledger.held_bytes(), third.text().len());
+    }
+
     // They hold no bytes, and take memory all the same.
     #[tokio::test]
     async fn empty_lines_are_bounded_too() {

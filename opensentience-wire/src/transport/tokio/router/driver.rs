@@ -258,12 +258,14 @@ impl Driver {
     }
 
     /// Shows what has become of an agent.
-    fn show(&self, agent: &Arc<str>) {
+    fn show(&mut self, agent: &Arc<str>) {
         let is_connected = self.connected.get(agent).is_some();
+        let ledger = self.router.ledger(agent);
         let health = self.router.health(agent).filter(|_| is_connected);
         let now = health.map(|health| AgentView {
             health: health.clone(),
             tools: self.router.tools_of(agent).cloned().collect(),
+            ledger,
         });
         self.view
             .send_if_modified(|shown| View::show(shown, agent, now));

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::ledger::Ledger;
 use crate::message::{Health, SharedTools, ToolSpec};
 
 /// What is there to be called, as it was a moment ago.
 ///
-/// A view never changes. The next one shares with it whatever is the same, so that a change costs what has changed, and an
+/// A view never changes, but for what ledgers say. The next one shares with it whatever is the same, so that a change costs what has changed, and an
 /// older view costs what has changed since.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
@@ -26,6 +27,8 @@ pub struct AgentView {
     pub health: Health,
     /// Its tools, by id, without those whose ids another agent has.
     pub tools: Arc<[Arc<ToolSpec>]>,
+    /// What is kept for it, now: the one thing of a view that changes.
+    pub ledger: Ledger,
 }
 
 impl View {
@@ -85,7 +88,12 @@ mod tests {
 
     fn agent(health: Health, tools: &SharedTools) -> Option<AgentView> {
         let tools = tools.iter().cloned().collect();
-        Some(AgentView { health, tools })
+        let ledger = Ledger::new(0);
+        Some(AgentView {
+            health,
+            tools,
+            ledger,
+        })
     }
 
     #[test]
@@ -104,7 +112,11 @@ mod tests {
             (0, Health::Degraded, true),
         ] {
             let before = Arc::clone(&view);
-            let offered = if count == 3 { Arc::clone(&own) } else { tools(count) };
+            let offered = if count == 3 {
+                Arc::clone(&own)
+            } else {
+                tools(count)
+            };
             let changed = View::show(&mut view, &ids[500], agent(health, &offered));
             assert_eq!(changed, is_change, "{count}");
             assert_eq!(view.version, before.version + u64::from(is_change));
