@@ -12,12 +12,13 @@ use ubos_common::os::Clock;
 use ubos_common::time::Mono;
 
 use super::audit::Listeners;
-use super::call::{CallDriver, Change};
+use super::call::{CallDriver, Change, Piece};
 use super::io::{Alarm, HIGH_WATER, Moved, Wire};
 use super::schemas;
 use super::trace::{self, Span};
 use crate::error::CommandError;
-use crate::message::SharedTools;
+use crate::ledger::{Charge, Share};
+use crate::message::{SharedTools, ToolStream};
 use crate::role::core::{CallRequest, CoreConnection, Event, Output, SchemaVerdicts};
 use crate::role::{CallId, CloseReason, Input};
 use crate::token::Grant;
@@ -62,8 +63,10 @@ pub(super) struct Connection {
     clock: Clock,
     wire: Wire<dyn Duplex>,
     slots: BTreeMap<CallId, Slot>,
-    /// Nothing is read while output of some call waits for its reader.
+    /// Nothing is read while output of some call waits for its reader, or there is no room for more.
     is_blocked: bool,
+    /// Room for the output that one read may bring.
+    room: Charge,
     /// Bytes that wait to be sent and were provoked by the agent; at most [`HIGH_WATER`] and what one read provokes.
     answers: usize,
     listeners: Listeners,
@@ -88,6 +91,8 @@ pub(super) struct Slot {
 pub(super) enum Turn {
     /// There is more to do: the alarm rang, or others are to get the lock first.
     Again,
+    /// So many results wait for their readers that these are to run first.
+    Crowded,
     /// The handshake is decided.
     Open,
     Closed(CloseReason),
@@ -106,11 +111,12 @@ impl Connection {
         }
         conn.check_schemas_apart();
         Self {
-            conn,
             clock,
             wire: Wire::new(stream),
             slots: BTreeMap::new(),
             is_blocked: false,
+            room: Charge::on(conn.ledger(), Share::Output),
+            conn,
             answers: 0,
             listeners,
             tools: Some(tools),
@@ -228,7 +234,8 @@ impl Connection {
             if greeting && self.conn.is_open() {
                 return Poll::Ready(Turn::Open);
             }
-            let is_blocked = counts.full.load(Ordering::Relaxed) > 0;
+            let is_full = counts.full.load(Ordering::Relaxed) > 0;
+            let is_blocked = is_full || !self.has_output_room(context);
             if mem::replace(&mut self.is_blocked, is_blocked) != is_blocked {
                 self.conn.set_reading(self.clock.now(), !is_blocked);
             }
@@ -240,8 +247,20 @@ impl Connection {
                 Poll::Ready(moved) => self.on_moved(counts, &moved),
                 Poll::Pending => return Poll::Pending,
             }
+            if self.conn.ledger().is_half_full(Share::Results) {
+                return Poll::Ready(Turn::Crowded);
+            }
         }
         Poll::Ready(Turn::Again)
+    }
+
+    /// Whether there is room for the output that the next read may bring; without calls it brings none.
+    fn has_output_room(&mut self, context: &Context<'_>) -> bool {
+        if self.slots.is_empty() {
+            self.room.shrink_to(0);
+            return true;
+        }
+        self.room.fill(self.conn.room_bytes(), context)
     }
 
     /// Lets the machine go on where its schemas are checked.
@@ -308,13 +327,7 @@ impl Connection {
     fn on_event(&mut self, counts: &Counts, event: Event) {
         self.listeners.observe(&event);
         match event {
-            Event::Stream(id, chunk) => {
-                if let Some(slot) = self.slots.get(&id) {
-                    let (change, reader) = slot.call.push(Box::new(chunk));
-                    counts.count(change);
-                    self.readers.extend(reader);
-                }
-            }
+            Event::Stream(id, chunk) => self.on_piece(counts, &id, chunk),
             Event::Ended(id, outcome) => {
                 if let Some(slot) = self.slots.remove(&id) {
                     trace::ended(&slot.span, &outcome);
@@ -333,6 +346,23 @@ impl Connection {
         }
     }
 
+    /// Keeps a piece of output for its reader.
+    fn on_piece(&mut self, counts: &Counts, id: &CallId, chunk: ToolStream) {
+        let Some(slot) = self.slots.get(id) else {
+            return;
+        };
+        // One read brings no more than there is room for, unless it is of members that take many times their length.
+        let bytes = chunk.weight();
+        let more = || self.conn.ledger().take(Share::Output, bytes);
+        let Some(charge) = self.room.split(bytes).or_else(more) else {
+            return self.conn.end_unkept(self.clock.now(), id);
+        };
+        let chunk = Box::new(chunk);
+        let (change, reader) = slot.call.push(Piece { chunk, charge });
+        counts.count(change);
+        self.readers.extend(reader);
+    }
+
     /// Sends the refusal of a handshake and closes; gives the grant back.
     pub(super) async fn refuse(mut self) -> Option<Grant> {
         self.wire.close().await;
@@ -342,6 +372,7 @@ impl Connection {
     /// Ends it: the stream, on which the rest may still be sent, is its driver's to close.
     pub(super) fn end(&mut self) -> Wire<dyn Duplex> {
         self.tools = None;
+        self.room.shrink_to(0);
         let gone: Pin<Box<dyn Duplex>> = Box::pin(tokio::io::empty());
         mem::replace(&mut self.wire, Wire::new(gone))
     }
@@ -355,6 +386,7 @@ impl Connection {
             self.drain(counts);
         }
         self.tools = None;
+        self.room.shrink_to(0);
     }
 }
 
@@ -362,11 +394,14 @@ impl Connection {
 mod tests {
     use super::*;
     use crate::audit::AuditName;
+    use crate::error::ErrorCode;
     use crate::frame::encode_frame;
-    use crate::message::Health;
+    use crate::message::{Channel, ChunkData, Health};
     use crate::role::core::Config;
     use crate::token::SessionToken;
+    use crate::transport::tokio::call::{Link, RunningCall};
     use serde_json::json;
+    use std::sync::Arc;
     use ubos_common::id::IdSource;
     use ubos_common::json::RawObject;
 
@@ -378,8 +413,67 @@ mod tests {
             .unwrap();
     }
 
+    struct NoLink;
+
+    impl Link<CallId> for NoLink {
+        fn cancel(&self, _: &CallId) {}
+
+        fn on_change(&self, _: Change) {}
+    }
+
+    // spec: OSW-2-7
+    #[tokio::test]
+    async fn a_call_ends_whose_output_finds_no_room() {
+        let (mut made, counts) = (connection(Listeners::default()), Counts::default());
+        let request = || CallRequest::new("a/t", RawObject::empty());
+        let begin = |made: &mut Connection| {
+            let id = made.call_tool(&counts, request()).unwrap();
+            let (running, call) = RunningCall::new(id.clone(), Arc::new(NoLink));
+            let span = trace::call(&request());
+            made.add(&counts, id.clone(), Slot { call, span });
+            (id, running)
+        };
+        let piece = |made: &mut Connection, id: &CallId| {
+            let mut data = ChunkData::new();
+            data.text = Some("x".repeat(1_000));
+            let chunk = ToolStream::new(id.to_string(), 1, Channel::Stdout, data);
+            made.on_event(&counts, Event::Stream(id.clone(), chunk));
+            made.drain(&counts);
+        };
+        let ledger = made.conn.ledger().clone();
+        let (id, mut kept) = begin(&mut made);
+        piece(&mut made, &id);
+        assert!(kept.next_chunk().await.is_some(), "there is room");
+        let all = ledger.take(Share::Output, ledger.max_bytes_of(Share::Output));
+        let (id, mut unkept) = begin(&mut made);
+        piece(&mut made, &id);
+        assert!(unkept.next_chunk().await.is_none(), "it has ended");
+        let error = unkept.result().await.error.unwrap();
+        assert_eq!(error.code, ErrorCode::ToolOutputTooLarge);
+        assert_eq!(made.conn.pending_calls(), 1);
+        drop(all);
+        assert_eq!(ledger.held_bytes_of(Share::Output), 0);
+    }
+
     #[tokio::test]
     async fn records_of_calls_are_made_for_somebody_alone() {
+        let mut made = connection(Listeners {
+            health: Some(watch::channel(Health::Ok).0),
+            ..Listeners::default()
+        });
+        let request = CallRequest::new("a/t", RawObject::empty());
+        made.conn.call_tool(made.clock.now(), request).unwrap();
+        let is_record = |output| match output {
+            Output::Event(Event::Audit(record)) => record.name == AuditName::CallRouted,
+            _ => false,
+        };
+        let mut outputs = core::iter::from_fn(|| made.conn.poll_output());
+        // With the feature `tracing` spans may listen at any time.
+        assert_eq!(outputs.any(is_record), cfg!(feature = "tracing"));
+    }
+
+    /// A connection of the agent `a`, which offers `a/t`.
+    fn connection(listeners: Listeners) -> Connection {
         let (clock, token) = (Clock::start(), SessionToken::from_random([9; 32]));
         let hello = json!({"session_token": token.expose(), "agent_id": "a", "agent_version": "1.0.0",
             "protocol": {"supported_versions": [1], "capabilities": ["tools"]}});
@@ -397,19 +491,6 @@ mod tests {
         );
         let (tools, _) = watch::channel(SharedTools::from(Vec::new()));
         let stream = Box::pin(tokio::io::empty());
-        let listeners = Listeners {
-            health: Some(watch::channel(Health::Ok).0),
-            ..Listeners::default()
-        };
-        let mut made = Connection::new(stream, clock, conn, listeners, tools);
-        let request = CallRequest::new("a/t", RawObject::empty());
-        made.conn.call_tool(clock.now(), request).unwrap();
-        let is_record = |output| match output {
-            Output::Event(Event::Audit(record)) => record.name == AuditName::CallRouted,
-            _ => false,
-        };
-        let mut outputs = core::iter::from_fn(|| made.conn.poll_output());
-        // With the feature `tracing` spans may listen at any time.
-        assert_eq!(outputs.any(is_record), cfg!(feature = "tracing"));
+        Connection::new(stream, clock, conn, listeners, tools)
     }
 }

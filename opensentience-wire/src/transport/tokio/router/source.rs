@@ -1,15 +1,17 @@
-//! What agents a router has, and what it shows of them.
+//! What agents a router has.
 
 use core::fmt;
 use core::time::Duration;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use ubos_common::time::Now;
+
 use super::super::audit::AuditSink;
 use super::super::launch::{LaunchError, Launcher};
+use crate::audit::{AuditEvent, AuditName};
 use crate::error::ConfigError;
 use crate::manifest::Manifest;
-use crate::message::{Health, ToolSpec};
 use crate::role::router::{AgentPolicy, Config};
 
 /// Makes the launcher for each launch of an agent.
@@ -114,19 +116,26 @@ pub enum AddError {
     Closing,
 }
 
-/// What is there to be called, as it was a moment ago.
-#[derive(Clone, Debug, Default, PartialEq)]
-#[non_exhaustive]
-pub struct View {
-    /// The tools of all agents that are connected, by id.
-    pub tools: Arc<[Arc<ToolSpec>]>,
-    /// How the agents are that are connected, by id.
-    pub agents: BTreeMap<Arc<str>, Health>,
-}
-
 /// Puts a [`ToolRouter`](super::ToolRouter) together.
 pub struct ToolRouterBuilder {
     pub(super) config: Config,
     pub(super) sources: BTreeMap<Arc<str>, AgentSource>,
     pub(super) audit: AuditSink,
+}
+
+impl ToolRouterBuilder {
+    /// Leaves out the agents whose policies are out of their range, and records why: the others are none the worse for it.
+    pub(super) fn refuse_policies(&mut self, now: Now) {
+        let audit = &self.audit;
+        self.sources.retain(|agent, source| {
+            let refused = source.policy.check().err();
+            if let Some(error) = &refused {
+                let mut event = AuditEvent::of(AuditName::RunCrashed, now.wall);
+                event.detail = Some(error.to_string());
+                event.agent_id = Some(agent.to_string());
+                audit.take(event);
+            }
+            refused.is_none()
+        });
+    }
 }
