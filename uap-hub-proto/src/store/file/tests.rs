@@ -271,7 +271,7 @@ fn a_second_end_does_not_become_the_first_when_that_is_archived() {
     assert_eq!(outcome.message, "first");
 }
 
-/// A folder that does something the first time that a segment is opened to be read, when it is told to.
+/// A folder in which a job ends when a segment is opened to be read, once that is armed. The end fills its segment.
 #[derive(Debug)]
 struct Watched {
     dir: Arc<dyn LogDir>,
@@ -294,7 +294,7 @@ impl LogDir for Watched {
     fn open(&self, name: &str, write: bool) -> std::io::Result<Arc<dyn LogFile>> {
         if self.is_armed.swap(false, Ordering::Relaxed) {
             let store = lock(&self.then).as_ref().and_then(std::sync::Weak::upgrade);
-            let done = store.unwrap().write(&[(self.job, ended("meanwhile"))]);
+            let done = store.unwrap().write(&[(self.job, ended(&"meanwhile".repeat(500)))]);
             self.is_ended.store(done.is_ok(), Ordering::Relaxed);
         }
         self.dir.open(name, write)
