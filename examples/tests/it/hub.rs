@@ -4,16 +4,11 @@ use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tokio::sync::Semaphore;
 use uap_hub_proto::transport::client::{AgentBuilder, AgentHandle, HandlerError};
-use uap_hub_proto::wire::{
-    AgentRegistration, Payload, Severity, TestResult, TranslationResult,
-    agent_hub_client::AgentHubClient,
-};
+use uap_hub_proto::wire::{Payload, Severity, TestResult, TranslationResult};
 use ubos_conformance::hub::{Attack, HostileRun};
 
 /// A hub that runs, and what it printed so far.
@@ -370,30 +365,4 @@ async fn a_store_is_archived_before_the_hub_begins() {
     );
     assert_eq!(with(&lines, "result").len(), 1, "the last ends stay");
     assert!(Path::new(&archive).is_dir());
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_hub_whose_lines_nobody_reads_serves_its_agents() {
-    let mut hub = Hub::start(&[]);
-    let ended = Arc::new(Semaphore::new(0));
-    let ends = Arc::clone(&ended);
-    let _agent = AgentBuilder::new("one")
-        .on_test("long", move |_, _| {
-            ends.add_permits(1);
-            // More than the pipe between the two programs takes.
-            async { Ok(TestResult::completed("x".repeat(1 << 20))) }
-        })
-        .start(&hub.url)
-        .unwrap();
-    for _ in 0..8 {
-        hub.say(&json!({"kind": "test", "type": "long"}));
-    }
-    let _all = ended.acquire_many(8).await.unwrap();
-    let mut client = AgentHubClient::connect(hub.url.clone()).await.unwrap();
-    for _ in 0..100 {
-        let registered = client.register(AgentRegistration::default());
-        let answer = tokio::time::timeout(Duration::from_secs(60), registered).await;
-        answer.expect("the hub answers").unwrap();
-    }
-    hub.kill();
 }

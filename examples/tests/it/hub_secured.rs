@@ -4,6 +4,7 @@ use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use futures::StreamExt as _;
 use futures::channel::mpsc;
@@ -226,7 +227,10 @@ async fn executes(hub: &mut AgentHubClient<Channel>, token: &str, session: &str)
 
 /// The status that a call ended with, or `Ok` when a message came.
 async fn first<T>(opened: Response<Streaming<T>>) -> Code {
-    let message = opened.into_inner().message().await;
+    let mut opened = opened.into_inner();
+    // A call that goes on without a word was let in.
+    let message = tokio::time::timeout(Duration::from_secs(30), opened.message()).await;
+    let message = message.unwrap_or(Ok(None));
     message.map_or_else(|status| status.code(), |_| Code::Ok)
 }
 

@@ -138,10 +138,11 @@ pub(super) async fn many_shapes(
     let mut taker = Taker::start(target.client(), requirements).await?;
     loop {
         tokio::select! {
-            said = taker.listening.message() => match said.ok()??.event {
-                Some(Event::SessionProposal(offer)) => taker.answer(offer.session_id, false).await?,
-                _ => {}
-            },
+            said = taker.listening.message() => {
+                if let Some(Event::SessionProposal(offer)) = said.ok()??.event {
+                    taker.answer(offer.session_id, false).await?;
+                }
+            }
             () = tokio::time::sleep(PAUSE) => {
                 let number = count();
                 let mime = format!("m/{worker}-{}", number % MIME_TYPES);

@@ -54,7 +54,7 @@ struct Desk<'a> {
     hub: &'a HubHandle,
     store: Option<Arc<dyn JobStore>>,
     lines: &'a Lines,
-    /// Polled by this task alone: where nobody reads standard output, the hub's own threads go on.
+    /// Polled by this task alone, which prints: the hub's own threads do not wait for standard output.
     running: FuturesUnordered<BoxFuture<'static, Ended>>,
     /// The ids of this run's lines whose jobs have not ended.
     given: BTreeSet<String>,

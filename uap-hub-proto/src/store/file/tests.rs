@@ -294,7 +294,9 @@ impl LogDir for Watched {
     fn open(&self, name: &str, write: bool) -> std::io::Result<Arc<dyn LogFile>> {
         if self.is_armed.swap(false, Ordering::Relaxed) {
             let store = lock(&self.then).as_ref().and_then(std::sync::Weak::upgrade);
-            let done = store.unwrap().write(&[(self.job, ended(&"meanwhile".repeat(500)))]);
+            let done = store
+                .unwrap()
+                .write(&[(self.job, ended(&"meanwhile".repeat(500)))]);
             self.is_ended.store(done.is_ok(), Ordering::Relaxed);
         }
         self.dir.open(name, write)
