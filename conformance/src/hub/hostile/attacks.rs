@@ -173,14 +173,12 @@ impl Attack {
         let mut client = target.client_on(channel.clone());
         match self {
             Self::UnfinishedRegistrations => {
-                count();
                 let body = Body::unfinished(&target.unfinished);
-                target.call(channel, REGISTER, None, body).await;
+                called(target, channel, REGISTER, body, attempts).await;
             }
             Self::LargeRegistrations => {
-                count();
                 let body = Body::whole(&target.large);
-                target.call(channel, REGISTER, None, body).await;
+                called(target, channel, REGISTER, body, attempts).await;
             }
             Self::NamesWithoutListening => {
                 count();
@@ -199,32 +197,21 @@ impl Attack {
                 target.empty_parts(channel).await;
             }
             Self::UnfinishedHealthChecks => {
-                count();
                 let body = Body::unfinished(&target.unfinished_check);
-                target.call(channel, CHECK, None, body).await;
+                called(target, channel, CHECK, body, attempts).await;
             }
             Self::GuessedIds => {
-                let guess = format!("00000000-0000-4000-8000-{:012x}", count());
-                let nothing = tokio_stream::pending::<ListenRequest>();
-                let _ = client.listen(with(CLIENT_ID_KEY, &guess, nothing)).await;
-                let guess = format!("JOB-{guess}");
-                let nothing = tokio_stream::pending::<TestResponse>();
-                let _ = client.execute(with(SESSION_ID_KEY, &guess, nothing)).await;
+                let number = count();
+                guessed_ids(&mut client, number).await;
             }
             Self::StrayAnswers => stray_answers(client, attempts).await,
             Self::UnfinishedMessages => {
                 count();
-                if let Ok(answer) = client.register(AgentRegistration::default()).await {
-                    let id = answer.into_inner().client_id;
-                    let id = Some((CLIENT_ID_KEY, id.as_str()));
-                    let body = Body::unfinished(&target.unfinished);
-                    target.call(channel, LISTEN, id, body).await;
-                }
+                unfinished_message(&mut client, target, channel).await;
             }
             Self::DroppedCalls => {
-                count();
                 let body = Body::whole(&target.large);
-                let call = target.call(channel, REGISTER, None, body);
+                let call = called(target, channel, REGISTER, body, attempts);
                 let _ = tokio::time::timeout(Duration::ZERO, call).await;
             }
             Self::SilentConnections => target.silent(attempts).await,
@@ -235,18 +222,49 @@ impl Attack {
                 }
             }
             Self::EndedSessions | Self::StoppedMessages | Self::ManyShapes => {
-                let Some(feed) = &target.feed else {
-                    return std::future::pending().await;
-                };
-                // One that finds the hub full, or is ended by it, begins again.
-                let _ = match self {
-                    Self::EndedSessions => jobs::ended_sessions(target, feed, count).await,
-                    Self::StoppedMessages => jobs::stopped_messages(target, feed, count).await,
-                    _ => jobs::many_shapes(target, feed, count).await,
-                };
-                tokio::time::sleep(FULL).await;
+                self.take_jobs(target, attempts).await;
             }
         }
+    }
+
+    /// Attacks that need jobs. One that finds the hub full, or is ended by it, begins again.
+    async fn take_jobs(self, target: &Target, attempts: &AtomicU64) {
+        let Some(feed) = &target.feed else {
+            return std::future::pending().await;
+        };
+        let count = || attempts.fetch_add(1, Ordering::Relaxed);
+        let _ = match self {
+            Self::EndedSessions => jobs::ended_sessions(target, feed, count).await,
+            Self::StoppedMessages => jobs::stopped_messages(target, feed, count).await,
+            _ => jobs::many_shapes(target, feed, count).await,
+        };
+        tokio::time::sleep(FULL).await;
+    }
+}
+
+/// Makes a call with this body.
+async fn called(target: &Target, channel: Channel, call: &str, body: Body, attempts: &AtomicU64) {
+    attempts.fetch_add(1, Ordering::Relaxed);
+    target.call(channel, call, None, body).await;
+}
+
+/// Listens and opens a session by ids that nobody was given.
+async fn guessed_ids(client: &mut Client, number: u64) {
+    let guess = format!("00000000-0000-4000-8000-{number:012x}");
+    let nothing = tokio_stream::pending::<ListenRequest>();
+    let _ = client.listen(with(CLIENT_ID_KEY, &guess, nothing)).await;
+    let guess = format!("JOB-{guess}");
+    let nothing = tokio_stream::pending::<TestResponse>();
+    let _ = client.execute(with(SESSION_ID_KEY, &guess, nothing)).await;
+}
+
+/// Registers, listens, and sends a message that begins and does not go on.
+async fn unfinished_message(client: &mut Client, target: &Target, channel: Channel) {
+    if let Ok(answer) = client.register(AgentRegistration::default()).await {
+        let id = answer.into_inner().client_id;
+        let id = Some((CLIENT_ID_KEY, id.as_str()));
+        let body = Body::unfinished(&target.unfinished);
+        target.call(channel, LISTEN, id, body).await;
     }
 }
 

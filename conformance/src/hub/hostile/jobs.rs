@@ -1,13 +1,12 @@
 //! Attacks of agents that take jobs.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::time::Duration;
 
 use tokio::{sync::mpsc, task::JoinSet};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Request, Streaming};
 use uap_hub_proto::{
-    capability::Skill,
-    role::{CLIENT_ID_KEY, SESSION_ID_KEY, hub::Job},
+    role::{CLIENT_ID_KEY, SESSION_ID_KEY},
     wire::{
         AgentRegistration, Capability, ListenRequest, ListenResponse, Payload, PayloadRequirement,
         SessionAcceptance, TestCapability, TestResponse, capability::Format,
@@ -17,47 +16,21 @@ use uap_hub_proto::{
 
 use super::{
     client::Client,
+    feed::{Feed, SKILL},
     target::{Body, EXECUTE, Target, with},
 };
 
-/// The test type of the jobs.
-const SKILL: &str = "hostile";
 /// How often an ended session is asked for by somebody else.
 const ASKED: usize = 32;
 /// Sessions of an agent whose messages stop.
 const STOPPED: usize = 16;
 /// Agents of a connection whose messages stop.
 const AGENTS: usize = 8;
-/// How long a job may take, so that none is left behind an attack.
-const JOB_LIMIT: Duration = Duration::from_secs(2);
 /// The pause between two jobs.
 const PAUSE: Duration = Duration::from_millis(1);
 /// Payload types that an agent asks about, and MIME types of each.
 const KINDS: u64 = 200;
 const MIME_TYPES: u64 = 50;
-
-/// Gives the hub a job.
-#[derive(Clone)]
-pub(super) struct Feed(Arc<dyn Fn(Job) + Send + Sync>);
-
-impl Feed {
-    pub(super) fn new(feed: impl Fn(Job) + Send + Sync + 'static) -> Self {
-        Self(Arc::new(feed))
-    }
-
-    /// Gives a job. It may block.
-    fn give(&self, payloads: Vec<Payload>) {
-        let mut job = Job::test(SKILL, payloads);
-        job.time_limit = Some(JOB_LIMIT);
-        tokio::task::block_in_place(|| self.0(job));
-    }
-}
-
-impl fmt::Debug for Feed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Feed")
-    }
-}
 
 /// Takes jobs, ends them at once, and asks for their sessions as somebody else.
 pub(super) async fn ended_sessions(
@@ -164,7 +137,7 @@ struct Taker {
 impl Taker {
     async fn start(mut client: Client, payloads: Vec<PayloadRequirement>) -> Option<Self> {
         let test = TestCapability {
-            r#type: Skill::test(SKILL).name().to_owned(),
+            r#type: SKILL.to_owned(),
             payloads,
         };
         let capability = Capability {

@@ -7,6 +7,7 @@
 
 mod attacks;
 mod client;
+mod feed;
 mod honest;
 mod jobs;
 mod memory;
@@ -25,9 +26,9 @@ use ubos_common::{os::Clock, secret::Secret};
 
 pub use attacks::Attack;
 use client::Shown;
+use feed::Feed;
 pub use honest::Latency;
 use honest::PATIENCE;
-use jobs::Feed;
 use target::{Target, other_address};
 
 /// Attacks on a hub at a URL.

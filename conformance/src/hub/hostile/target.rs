@@ -30,7 +30,7 @@ use uap_hub_proto::{
 
 use super::{
     client::{Client, Shown, client},
-    jobs::Feed,
+    feed::Feed,
 };
 
 /// Connections that stay silent, more than one address should have.

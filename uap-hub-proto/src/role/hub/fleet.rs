@@ -19,7 +19,7 @@ use super::{
     job::Job,
     policy::{Candidate, Placement},
     quota::{Peer, Quotas},
-    ranking::{Counts, Ranking, Standing},
+    ranking::{Capable, Ranking, Standing},
     session::SessionKey,
 };
 use crate::{
@@ -456,9 +456,9 @@ impl Fleet {
         work.is_some_and(|work| self.counts(work).all > 0)
     }
 
-    fn counts(&self, work: Work) -> Counts {
+    fn counts(&self, work: Work) -> Capable {
         let ranking = self.rankings.get(work.ranking);
-        ranking.map_or_else(Counts::default, |ranking| ranking.counts(work.shape))
+        ranking.map_or_else(Capable::default, |ranking| ranking.counts(work.shape))
     }
 
     /// How many agents are there, with room or without, that can do this work.

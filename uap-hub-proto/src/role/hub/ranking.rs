@@ -39,7 +39,7 @@ pub(super) struct Ranking {
     /// How often a shape was asked for.
     uses: u64,
     /// Of each number.
-    counts: Vec<Counts>,
+    counts: Vec<Capable>,
     ranks: Ranks,
 }
 
@@ -65,14 +65,14 @@ struct Known {
 
 /// Agents that can do jobs of a shape.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Counts {
+pub(super) struct Capable {
     pub(super) all: usize,
     pub(super) listening: usize,
     pub(super) present: usize,
 }
 
-impl Counts {
-    /// Counts an agent that was in one standing and is in another; `None` where it is not there.
+impl Capable {
+    /// Capable an agent that was in one standing and is in another; `None` where it is not there.
     fn move_one(&mut self, before: Option<Standing>, after: Option<Standing>) {
         let moved = |count: usize, is: fn(Standing) -> bool| {
             count + usize::from(after.is_some_and(is)) - usize::from(before.is_some_and(is))
@@ -190,7 +190,7 @@ impl Ranking {
         self.shape_bytes += bytes;
         let used = self.uses;
         self.shapes.insert(shape.clone(), Known { number, used });
-        let mut counts = Counts::default();
+        let mut counts = Capable::default();
         for member in self.members.iter_mut() {
             let is_met = member.requirements.are_met_by(shape);
             member.meets.set(number, is_met);
@@ -206,7 +206,7 @@ impl Ranking {
         };
         self.ranks.note(number, can);
         let counted = self.counts.len().max(number + 1);
-        self.counts.resize(counted, Counts::default());
+        self.counts.resize(counted, Capable::default());
         if let Some(place) = self.counts.get_mut(number) {
             *place = counts;
         }
@@ -226,7 +226,7 @@ impl Ranking {
     }
 
     /// Who can do jobs of a shape.
-    pub(super) fn counts(&self, shape: usize) -> Counts {
+    pub(super) fn counts(&self, shape: usize) -> Capable {
         self.counts.get(shape).copied().unwrap_or_default()
     }
 
@@ -257,7 +257,7 @@ impl Ranking {
         let bytes = self.shapes.keys().map(Shape::weight);
         assert_eq!(bytes.sum::<usize>(), self.shape_bytes);
         for (shape, known) in &self.shapes {
-            let mut counts = Counts::default();
+            let mut counts = Capable::default();
             let mut free = 0;
             for (_, member) in self.members.iter() {
                 let meets = member.meets.has(known.number);
