@@ -22,17 +22,25 @@ usage: hub [OPTIONS] [FILES...]
                       last 1000
   --results           prints the ends of all jobs in the store, and does nothing else
   --nats URL          shares one queue of jobs with other hubs, on NATS JetStream
-  --token-file FILE   agents must show the token that is the file's first line. Without certificates all that have it count as
-                      one: each can use what the hub gave to another, if it learns the id
+  --ack-wait SECONDS  how long a hub of the queue may be silent about a job before another gets it, 1 to 86400; default 30.
+                      The first hub of a queue settles it
+  --max-deliveries N  how often hubs of the queue may take a job that gets no end, 1 to 1000000; default 20. A hub that
+                      has no room for it has not taken it
+  --token-file FILE   agents must show a token of the file, which has NAME TOKEN on each line. What the hub gives to one name
+                      is of no use to another, whoever learns the id. Those whose token stands alone on its line count as
+                      one; with certificates these tell agents apart
   --tls-cert FILE     serves over TLS with this certificate (PEM)
   --tls-key FILE      its private key (PEM)
   --tls-ca FILE       agents must show a certificate that this authority (PEM) signed, and are told apart by it
   --max-control-bytes N
                       bytes of a registration or control message, 1 to 67108864; default 1048576
   --max-per-peer N    agents, and connections, that one peer may have, 1 to 1000000; default 1000. A peer is a
-                      certificate, all that have the token, or an address; connections count by address
+                      certificate, the name of a token, or an address; connections count by address
   --grace SECONDS     how long an agent that was cut off may take to come back, 0 to 86400; default 0. Its sessions go on
                       if it can resume them
+  --max-jobs N        jobs that may wait or run, 1 to 1000000; default 10000. Beyond it no more are read, or taken from the
+                      queue
+  --drain-ms N        how long agents have for what they run when the hub is interrupted, 0 to 86400000; default 500
   --attempts N        how often a job may be begun when agents are lost, 1 to 100; default 1
   --exit-when-done    exits when all input is read and every job has ended; without it the hub runs until it is
                       interrupted
@@ -61,13 +69,13 @@ exit codes: 0 every job ended COMPLETED
 ";
 
 /// The most bytes of a message in any call.
-const MAX_CONTROL_BYTES: usize = 64 << 20;
+const MAX_CONTROL_BYTES: u64 = 64 << 20;
 
-/// The most agents of one peer.
-const MAX_PER_PEER: usize = 1_000_000;
+/// The most agents of one peer, jobs, and deliveries of one.
+const MILLION: u64 = 1_000_000;
 
-/// The most seconds that an agent may be away.
-const MAX_GRACE: u64 = 24 * 60 * 60;
+/// The most seconds that something may take.
+const DAY: u64 = 24 * 60 * 60;
 
 /// What was asked for.
 #[derive(Debug, PartialEq, Eq)]
@@ -82,7 +90,11 @@ pub(super) struct Args {
     pub(super) results: bool,
     /// The NATS server.
     pub(super) nats: Option<String>,
-    /// Where the token of the agents stands.
+    /// How long a hub may be silent about a job of the queue.
+    pub(super) ack_wait: Duration,
+    /// How often hubs may take a job of the queue.
+    pub(super) max_deliveries: i64,
+    /// Where the tokens of the agents stand.
     pub(super) token_file: Option<PathBuf>,
     /// Where certificates and keys stand.
     pub(super) tls: TlsFiles,
@@ -92,6 +104,10 @@ pub(super) struct Args {
     pub(super) max_per_peer: usize,
     /// How long an agent that was cut off may take to come back.
     pub(super) grace: Duration,
+    /// Jobs that may wait or run.
+    pub(super) max_jobs: usize,
+    /// How long agents have when the hub is interrupted.
+    pub(super) drain: Duration,
     /// How often a job may be begun.
     pub(super) attempts: u32,
     /// Whether to exit when there is nothing left to do.
@@ -100,29 +116,45 @@ pub(super) struct Args {
     pub(super) files: Vec<PathBuf>,
 }
 
+impl Default for Args {
+    fn default() -> Self {
+        Self {
+            listen: SocketAddr::from(([127, 0, 0, 1], 9000)),
+            store: None,
+            archive: None,
+            results: false,
+            nats: None,
+            ack_wait: Duration::from_secs(30),
+            max_deliveries: 20,
+            token_file: None,
+            tls: TlsFiles::default(),
+            max_control_bytes: None,
+            max_per_peer: 1000,
+            grace: Duration::ZERO,
+            max_jobs: 10_000,
+            drain: Duration::from_millis(500),
+            attempts: 1,
+            exit_when_done: false,
+            files: Vec::new(),
+        }
+    }
+}
+
 /// Reads the arguments behind the program's name; `None` asks for the help text.
 pub(super) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Option<Args>, String> {
     let mut arguments = arguments.into_iter();
-    let mut args = Args {
-        listen: SocketAddr::from(([127, 0, 0, 1], 9000)),
-        store: None,
-        archive: None,
-        results: false,
-        nats: None,
-        token_file: None,
-        tls: TlsFiles::default(),
-        max_control_bytes: None,
-        max_per_peer: 1000,
-        grace: Duration::ZERO,
-        attempts: 1,
-        exit_when_done: false,
-        files: Vec::new(),
-    };
+    let mut args = Args::default();
     while let Some(argument) = arguments.next() {
         let name = argument.to_string_lossy().into_owned();
         let mut value = |what: &str| {
             let value = arguments.next().filter(|value| !value.is_empty());
             value.ok_or_else(|| format!("{name} needs {what}"))
+        };
+        let mut number = |least: u64, most: u64| {
+            let given = value("a number")?;
+            let number = given.to_str().and_then(|text| text.parse().ok());
+            let number = number.filter(|number| (least..=most).contains(number));
+            number.ok_or_else(|| format!("{name} needs a number from {least} to {most}"))
         };
         match name.as_str() {
             "--help" | "-h" => return Ok(None),
@@ -136,44 +168,36 @@ pub(super) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Opt
             "--archive" => args.archive = Some(value("a folder")?.into()),
             "--results" => args.results = true,
             "--nats" => args.nats = Some(value("a URL")?.to_string_lossy().into_owned()),
-            "--attempts" => {
-                let given = value("a number")?;
-                let number = given.to_str().and_then(|text| text.parse().ok());
-                args.attempts = number
-                    .filter(|number| (1..=100).contains(number))
-                    .ok_or("--attempts needs a number from 1 to 100")?;
-            }
-            "--grace" => {
-                let given = value("a number")?;
-                let seconds = given.to_str().and_then(|text| text.parse().ok());
-                let seconds = seconds.filter(|seconds| *seconds <= MAX_GRACE);
-                let refused = || format!("--grace needs a number from 0 to {MAX_GRACE}");
-                args.grace = Duration::from_secs(seconds.ok_or_else(refused)?);
-            }
+            "--ack-wait" => args.ack_wait = Duration::from_secs(number(1, DAY)?),
+            "--max-deliveries" => args.max_deliveries = size(number(1, MILLION)?),
+            "--attempts" => args.attempts = size(number(1, 100)?),
+            "--grace" => args.grace = Duration::from_secs(number(0, DAY)?),
+            "--drain-ms" => args.drain = Duration::from_millis(number(0, DAY * 1000)?),
             "--token-file" => args.token_file = Some(value("a file")?.into()),
             "--tls-cert" => args.tls.cert = Some(value("a file")?.into()),
             "--tls-key" => args.tls.key = Some(value("a file")?.into()),
             "--tls-ca" => args.tls.ca = Some(value("a file")?.into()),
             "--max-control-bytes" => {
-                let given = value("a number")?;
-                let number = given.to_str().and_then(|text| text.parse().ok());
-                let number = number.filter(|number| (1..=MAX_CONTROL_BYTES).contains(number));
-                let refused =
-                    || format!("--max-control-bytes needs a number from 1 to {MAX_CONTROL_BYTES}");
-                args.max_control_bytes = Some(number.ok_or_else(refused)?);
+                args.max_control_bytes = Some(size(number(1, MAX_CONTROL_BYTES)?));
             }
-            "--max-per-peer" => {
-                let given = value("a number")?;
-                let number = given.to_str().and_then(|text| text.parse().ok());
-                let number = number.filter(|number| (1..=MAX_PER_PEER).contains(number));
-                let refused = || format!("--max-per-peer needs a number from 1 to {MAX_PER_PEER}");
-                args.max_per_peer = number.ok_or_else(refused)?;
-            }
+            "--max-per-peer" => args.max_per_peer = size(number(1, MILLION)?),
+            "--max-jobs" => args.max_jobs = size(number(1, MILLION)?),
             "--exit-when-done" => args.exit_when_done = true,
             option if option.starts_with("--") => return Err(format!("unknown option {option}")),
             _ => args.files.push(argument.into()),
         }
     }
+    check(&args)?;
+    Ok(Some(args))
+}
+
+/// A number that its bounds keep small.
+fn size<T: TryFrom<u64> + Default>(number: u64) -> T {
+    T::try_from(number).unwrap_or_default()
+}
+
+/// Whether the options fit together.
+fn check(args: &Args) -> Result<(), String> {
     if args.store.is_some() && args.nats.is_some() {
         return Err("--store and --nats exclude each other: the queue keeps the jobs".to_owned());
     }
@@ -187,7 +211,7 @@ pub(super) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Opt
     if args.results && args.store.is_none() {
         return Err("--results needs --store".to_owned());
     }
-    Ok(Some(args))
+    Ok(())
 }
 
 #[cfg(test)]
@@ -203,6 +227,13 @@ mod tests {
         let args = read("--listen 127.0.0.1:0 a.jsonl --store d --attempts 3 --exit-when-done -");
         let args = args.unwrap().unwrap();
         assert_eq!((args.listen.port(), args.attempts), (0, 3));
+        let more = read("--max-jobs 7 --drain-ms 9 --max-deliveries 2 --grace 0 --ack-wait 86400");
+        let more = more.unwrap().unwrap();
+        assert_eq!((more.max_jobs, more.max_deliveries), (7, 2));
+        assert_eq!(
+            (more.drain, more.ack_wait.as_secs()),
+            (Duration::from_millis(9), 86_400)
+        );
         assert_eq!(args.files, [PathBuf::from("a.jsonl"), PathBuf::from("-")]);
         assert_eq!(read("--help"), Ok(None));
         for wrong in [
@@ -216,6 +247,11 @@ mod tests {
             "--max-control-bytes 67108865",
             "--max-per-peer 0",
             "--max-per-peer 1000001",
+            "--max-jobs 0",
+            "--max-jobs 1000001",
+            "--ack-wait 0",
+            "--max-deliveries 0",
+            "--drain-ms 86400001",
             "--tls-cert c",
             "--tls-key k",
             "--tls-ca a",

@@ -1,8 +1,9 @@
 //! What happens, one JSON line each.
 
-use std::io::{self, Write as _};
-use std::sync::Arc;
+use std::fmt;
+use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -46,13 +47,35 @@ fn ability(skill: &Skill, info: &AgentInfo) -> Value {
 }
 
 /// Standard output, until somebody closes it.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone)]
 pub(super) struct Lines {
+    out: Arc<Mutex<dyn Write + Send>>,
     is_broken: Arc<AtomicBool>,
     clock: Clock,
 }
 
+impl fmt::Debug for Lines {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lines").finish_non_exhaustive()
+    }
+}
+
+impl Default for Lines {
+    fn default() -> Self {
+        Self::to(io::stdout())
+    }
+}
+
 impl Lines {
+    /// Lines that are written there.
+    pub(super) fn to(out: impl Write + Send + 'static) -> Self {
+        Self {
+            out: Arc::new(Mutex::new(out)),
+            is_broken: Arc::default(),
+            clock: Clock::default(),
+        }
+    }
+
     /// Prints a line; members that are null are left out.
     pub(super) fn say(&self, event: &str, members: Value) {
         let at = self.clock.now().wall.to_string();
@@ -65,7 +88,7 @@ impl Lines {
         }
         let mut text = Value::Object(line).to_string();
         text.push('\n');
-        let mut out = io::stdout().lock();
+        let mut out = self.out.lock().unwrap_or_else(PoisonError::into_inner);
         if out
             .write_all(text.as_bytes())
             .and_then(|()| out.flush())

@@ -26,7 +26,7 @@ use mission::words::with_causes;
 use serde_json::json;
 use tokio::sync::{broadcast, mpsc, watch};
 use uap_hub_proto::role::hub::{self, Event};
-use uap_hub_proto::store::{FileStore, FileStoreError};
+use uap_hub_proto::store::{FileStore, FileStoreError, JobStore};
 use uap_hub_proto::transport::server::{Denied, HubHandle, ServerConfig, serve};
 use ubos_common::id::IdSource;
 use ubos_common::log::{self, FsDir, LogId, OpenError};
@@ -40,11 +40,9 @@ const FAILED: u8 = 3;
 const INTERRUPTED: u8 = 130;
 const TERMINATED: u8 = 143;
 
-/// How long agents have for what they run when the hub is interrupted.
-const DRAIN: Duration = Duration::from_millis(500);
 /// Ends that stay in a store when the others are archived.
 const KEPT_ENDS: usize = 1000;
-/// How long the ends of a queue's jobs may take to be stored after that.
+/// How long the ends of jobs may take to be stored and told after the time for draining.
 const SETTLING: Duration = Duration::from_secs(10);
 
 /// Runs the program.
@@ -107,6 +105,7 @@ async fn run(args: Args) -> Result<u8, Problem> {
     }
     let config = hub::Config::default()
         .with_max_attempts(args.attempts)
+        .with_max_jobs(args.max_jobs)
         .with_resume_grace(args.grace)
         .with_max_agents_per_peer(args.max_per_peer)
         .with_max_registered_bytes_per_peer(args.max_per_peer.saturating_mul(REGISTERED_BYTES))
@@ -124,24 +123,20 @@ async fn run(args: Args) -> Result<u8, Problem> {
         json!({"address": hub.local_addr().to_string(), "url": hub.url()}),
     );
     let (leave, leaving) = watch::channel(false);
-    let mut working = pin!(work(&args, &hub, store.as_deref(), &lines, leaving));
+    let mut working = pin!(work(&args, &hub, store.clone(), &lines, leaving));
     let worked = tokio::select! {
         worked = &mut working => worked,
         () = agents(news, &hub, &lines) => Ok(FAILED),
         code = interrupted() => {
             leave.send_replace(true);
-            if args.nats.is_some() {
-                // Jobs that end in time have their end stored, the others go back to the queue.
-                let both = async { tokio::join!(hub.shutdown(DRAIN), working).1 };
-                let late = || Err((FAILED, "the queue's jobs were not settled in time".to_owned()));
-                let settled = tokio::time::timeout(DRAIN + SETTLING, both).await;
-                settled.unwrap_or_else(|_| late()).map(|_| code)
-            } else {
-                Ok(code)
-            }
+            // Jobs that end in time have their end stored and told. Those of a queue that do not go back to it.
+            let both = async { tokio::join!(hub.shutdown(args.drain), working).1 };
+            let late = || Err((FAILED, "the jobs were not settled in time".to_owned()));
+            let settled = tokio::time::timeout(args.drain.saturating_add(SETTLING), both).await;
+            settled.unwrap_or_else(|_| late()).map(|_| code)
         }
     };
-    let left = hub.shutdown(DRAIN).await;
+    let left = hub.shutdown(args.drain).await;
     let code = worked?;
     left.map_err(|err| (FAILED, err.to_string()))?;
     Ok(code)
@@ -168,17 +163,17 @@ fn secured(args: &Args, mut config: ServerConfig) -> Result<ServerConfig, String
     let Some(file) = &args.token_file else {
         return Ok(config);
     };
-    // Digests are compared in constant time.
-    let wanted = blake3::hash(secured::token(file)?.expose().as_bytes());
-    Ok(config.with_authorize(move |caller| async move {
-        match caller.bearer_token() {
-            Some(token) if blake3::hash(token.as_bytes()) == wanted => Ok(caller
-                .certificate()
-                .unwrap_or_else(|| "holder of the token".into())),
-            Some(_) => Err(Denied::Forbidden(
-                "this is not the token of the hub".to_owned(),
-            )),
-            None => Err(Denied::Unauthenticated("the hub wants a token".to_owned())),
+    let tokens = Arc::new(secured::Tokens::read(file)?);
+    Ok(config.with_authorize(move |caller| {
+        let tokens = Arc::clone(&tokens);
+        async move {
+            let Some(token) = caller.bearer_token() else {
+                return Err(Denied::Unauthenticated("the hub wants a token".to_owned()));
+            };
+            let holder = tokens.holder(token);
+            let refused = || Denied::Forbidden("this is not a token of the hub".to_owned());
+            let holder = holder.ok_or_else(refused)?;
+            Ok(caller.certificate().unwrap_or_else(|| holder.into()))
         }
     }))
 }
@@ -186,7 +181,7 @@ fn secured(args: &Args, mut config: ServerConfig) -> Result<ServerConfig, String
 async fn work(
     args: &Args,
     hub: &HubHandle,
-    store: Option<&FileStore>,
+    store: Option<Arc<FileStore>>,
     lines: &Lines,
     leaving: watch::Receiver<bool>,
 ) -> Result<u8, Problem> {
@@ -195,7 +190,10 @@ async fn work(
     tokio::task::spawn_blocking(move || jobs::read_all(&files, &sender));
     match &args.nats {
         Some(url) => shared::work(args, url, hub, inputs, lines, leaving).await,
-        None => Ok(desk::work(args, hub, store, inputs, lines).await),
+        None => {
+            let store = store.map(|store| store as Arc<dyn JobStore>);
+            Ok(desk::work(args, hub, store, inputs, lines, leaving).await)
+        }
     }
 }
 

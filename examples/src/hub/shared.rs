@@ -44,7 +44,10 @@ pub(super) async fn work(
     lines: &Lines,
     mut leaving: watch::Receiver<bool>,
 ) -> Result<u8, Problem> {
-    let queue = JobQueue::connect(url, QueueConfig::default()).await;
+    let config = QueueConfig::default()
+        .with_ack_wait(args.ack_wait)
+        .with_max_deliveries(args.max_deliveries);
+    let queue = JobQueue::connect(url, config).await;
     let queue = queue.map_err(|err| (UNUSABLE, words(url, &err)))?;
     let ids = IdSource::from_os().map_err(|err| (FAILED, err.to_string()))?;
     let desk = Desk {

@@ -17,7 +17,7 @@ usage: hub-agent --hub URL [OPTIONS]
   --max-sessions N   sessions at once; default 16
   --drain-ms N       how long sessions may go on after Ctrl-C or SIGTERM; default 5000
   --resume           goes on with its sessions when the connection was cut, with a hub that waits for that
-  --token-file FILE  a token to show on every call, the file's first line
+  --token-file FILE  a token to show on every call, the last word of the file's first line
   --tls-ca FILE      the authority (PEM) that must have signed the hub's certificate; the URL is https then
   --tls-cert FILE    the certificate (PEM) that the agent shows
   --tls-key FILE     its private key (PEM)

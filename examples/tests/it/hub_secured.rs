@@ -1,13 +1,23 @@
 //! `hub` and `hub-agent` together, over TLS, with certificates on both sides and a token.
 
 use std::fs;
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
+use futures::StreamExt as _;
+use futures::channel::mpsc;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tonic::{Code, Request, Response, Streaming, transport::Channel};
+use uap_hub_proto::capability::Skill;
+use uap_hub_proto::role::{CLIENT_ID_KEY, SESSION_ID_KEY};
+use uap_hub_proto::wire::{
+    AgentRegistration, ListenRequest, SessionAcceptance, TestResponse,
+    agent_hub_client::AgentHubClient, listen_request, listen_response,
+};
 
 /// A folder with an authority, a certificate of each side, and two tokens.
 struct Papers(TempDir);
@@ -121,7 +131,7 @@ fn both_sides_show_papers() {
         (own.to_vec(), "the hub wants a token"),
         (
             [&own[..], &["--token-file", "other-token"]].concat(),
-            "not the token of the hub",
+            "not a token of the hub",
         ),
     ] {
         papers
@@ -189,5 +199,110 @@ fn papers_that_cannot_be_used_are_said() {
         };
         let mut run = papers.run(program, &[listen, options].concat());
         assert_eq!(run.0.wait().unwrap().code(), Some(2), "{options:?}");
+    }
+}
+
+/// A request of whoever shows a token, with an id.
+fn shown<T>(token: &str, id: Option<(&'static str, &str)>, body: T) -> Request<T> {
+    let mut request = Request::new(body);
+    let metadata = request.metadata_mut();
+    metadata.insert("authorization", format!("Bearer {token}").parse().unwrap());
+    if let Some((key, id)) = id {
+        metadata.insert(key, id.parse().unwrap());
+    }
+    request
+}
+
+/// Opens the stream of a session, and gives what the hub says of it.
+async fn executes(hub: &mut AgentHubClient<Channel>, token: &str, session: &str) -> Code {
+    let (sender, reports) = mpsc::unbounded::<TestResponse>();
+    let id = Some((SESSION_ID_KEY, session));
+    let code = match hub.execute(shown(token, id, reports)).await {
+        Ok(opened) => first(opened).await,
+        Err(status) => status.code(),
+    };
+    drop(sender);
+    code
+}
+
+/// The status that a call ended with, or `Ok` when a message came.
+async fn first<T>(opened: Response<Streaming<T>>) -> Code {
+    let mut opened = opened.into_inner();
+    // A call that goes on without a word was let in.
+    let message = tokio::time::timeout(Duration::from_secs(30), opened.message()).await;
+    let message = message.unwrap_or(Ok(None));
+    message.map_or_else(|status| status.code(), |_| Code::Ok)
+}
+
+// spec: HUB-6-3
+#[tokio::test]
+async fn what_one_holder_was_given_is_of_no_use_to_another() {
+    let papers = Papers::new();
+    papers.write("tokens", "one sesame\ntwo simsim\nopen-all\n");
+    let mut program = papers.run(HUB, &["--listen", "127.0.0.1:0", "--token-file", "tokens"]);
+    let mut events = program.events();
+    let url = events.next().unwrap()["url"].as_str().unwrap().to_owned();
+    let mut hub = AgentHubClient::connect(url).await.unwrap();
+    let registration = AgentRegistration {
+        display_name: "one".to_owned(),
+        capabilities: vec![Skill::test("t").into()],
+    };
+    let registered = hub.register(shown("sesame", None, registration)).await;
+    let client = registered.unwrap().into_inner().client_id;
+    let id = Some((CLIENT_ID_KEY, client.as_str()));
+    for other in ["simsim", "open-all"] {
+        let (_sender, answers) = mpsc::unbounded::<ListenRequest>();
+        let code = match hub.listen(shown(other, id, answers)).await {
+            Ok(opened) => first(opened).await,
+            Err(status) => status.code(),
+        };
+        assert_eq!(code, Code::NotFound);
+    }
+    let (sender, answers) = mpsc::unbounded();
+    let listening = hub.listen(shown("sesame", id, answers)).await.unwrap();
+    let mut listening = listening.into_inner();
+    let job = json!({"kind": "test", "type": "t"});
+    let mut stdin = program.0.stdin.take().unwrap();
+    writeln!(stdin, "{job}").unwrap();
+    let session = loop {
+        let said = listening.next().await.unwrap().unwrap();
+        match said.event {
+            Some(listen_response::Event::SessionProposal(offer)) => {
+                let answer = SessionAcceptance {
+                    session_id: offer.session_id,
+                    accepted: true,
+                    reason: String::new(),
+                };
+                let event = Some(listen_request::Event::SessionAcceptance(answer));
+                sender.unbounded_send(ListenRequest { event }).unwrap();
+            }
+            Some(listen_response::Event::SessionReady(ready)) => break ready.session_id,
+            _ => {}
+        }
+    };
+    for (token, code) in [
+        ("simsim", Code::NotFound),
+        ("open-all", Code::NotFound),
+        ("sesam", Code::PermissionDenied),
+        ("sesame", Code::Ok),
+    ] {
+        assert_eq!(executes(&mut hub, token, &session).await, code, "{token}");
+    }
+    drop((hub, stdin, listening));
+    program.0.kill().unwrap();
+    let told: Vec<String> = events.map(|line| line.to_string()).collect();
+    let foreign = told.iter().filter(|line| line.contains("ForeignIdentity"));
+    assert_eq!(foreign.count(), 4, "{told:?}");
+    let mut complaints = String::new();
+    program
+        .0
+        .stderr
+        .take()
+        .unwrap()
+        .read_to_string(&mut complaints)
+        .unwrap();
+    for token in ["sesame", "simsim", "open-all"] {
+        assert!(!told.iter().any(|line| line.contains(token)), "{told:?}");
+        assert!(!complaints.contains(token), "{complaints}");
     }
 }

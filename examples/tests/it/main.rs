@@ -21,6 +21,8 @@ mod hub;
 #[cfg(unix)]
 mod hub_agent;
 #[cfg(all(unix, feature = "external-tests"))]
+mod hub_nats;
+#[cfg(all(unix, feature = "external-tests"))]
 mod hub_python;
 #[cfg(unix)]
 mod hub_resume;

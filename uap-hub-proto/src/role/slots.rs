@@ -1,15 +1,15 @@
-//! Sessions by a key of their own: on the wire they have ids, which are looked up once a message.
+//! Things by a key of their own: on the wire sessions have ids, which are looked up once a message.
 
 use std::hash::{Hash, Hasher};
 
-/// Names a session in the tables of one machine. Keys are in the order in which the sessions were made, and none is used again.
+/// Names a thing in the table that it is in. Keys are in the order in which the things were added, and none is used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct SessionKey {
+pub(super) struct SlotKey {
     number: u64,
     slot: u32,
 }
 
-impl Hash for SessionKey {
+impl Hash for SlotKey {
     fn hash<H: Hasher>(&self, state: &mut H) {
         // No two keys of a table share it.
         state.write_u64(self.number);
@@ -17,14 +17,14 @@ impl Hash for SessionKey {
 }
 
 #[cfg(test)]
-impl SessionKey {
+impl SlotKey {
     /// A key of no session.
     pub(super) const fn numbered(number: u64) -> Self {
         Self { number, slot: 0 }
     }
 }
 
-/// The live sessions of a machine.
+/// Things that come and go.
 #[derive(Debug)]
 pub(super) struct Slots<T> {
     /// Each with its number.
@@ -51,54 +51,60 @@ impl<T> Slots<T> {
         self.len() == 0
     }
 
-    pub(super) fn get(&self, key: SessionKey) -> Option<&T> {
+    pub(super) fn get(&self, key: SlotKey) -> Option<&T> {
         match self.slots.get(key.slot as usize) {
-            Some(Some((number, session))) if *number == key.number => Some(session),
+            Some(Some((number, item))) if *number == key.number => Some(item),
             _ => None,
         }
     }
 
-    pub(super) fn get_mut(&mut self, key: SessionKey) -> Option<&mut T> {
+    pub(super) fn get_mut(&mut self, key: SlotKey) -> Option<&mut T> {
         match self.slots.get_mut(key.slot as usize) {
-            Some(Some((number, session))) if *number == key.number => Some(session),
+            Some(Some((number, item))) if *number == key.number => Some(item),
             _ => None,
         }
     }
 
-    pub(super) fn add(&mut self, session: T) -> SessionKey {
+    pub(super) fn add(&mut self, item: T) -> SlotKey {
         self.made += 1;
         let number = self.made;
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
-            // choice: 2^32 sessions at once fit into no memory
+            // choice: 2^32 of them at once fit into no memory
             u32::try_from(self.slots.len() - 1).unwrap_or(u32::MAX)
         });
         if let Some(place) = self.slots.get_mut(slot as usize) {
-            *place = Some((number, session));
+            *place = Some((number, item));
         }
-        SessionKey { number, slot }
+        SlotKey { number, slot }
     }
 
-    pub(super) fn remove(&mut self, key: SessionKey) -> Option<T> {
+    pub(super) fn remove(&mut self, key: SlotKey) -> Option<T> {
         self.get(key)?;
         let place = self.slots.get_mut(key.slot as usize)?;
-        let (_, session) = place.take()?;
+        let (_, item) = place.take()?;
         self.free.push(key.slot);
-        Some(session)
+        Some(item)
     }
 
-    /// All sessions, in no order.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (SessionKey, &T)> {
+    /// All, in no order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (SlotKey, &T)> {
         self.slots.iter().zip(0..).filter_map(|(place, slot)| {
-            let (number, session) = place.as_ref()?;
+            let (number, item) = place.as_ref()?;
             let number = *number;
-            Some((SessionKey { number, slot }, session))
+            Some((SlotKey { number, slot }, item))
         })
     }
 
+    /// All, to be changed, in no order.
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        let places = self.slots.iter_mut().flatten();
+        places.map(|(_, item)| item)
+    }
+
     /// The keys of some, the first made first.
-    pub(super) fn keys_of(&self, is: impl Fn(&T) -> bool) -> Vec<SessionKey> {
-        let some = self.iter().filter(|(_, session)| is(session));
+    pub(super) fn keys_of(&self, is: impl Fn(&T) -> bool) -> Vec<SlotKey> {
+        let some = self.iter().filter(|(_, item)| is(item));
         let mut keys: Vec<_> = some.map(|(key, _)| key).collect();
         keys.sort_unstable();
         keys
@@ -110,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_key_of_a_session_that_is_gone_names_no_other() {
+    fn the_key_of_what_is_gone_names_no_other() {
         let mut slots = Slots::new();
         let gone = slots.add('a');
         assert_eq!(slots.remove(gone), Some('a'));

@@ -18,6 +18,9 @@ mod generated;
 #[cfg(all(feature = "client", feature = "server"))]
 mod handles;
 #[cfg(test)]
+#[cfg(all(feature = "client", feature = "server"))]
+mod hostile;
+#[cfg(test)]
 mod hub;
 #[cfg(test)]
 #[cfg(all(feature = "client", feature = "server"))]

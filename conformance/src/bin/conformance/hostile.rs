@@ -1,9 +1,15 @@
 //! `hub-hostile`: attacks on a hub.
 
 use std::ffi::OsString;
-use std::process::ExitCode;
+use std::io::Write as _;
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::sync::Mutex;
 use std::time::Duration;
 
+use serde_json::{Value, json};
+use uap_hub_proto::role::hub::Job;
+use uap_hub_proto::wire::Payload;
+use ubos_common::secret::Secret;
 use ubos_conformance::hub::HostileRun;
 
 use super::hub::USAGE;
@@ -37,7 +43,7 @@ fn told(why: &str) -> ExitCode {
 
 fn parse(mut arguments: impl Iterator<Item = OsString>) -> Result<Option<HostileRun>, String> {
     let (mut url, mut process, mut growth) = (None, None, None);
-    let mut seconds = 5;
+    let (mut seconds, mut tokens, mut command) = (5, None, Vec::new());
     while let Some(argument) = arguments.next() {
         let name = argument.to_string_lossy().into_owned();
         let mut value = || {
@@ -54,6 +60,8 @@ fn parse(mut arguments: impl Iterator<Item = OsString>) -> Result<Option<Hostile
             "--pid" => process = Some(number(value()?)?),
             "--seconds" => seconds = number(value()?)?,
             "--max-growth" => growth = Some(number(value()?)?),
+            "--token-file" => tokens = Some(read_tokens(&value()?)?),
+            "--" => command.extend(arguments.by_ref()),
             _ => return Err(format!("unknown argument {name}; --help tells more")),
         }
     }
@@ -69,5 +77,77 @@ fn parse(mut arguments: impl Iterator<Item = OsString>) -> Result<Option<Hostile
     if let Some(growth) = growth {
         run = run.with_max_growth(growth);
     }
+    if let Some([attackers, honest]) = tokens {
+        run = run.with_tokens(attackers, honest);
+    }
+    if !command.is_empty() {
+        let feeder = Feeder::start(&command)?;
+        run = run.with_feed(move |job| feeder.give(&job));
+    }
     Ok(Some(run))
+}
+
+/// The last word of each of the two first lines.
+fn read_tokens(file: &str) -> Result<[Secret<String>; 2], String> {
+    let text = std::fs::read_to_string(file).map_err(|err| format!("{file}: {err}"))?;
+    let text = Secret::new(text);
+    let last = |line: &str| Some(Secret::new(line.split_whitespace().last()?.to_owned()));
+    let tokens: Vec<_> = text.expose().lines().filter_map(last).take(2).collect();
+    let few = |_| {
+        format!(
+            "{file}: two lines with tokens are wanted, for the attackers and for the honest agent"
+        )
+    };
+    <[_; 2]>::try_from(tokens).map_err(few)
+}
+
+/// The command that gives jobs to the hub, which it reads as JSON lines.
+struct Feeder(Mutex<Child>);
+
+impl Feeder {
+    fn start(command: &[OsString]) -> Result<Self, String> {
+        let (program, arguments) = command.split_first().ok_or("a command is wanted")?;
+        let mut started = Command::new(program);
+        started
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null());
+        let child = started.spawn();
+        let child = child.map_err(|err| format!("{}: {err}", program.to_string_lossy()))?;
+        Ok(Self(Mutex::new(child)))
+    }
+
+    /// Writes a job as the program `hub` reads it. One that nobody reads is lost, and the attack finds nothing to do.
+    fn give(&self, job: &Job) {
+        let payload = |payload: &Payload| {
+            let text = String::from_utf8_lossy(payload.data()).into_owned();
+            let mime_type = payload.attachment.as_ref().map(|file| &file.mime_type);
+            json!({"type": payload.r#type, "name": "f", "mime_type": mime_type, "text": text})
+        };
+        let payloads: Vec<Value> = job.payloads.iter().map(payload).collect();
+        let limit = job
+            .time_limit
+            .map(|limit| u64::try_from(limit.as_millis()).unwrap_or(u64::MAX));
+        let line = json!({
+            "kind": "test", "type": job.skill.name(), "payloads": payloads, "timeout_ms": limit,
+        });
+        let mut child = self
+            .0
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        if let Some(stdin) = &mut child.stdin {
+            let _ = writeln!(stdin, "{line}");
+        }
+    }
+}
+
+impl Drop for Feeder {
+    fn drop(&mut self) {
+        let child = self
+            .0
+            .get_mut()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        drop(child.stdin.take());
+        let _ = child.wait();
+    }
 }

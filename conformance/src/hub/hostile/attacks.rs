@@ -1,56 +1,35 @@
 //! What strangers do to a hub.
 
 use std::{
-    convert::Infallible,
-    future::poll_fn,
-    net::{IpAddr, Ipv4Addr},
-    pin::Pin,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
-    task::{Context, Poll},
     time::Duration,
 };
 
-use prost::Message as _;
-use tokio::{
-    io::AsyncWriteExt as _,
-    net::{TcpSocket, TcpStream, lookup_host},
-    task::JoinSet,
-};
+use tokio::{io::AsyncWriteExt as _, task::JoinSet};
 use tokio_stream::StreamExt as _;
-use tonic::{
-    Request,
-    codegen::{Bytes, Service as _, http},
-    transport::{Channel, Endpoint},
-};
+use tonic::transport::Channel;
 use uap_hub_proto::{
     role::{CLIENT_ID_KEY, SESSION_ID_KEY},
-    wire::{
-        AgentRegistration, Capability, ListenRequest, PayloadRequirement, SessionAcceptance,
-        TestCapability, TestResponse, agent_hub_client::AgentHubClient, capability::Format,
-        listen_request,
-    },
+    wire::{AgentRegistration, ListenRequest, SessionAcceptance, TestResponse, listen_request},
+};
+
+use super::{
+    client::Client,
+    jobs,
+    target::{Body, CHECK, LISTEN, REGISTER, Target, with},
 };
 
 /// Connections of an attack.
 const CONNECTIONS: usize = 8;
 /// Calls at once on a connection.
 const CALLS: usize = 32;
-/// Connections that stay silent, more than one address should have.
-const SILENT: usize = 2_000;
 /// Agents that a call registers and has listen.
 const LISTENING: usize = 7;
 /// How long a call waits that found the hub full.
 const FULL: Duration = Duration::from_millis(100);
-/// Bytes of a message of many parts.
-const PARTS: usize = 16 << 20;
-
-const REGISTER: &str = "uap.v1.AgentHub/Register";
-const LISTEN: &str = "uap.v1.AgentHub/Listen";
-const EXECUTE: &str = "uap.v1.AgentHub/Execute";
-const CHECK: &str = "grpc.health.v1.Health/Check";
 
 /// One kind of attack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,11 +59,22 @@ pub enum Attack {
     SilentConnections,
     /// Connections that send what is not HTTP/2.
     Garbage,
+    /// Agents that register with as many requirements as may be and listen, as many as the hub takes.
+    RegisteredBytes,
+    /// Connections that ask about the hub's health now and then, and nothing else.
+    HealthCallsAlone,
+    /// Sessions that ended, asked for by somebody else. Needs jobs; with two tokens, whoever is not their agent must learn
+    /// nothing of them.
+    EndedSessions,
+    /// Messages of sessions that stop in the middle. Needs jobs.
+    StoppedMessages,
+    /// Jobs each of another shape, for agents that ask about very much and refuse them. Needs jobs.
+    ManyShapes,
 }
 
 impl Attack {
     /// All attacks, in the order in which they run.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 17] = [
         Self::UnfinishedRegistrations,
         Self::LargeRegistrations,
         Self::NamesWithoutListening,
@@ -97,6 +87,11 @@ impl Attack {
         Self::DroppedCalls,
         Self::SilentConnections,
         Self::Garbage,
+        Self::RegisteredBytes,
+        Self::HealthCallsAlone,
+        Self::EndedSessions,
+        Self::StoppedMessages,
+        Self::ManyShapes,
     ];
 
     /// Its name.
@@ -115,24 +110,49 @@ impl Attack {
             Self::DroppedCalls => "dropped calls",
             Self::SilentConnections => "silent connections",
             Self::Garbage => "garbage",
+            Self::RegisteredBytes => "registered bytes",
+            Self::HealthCallsAlone => "health calls alone",
+            Self::EndedSessions => "ended sessions",
+            Self::StoppedMessages => "stopped messages",
+            Self::ManyShapes => "many shapes",
         }
     }
 
     /// Whether it takes all places of its address, so that an honest agent needs another.
     pub(super) const fn fills_its_address(self) -> bool {
-        matches!(self, Self::NamesThatListen | Self::SilentConnections)
+        matches!(
+            self,
+            Self::NamesThatListen
+                | Self::SilentConnections
+                | Self::RegisteredBytes
+                | Self::HealthCallsAlone
+        )
+    }
+
+    /// Whether it needs jobs of the hub.
+    pub(super) const fn takes_jobs(self) -> bool {
+        matches!(
+            self,
+            Self::EndedSessions | Self::StoppedMessages | Self::ManyShapes
+        )
     }
 
     /// Runs it until it is dropped, and counts how often it did what it does.
     pub(super) async fn run(self, target: Target, attempts: Arc<AtomicU64>) {
         let mut workers = JoinSet::new();
         let (connections, calls) = match self {
-            Self::SilentConnections => (1, 1),
-            Self::Garbage | Self::StrayAnswers | Self::EmptyParts => (CONNECTIONS, 1),
+            Self::SilentConnections | Self::HealthCallsAlone => (1, 1),
+            Self::Garbage
+            | Self::StrayAnswers
+            | Self::EmptyParts
+            | Self::RegisteredBytes
+            | Self::EndedSessions
+            | Self::StoppedMessages
+            | Self::ManyShapes => (CONNECTIONS, 1),
             _ => (CONNECTIONS, CALLS),
         };
         for _ in 0..connections {
-            let channel = target.endpoint.connect_lazy();
+            let channel = target.channel();
             for _ in 0..calls {
                 let (target, channel) = (target.clone(), channel.clone());
                 let attempts = attempts.clone();
@@ -148,54 +168,50 @@ impl Attack {
         while workers.join_next().await.is_some() {}
     }
 
-    async fn once(self, target: &Target, channel: Channel, attempts: &AtomicU64) {
+    async fn once(self, target: &Target, channel: Channel, attempts: &Arc<AtomicU64>) {
         let count = || attempts.fetch_add(1, Ordering::Relaxed);
-        let mut client = AgentHubClient::new(channel.clone());
+        let mut client = target.client_on(channel.clone());
         match self {
             Self::UnfinishedRegistrations => {
-                count();
                 let body = Body::unfinished(&target.unfinished);
-                target.call(channel, REGISTER, None, body).await;
+                called(target, channel, REGISTER, body, attempts).await;
             }
             Self::LargeRegistrations => {
-                count();
                 let body = Body::whole(&target.large);
-                target.call(channel, REGISTER, None, body).await;
+                called(target, channel, REGISTER, body, attempts).await;
             }
             Self::NamesWithoutListening => {
                 count();
                 let _ = client.register(AgentRegistration::default()).await;
             }
-            Self::NamesThatListen => names_that_listen(&mut client, attempts).await,
+            Self::NamesThatListen => {
+                let name = AgentRegistration::default();
+                names_that_listen(&mut client, &name, attempts).await;
+            }
+            Self::RegisteredBytes => {
+                names_that_listen(&mut client, &target.registration, attempts).await;
+            }
+            Self::HealthCallsAlone => target.health_calls(attempts).await,
             Self::EmptyParts => {
                 count();
                 target.empty_parts(channel).await;
             }
             Self::UnfinishedHealthChecks => {
-                count();
                 let body = Body::unfinished(&target.unfinished_check);
-                target.call(channel, CHECK, None, body).await;
+                called(target, channel, CHECK, body, attempts).await;
             }
             Self::GuessedIds => {
-                let guess = format!("00000000-0000-4000-8000-{:012x}", count());
-                let _ = client.listen(with(CLIENT_ID_KEY, &guess)).await;
-                let guess = format!("JOB-{guess}");
-                let _ = client.execute(sessions(&guess)).await;
+                let number = count();
+                guessed_ids(&mut client, number).await;
             }
             Self::StrayAnswers => stray_answers(client, attempts).await,
             Self::UnfinishedMessages => {
                 count();
-                if let Ok(answer) = client.register(AgentRegistration::default()).await {
-                    let id = answer.into_inner().client_id;
-                    let id = Some((CLIENT_ID_KEY, id.as_str()));
-                    let body = Body::unfinished(&target.unfinished);
-                    target.call(channel, LISTEN, id, body).await;
-                }
+                unfinished_message(&mut client, target, channel).await;
             }
             Self::DroppedCalls => {
-                count();
                 let body = Body::whole(&target.large);
-                let call = target.call(channel, REGISTER, None, body);
+                let call = called(target, channel, REGISTER, body, attempts);
                 let _ = tokio::time::timeout(Duration::ZERO, call).await;
             }
             Self::SilentConnections => target.silent(attempts).await,
@@ -205,185 +221,68 @@ impl Attack {
                     let _ = stream.write_all(&[0x5A; 64 << 10]).await;
                 }
             }
-        }
-    }
-}
-
-/// The hub that is attacked, and messages as they go over the wire. They are shared, so that the attacker needs little memory.
-#[derive(Clone, Debug)]
-pub(super) struct Target {
-    endpoint: Endpoint,
-    address: Option<IpAddr>,
-    large: Bytes,
-    unfinished: Bytes,
-    unfinished_check: Bytes,
-    capabilities: Bytes,
-    parts: Bytes,
-}
-
-impl Target {
-    /// The hub at an endpoint, attacked from another address than an honest agent's if there is one.
-    pub(super) fn new(endpoint: Endpoint, address: Option<IpAddr>) -> Self {
-        let endpoint = endpoint.local_address(address);
-        let unfinished = |bytes: usize| framed(bytes, &vec![0; bytes - 1]);
-        let empty = |field: u8, bytes: usize| [field, 0].repeat(bytes / 2);
-        // A result of attachments, in the response that it is in.
-        let mut result = vec![0x22];
-        let attachments = empty(0x22, PARTS);
-        prost::encode_length_delimiter(attachments.len(), &mut result).unwrap_or_default();
-        let parts = [result, attachments].concat();
-        let capabilities = empty(0x12, 1 << 20);
-        Self {
-            endpoint,
-            address,
-            large: whole(&large().encode_to_vec()),
-            unfinished: unfinished(1 << 20),
-            unfinished_check: unfinished(4 << 20),
-            capabilities: whole(&capabilities),
-            parts: whole(&parts),
-        }
-    }
-
-    /// A bare connection.
-    async fn connect(&self) -> Option<TcpStream> {
-        let uri = self.endpoint.uri();
-        let (host, port) = (uri.host()?, uri.port_u16().unwrap_or(80));
-        let mut found = lookup_host((host.trim_matches(['[', ']']), port))
-            .await
-            .ok()?;
-        let hub = found.next()?;
-        let socket = match hub {
-            _ if self.address.is_none() => return TcpStream::connect(hub).await.ok(),
-            std::net::SocketAddr::V4(_) => TcpSocket::new_v4(),
-            std::net::SocketAddr::V6(_) => TcpSocket::new_v6(),
-        };
-        let socket = socket.ok()?;
-        socket.bind((self.address?, 0).into()).ok()?;
-        socket.connect(hub).await.ok()
-    }
-
-    /// Opens connections, and keeps them.
-    async fn silent(&self, attempts: &AtomicU64) {
-        let mut kept = Vec::new();
-        while kept.len() < SILENT {
-            attempts.fetch_add(1, Ordering::Relaxed);
-            match self.connect().await {
-                Some(stream) => kept.push(stream),
-                None => tokio::time::sleep(Duration::from_millis(10)).await,
-            }
-        }
-        std::future::pending().await
-    }
-
-    /// Sends a registration of empty capabilities, and a result of empty attachments to no session.
-    async fn empty_parts(&self, channel: Channel) {
-        let body = Body::whole(&self.capabilities);
-        self.call(channel.clone(), REGISTER, None, body).await;
-        let id = Some((SESSION_ID_KEY, "JOB-00000000-0000-4000-8000-000000000000"));
-        let body = Body::whole(&self.parts);
-        self.call(channel, EXECUTE, id, body).await;
-    }
-
-    /// Makes a call with this body, and waits for its end.
-    async fn call(&self, mut channel: Channel, call: &str, id: Option<(&str, &str)>, body: Body) {
-        let uri = format!("{}{call}", self.endpoint.uri());
-        let mut request = http::Request::post(uri).header("content-type", "application/grpc");
-        if let Some((name, id)) = id {
-            request = request.header(name, id);
-        }
-        let Ok(request) = request.body(tonic::body::Body::new(body)) else {
-            return;
-        };
-        if poll_fn(|cx| channel.poll_ready(cx)).await.is_ok()
-            && let Ok(answer) = channel.call(request).await
-        {
-            let mut body = answer.into_body();
-            while let Some(Ok(_)) =
-                poll_fn(|cx| http_body::Body::poll_frame(Pin::new(&mut body), cx)).await
-            {
+            Self::EndedSessions | Self::StoppedMessages | Self::ManyShapes => {
+                self.take_jobs(target, attempts).await;
             }
         }
     }
-}
 
-/// Some bytes, and then the end, or nothing for ever.
-struct Body {
-    bytes: Option<Bytes>,
-    ends: bool,
-}
-
-impl http_body::Body for Body {
-    type Data = Bytes;
-    type Error = Infallible;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        _: &mut Context<'_>,
-    ) -> Poll<Option<Result<http_body::Frame<Bytes>, Infallible>>> {
-        match self.bytes.take() {
-            Some(bytes) => Poll::Ready(Some(Ok(http_body::Frame::data(bytes)))),
-            None if self.ends => Poll::Ready(None),
-            None => Poll::Pending,
-        }
+    /// Attacks that need jobs. One that finds the hub full, or is ended by it, begins again.
+    async fn take_jobs(self, target: &Target, attempts: &AtomicU64) {
+        let Some(feed) = &target.feed else {
+            return std::future::pending().await;
+        };
+        let count = || attempts.fetch_add(1, Ordering::Relaxed);
+        let _ = match self {
+            Self::EndedSessions => jobs::ended_sessions(target, feed, count).await,
+            Self::StoppedMessages => jobs::stopped_messages(target, feed, count).await,
+            _ => jobs::many_shapes(target, feed, count).await,
+        };
+        tokio::time::sleep(FULL).await;
     }
 }
 
-impl Body {
-    fn whole(bytes: &Bytes) -> Self {
-        Self {
-            bytes: Some(bytes.clone()),
-            ends: true,
-        }
+/// Makes a call with this body.
+async fn called(target: &Target, channel: Channel, call: &str, body: Body, attempts: &AtomicU64) {
+    attempts.fetch_add(1, Ordering::Relaxed);
+    target.call(channel, call, None, body).await;
+}
+
+/// Listens and opens a session by ids that nobody was given.
+async fn guessed_ids(client: &mut Client, number: u64) {
+    let guess = format!("00000000-0000-4000-8000-{number:012x}");
+    let nothing = tokio_stream::pending::<ListenRequest>();
+    let _ = client.listen(with(CLIENT_ID_KEY, &guess, nothing)).await;
+    let guess = format!("JOB-{guess}");
+    let nothing = tokio_stream::pending::<TestResponse>();
+    let _ = client.execute(with(SESSION_ID_KEY, &guess, nothing)).await;
+}
+
+/// Registers, listens, and sends a message that begins and does not go on.
+async fn unfinished_message(client: &mut Client, target: &Target, channel: Channel) {
+    if let Ok(answer) = client.register(AgentRegistration::default()).await {
+        let id = answer.into_inner().client_id;
+        let id = Some((CLIENT_ID_KEY, id.as_str()));
+        let body = Body::unfinished(&target.unfinished);
+        target.call(channel, LISTEN, id, body).await;
     }
-
-    fn unfinished(bytes: &Bytes) -> Self {
-        Self {
-            bytes: Some(bytes.clone()),
-            ends: false,
-        }
-    }
-}
-
-/// What comes of a message of a length, as it goes over the wire.
-fn framed(length: usize, message: &[u8]) -> Bytes {
-    let length = u32::try_from(length).unwrap_or(u32::MAX).to_be_bytes();
-    [&[0][..], &length, message].concat().into()
-}
-
-fn whole(message: &[u8]) -> Bytes {
-    framed(message.len(), message)
-}
-
-/// Another address of this machine, for a hub at `host` that is on it.
-pub(super) fn other_address(host: &str) -> Option<IpAddr> {
-    let host: Ipv4Addr = host.parse().ok()?;
-    host.is_loopback()
-        .then(|| Ipv4Addr::new(127, 9, 9, 9).into())
-}
-
-fn with(name: &'static str, id: &str) -> Request<tokio_stream::Pending<ListenRequest>> {
-    let mut request = Request::new(tokio_stream::pending());
-    if let Ok(id) = id.parse() {
-        request.metadata_mut().insert(name, id);
-    }
-    request
-}
-
-fn sessions(id: &str) -> Request<tokio_stream::Pending<TestResponse>> {
-    let (metadata, extensions, _) = with(SESSION_ID_KEY, id).into_parts();
-    Request::from_parts(metadata, extensions, tokio_stream::pending())
 }
 
 /// Registers agents that listen, and keeps them.
-async fn names_that_listen(client: &mut AgentHubClient<Channel>, attempts: &AtomicU64) {
+async fn names_that_listen(
+    client: &mut Client,
+    registration: &AgentRegistration,
+    attempts: &AtomicU64,
+) {
     let mut listening = Vec::new();
     for _ in 0..LISTENING {
         attempts.fetch_add(1, Ordering::Relaxed);
-        let Ok(answer) = client.register(AgentRegistration::default()).await else {
+        let Ok(answer) = client.register(registration.clone()).await else {
             break;
         };
         let id = answer.into_inner().client_id;
-        listening.extend(client.listen(with(CLIENT_ID_KEY, &id)).await);
+        let nothing = tokio_stream::pending::<ListenRequest>();
+        listening.extend(client.listen(with(CLIENT_ID_KEY, &id, nothing)).await);
     }
     if listening.is_empty() {
         return tokio::time::sleep(FULL).await;
@@ -392,15 +291,14 @@ async fn names_that_listen(client: &mut AgentHubClient<Channel>, attempts: &Atom
 }
 
 /// Registers, listens, and answers offers that nobody made until the hub ends the call.
-async fn stray_answers(mut client: AgentHubClient<Channel>, attempts: &AtomicU64) {
+async fn stray_answers(mut client: Client, attempts: &AtomicU64) {
     let Ok(answer) = client.register(AgentRegistration::default()).await else {
         return;
     };
     let id = answer.into_inner().client_id;
     let (sender, answers) = tokio::sync::mpsc::channel(64);
-    let (metadata, extensions, _) = with(CLIENT_ID_KEY, &id).into_parts();
     let answers = tokio_stream::wrappers::ReceiverStream::new(answers);
-    let request = Request::from_parts(metadata, extensions, answers);
+    let request = with(CLIENT_ID_KEY, &id, answers);
     let Ok(mut listening) = client
         .listen(request)
         .await
@@ -425,27 +323,5 @@ async fn stray_answers(mut client: AgentHubClient<Channel>, attempts: &AtomicU64
     tokio::select! {
         () = flood => {}
         () = async { while let Some(Ok(_)) = listening.next().await {} } => {}
-    }
-}
-
-/// A registration of just under 1 MiB, of many skills with many requirements each.
-fn large() -> AgentRegistration {
-    let requirement = |n: usize| PayloadRequirement {
-        r#type: format!("payload-{n}"),
-        is_required: true,
-        is_repeatable: false,
-        accepted_mime_types: (0..16).map(|m| format!("a/{n}-{m}")).collect(),
-    };
-    let payloads: Vec<_> = (0..256).map(requirement).collect();
-    let capability = |n: usize| Capability {
-        format: Some(Format::Test(TestCapability {
-            r#type: format!("skill-{n}"),
-            payloads: payloads.clone(),
-        })),
-    };
-    let most = 1_000_000 / capability(0).encoded_len();
-    AgentRegistration {
-        display_name: "large".to_owned(),
-        capabilities: (0..most).map(capability).collect(),
     }
 }

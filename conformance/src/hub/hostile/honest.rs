@@ -3,11 +3,10 @@
 use std::time::Duration;
 
 use tonic::{Request, transport::Endpoint};
-use uap_hub_proto::{
-    role::CLIENT_ID_KEY,
-    wire::{AgentRegistration, agent_hub_client::AgentHubClient},
-};
+use uap_hub_proto::{role::CLIENT_ID_KEY, wire::AgentRegistration};
 use ubos_common::os::Clock;
+
+use super::client::{Shown, client};
 
 /// How long an honest agent may take to register and listen before it counts as locked out.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
@@ -47,7 +46,12 @@ impl Latency {
 }
 
 /// Connects, registers and listens, again and again, for a time.
-pub(super) async fn trips(endpoint: &Endpoint, clock: &Clock, time: Duration) -> Latency {
+pub(super) async fn trips(
+    endpoint: &Endpoint,
+    shown: &Shown,
+    clock: &Clock,
+    time: Duration,
+) -> Latency {
     let (mut times, mut failed) = (Vec::new(), 0);
     let end = clock.now().mono.saturating_add(time);
     loop {
@@ -55,7 +59,7 @@ pub(super) async fn trips(endpoint: &Endpoint, clock: &Clock, time: Duration) ->
         if begin >= end && times.len() + failed > 0 {
             return Latency::of(times, failed);
         }
-        match tokio::time::timeout(PATIENCE, trip(endpoint)).await {
+        match tokio::time::timeout(PATIENCE, trip(endpoint, shown)).await {
             Ok(()) => times.push(clock.now().mono.saturating_since(begin)),
             Err(_) => failed += 1,
         }
@@ -64,14 +68,14 @@ pub(super) async fn trips(endpoint: &Endpoint, clock: &Clock, time: Duration) ->
 }
 
 /// Tries until it listens, as an agent does whose registration was displaced.
-async fn trip(endpoint: &Endpoint) {
-    while listens(endpoint).await.is_none() {
+async fn trip(endpoint: &Endpoint, shown: &Shown) {
+    while listens(endpoint, shown).await.is_none() {
         tokio::time::sleep(PAUSE).await;
     }
 }
 
-async fn listens(endpoint: &Endpoint) -> Option<()> {
-    let mut client = AgentHubClient::new(endpoint.connect().await.ok()?);
+async fn listens(endpoint: &Endpoint, shown: &Shown) -> Option<()> {
+    let mut client = client(endpoint.connect().await.ok()?, shown);
     let answer = client.register(AgentRegistration::default()).await.ok()?;
     let mut request = Request::new(tokio_stream::pending());
     let id = answer.into_inner().client_id.parse().ok()?;

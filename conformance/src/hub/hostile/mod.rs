@@ -2,11 +2,16 @@
 //!
 //! Each attack runs alone, until the last of an honest agent's tries to register and open its control stream has ended: what
 //! counts as served was served while the attack went on. The hub's memory is read meanwhile. Where the hub is at an IPv4
-//! address of this machine alone, the attacks come from another address than the honest agent. Nothing here breaks a rule of the network: a hub that may face strangers must stand all of it.
+//! address of this machine alone, the attacks come from another address than the honest agent. Nothing here breaks a rule of the
+//! network: a hub that may face strangers must stand all of it. Some attacks need jobs, which the caller gives to the hub.
 
 mod attacks;
+mod client;
+mod feed;
 mod honest;
+mod jobs;
 mod memory;
+mod target;
 
 use std::{
     fmt, io,
@@ -16,12 +21,15 @@ use std::{
 
 use tokio::runtime::Builder;
 use tonic::transport::Endpoint;
-use ubos_common::os::Clock;
+use uap_hub_proto::role::hub::Job;
+use ubos_common::{os::Clock, secret::Secret};
 
 pub use attacks::Attack;
-use attacks::{Target, other_address};
+use client::Shown;
+use feed::Feed;
 pub use honest::Latency;
 use honest::PATIENCE;
+use target::{Target, other_address};
 
 /// Attacks on a hub at a URL.
 ///
@@ -40,10 +48,12 @@ pub struct HostileRun {
     time: Duration,
     max_growth: u64,
     attacks: Vec<Attack>,
+    tokens: Option<[Secret<String>; 2]>,
+    feed: Option<Feed>,
 }
 
 impl HostileRun {
-    /// Attacks on the hub at a URL: without TLS, and open to anybody.
+    /// Attacks on the hub at a URL, without TLS.
     #[must_use]
     pub fn new(url: impl Into<String>) -> Self {
         Self {
@@ -52,7 +62,24 @@ impl HostileRun {
             time: Duration::from_secs(5),
             max_growth: 512 << 20,
             attacks: Attack::ALL.to_vec(),
+            tokens: None,
+            feed: None,
         }
+    }
+
+    /// Sets the tokens to show: that of the attackers, and that of the honest agent. To the hub they are two, and neither must learn
+    /// what is the other's. None by default, where the hub is open to anybody.
+    #[must_use]
+    pub fn with_tokens(mut self, attackers: Secret<String>, honest: Secret<String>) -> Self {
+        self.tokens = Some([attackers, honest]);
+        self
+    }
+
+    /// Sets how the hub is given a job. It may block. Without it, attacks that need jobs are left out.
+    #[must_use]
+    pub fn with_feed(mut self, feed: impl Fn(Job) + Send + Sync + 'static) -> Self {
+        self.feed = Some(Feed::new(feed));
+        self
     }
 
     /// Sets the process of the hub, on this machine, whose memory is read. Unknown by default.
@@ -98,18 +125,29 @@ impl HostileRun {
         let endpoint = Endpoint::from_shared(self.url.clone()).map_err(io::Error::other)?;
         let endpoint = endpoint.connect_timeout(PATIENCE).tcp_nodelay(true);
         let clock = Clock::start();
+        let shown = match &self.tokens {
+            Some([attackers, honest]) => [Shown::token(attackers)?, Shown::token(honest)?],
+            None => Default::default(),
+        };
+        let [_, honest] = &shown;
         runtime.block_on(async {
-            let calm = honest::trips(&endpoint, &clock, self.time.min(PATIENCE)).await;
+            let calm = honest::trips(&endpoint, honest, &clock, self.time.min(PATIENCE)).await;
             if calm.served == 0 {
                 let why = "no hub serves an honest agent there";
                 return Err(io::Error::new(io::ErrorKind::ConnectionRefused, why));
             }
             let mut rounds = Vec::new();
             let address = endpoint.uri().host().and_then(other_address);
-            let target = Target::new(endpoint.clone(), address);
-            let may_run = |attack: &Attack| address.is_some() || !attack.fills_its_address();
+            let target = Target::new(endpoint.clone(), address, shown.clone(), self.feed.clone());
+            let may_run = |attack: &Attack| {
+                let has_place = address.is_some() || !attack.fills_its_address();
+                has_place && (self.feed.is_some() || !attack.takes_jobs())
+            };
             for attack in self.attacks.iter().copied().filter(may_run) {
-                rounds.push(self.round(attack, &target, &endpoint, &clock).await);
+                rounds.push(
+                    self.round(attack, &target, (&endpoint, honest), &clock)
+                        .await,
+                );
             }
             Ok(HostileReport {
                 calm,
@@ -123,7 +161,7 @@ impl HostileRun {
         &self,
         attack: Attack,
         target: &Target,
-        endpoint: &Endpoint,
+        (endpoint, shown): (&Endpoint, &Shown),
         clock: &Clock,
     ) -> HostileRound {
         let before = memory::resident(self.process);
@@ -133,7 +171,7 @@ impl HostileRun {
         while attempts.load(Ordering::Relaxed) == 0 && !attacking.is_finished() {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        let trips = honest::trips(endpoint, clock, self.time);
+        let trips = honest::trips(endpoint, shown, clock, self.time);
         let (under, most) = memory::most_during(self.process, trips).await;
         attacking.abort();
         // Its connections are closed before the next attack begins.
@@ -142,6 +180,7 @@ impl HostileRun {
             attack,
             attempts: attempts.load(Ordering::Relaxed),
             under,
+            breaches: target.take_breaches(),
             grown: before
                 .zip(most)
                 .map(|(before, most)| most.saturating_sub(before)),
@@ -170,13 +209,15 @@ pub struct HostileRound {
     pub attempts: u64,
     /// What an honest agent met meanwhile.
     pub under: Latency,
+    /// How often somebody learned what is another's.
+    pub breaches: u64,
     /// By how many bytes the hub's memory grew; `None` where its process is unknown.
     pub grown: Option<u64>,
 }
 
 impl HostileReport {
-    /// Whether while each attack went on the honest agent was served each time, and the memory grew no further than it may. Times
-    /// are for people to judge: they are the machine's as well.
+    /// Whether while each attack went on the honest agent was served each time, nobody learned what is another's, and the memory
+    /// grew no further than it may. Times are for people to judge: they are the machine's as well.
     #[must_use]
     pub fn is_survived(&self) -> bool {
         self.rounds.iter().all(|round| self.is_withstood(round))
@@ -184,7 +225,7 @@ impl HostileReport {
 
     fn is_withstood(&self, round: &HostileRound) -> bool {
         let is_served = round.under.served > 0 && round.under.failed == 0;
-        is_served && round.grown.is_none_or(|grown| grown <= self.max_growth)
+        is_served && round.breaches == 0 && round.grown.is_none_or(|grown| grown <= self.max_growth)
     }
 }
 

@@ -12,7 +12,7 @@ use super::{
 use crate::{
     capability::{Kind, Skill},
     id::{SessionId, StreamId},
-    role::{Resume, slots::SessionKey},
+    role::{Resume, slots::SlotKey as SessionKey},
     status::{Status, brief},
 };
 

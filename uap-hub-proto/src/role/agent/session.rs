@@ -14,7 +14,7 @@ use crate::{
     convert::to_timestamp,
     id::{SessionId, StreamId},
     message::JobResult,
-    role::{Resume, slots::SessionKey},
+    role::{Resume, slots::SlotKey as SessionKey},
     state::State,
     status::Status,
     wire::{

@@ -13,7 +13,7 @@ use super::{config::Config, event::Output, kept::Kept};
 use crate::{
     capability::{Skill, Skills},
     id::{SessionId, StreamId},
-    role::slots::{SessionKey, Slots},
+    role::slots::{SlotKey as SessionKey, Slots},
 };
 
 /// The agent's side of the protocol, without IO.

@@ -1,8 +1,9 @@
 //! The agents.
 //!
-//! Jobs of a skill and shape look at a ranking of the agents that may be asked now. It is made when the first such job comes
-//! and kept up to date from then on, so that a job looks at the agent in front and at nothing else, however much the agents
-//! differ. Agents that never listened are in no index: registering costs the others nothing.
+//! Jobs of a skill look at a ranking of its agents, in which the first that can do a job of their shape is found at once, however
+//! much the agents differ. Each skill has its own: what is kept for one never takes the place of what is kept for another. What
+//! an agent does costs as much as it registered, whatever others did. Agents that never listened are in no index: registering
+//! costs the others nothing.
 
 mod reasons;
 
@@ -18,12 +19,13 @@ use super::{
     job::Job,
     policy::{Candidate, Placement},
     quota::{Peer, Quotas},
-    ranking::{MAX_RANKINGS, Ranked, Ranking, RankingKey, Rankings, Standing},
+    ranking::{Capable, Ranking, Standing},
     session::SessionKey,
 };
 use crate::{
     capability::{Shape, Skill, Skills},
     id::{ClientId, Identity, StreamId},
+    role::slots::{SlotKey, Slots},
 };
 
 /// One registered agent.
@@ -55,8 +57,8 @@ pub(super) struct Agent {
     waits: Option<u64>,
     /// The order of registration, which breaks ties.
     order: u64,
-    /// The rankings that it is in, and some that are no more.
-    rankings: Vec<RankingKey>,
+    /// Where it is in the rankings of its skills.
+    ranked: Vec<Ranked>,
 }
 
 impl Agent {
@@ -78,6 +80,27 @@ impl Standing {
     }
 }
 
+/// The agents of a skill.
+#[derive(Debug, Default)]
+struct OfSkill {
+    agents: BTreeSet<ClientId>,
+    ranking: Option<SlotKey>,
+}
+
+/// An agent's place in a ranking.
+#[derive(Clone, Copy, Debug)]
+struct Ranked {
+    ranking: SlotKey,
+    member: SlotKey,
+}
+
+/// What is known of jobs of a skill and a shape, while nothing else is asked of the fleet.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Work {
+    ranking: SlotKey,
+    shape: usize,
+}
+
 /// What an agent registered.
 #[derive(Debug, Default)]
 pub(super) struct Registered {
@@ -93,10 +116,9 @@ pub(super) struct Registered {
 pub(super) struct Fleet {
     agents: BTreeMap<ClientId, Agent>,
     /// The agents that have listened, by skill.
-    by_skill: BTreeMap<Skill, BTreeSet<ClientId>>,
-    rankings: Rankings,
-    /// The agents that have listened, by the order of their registration.
-    by_order: BTreeMap<u64, ClientId>,
+    by_skill: BTreeMap<Skill, OfSkill>,
+    /// Of skills of which there were jobs.
+    rankings: Slots<Ranking>,
     /// The agents that do not listen and have no session, by their place: the one that has not listened for longest first.
     pending: BTreeMap<u64, ClientId>,
     /// How many places were given.
@@ -118,8 +140,7 @@ impl Fleet {
         Self {
             agents: BTreeMap::new(),
             by_skill: BTreeMap::new(),
-            rankings: Rankings::default(),
-            by_order: BTreeMap::new(),
+            rankings: Slots::new(),
             pending: BTreeMap::new(),
             places: 0,
             pending_bytes: 0,
@@ -179,7 +200,7 @@ impl Fleet {
             is_indexed: false,
             waits: Some(self.places),
             order: self.registered,
-            rankings: Vec::new(),
+            ranked: Vec::new(),
         };
         self.pending.insert(self.places, id.clone());
         self.quotas.add(agent.peer.as_ref(), self.places, bytes);
@@ -322,17 +343,20 @@ impl Fleet {
         }
         self.bytes -= agent.bytes;
         self.quotas.remove(agent.peer.as_ref(), agent.bytes);
-        self.by_order.remove(&agent.order);
+        for Ranked { ranking, member } in &agent.ranked {
+            if let Some(ranking) = self.rankings.get_mut(*ranking) {
+                ranking.remove(*member);
+            }
+        }
         for skill in agent.skills.keys() {
-            let Some(ids) = self.by_skill.get_mut(skill) else {
+            let Some(of_skill) = self.by_skill.get_mut(skill) else {
                 continue;
             };
-            ids.remove(id);
-            if ids.is_empty() {
+            of_skill.agents.remove(id);
+            if of_skill.agents.is_empty() {
+                let ranking = of_skill.ranking;
+                ranking.and_then(|ranking| self.rankings.remove(ranking));
                 self.by_skill.remove(skill);
-                self.rankings.remove(skill);
-            } else {
-                self.rankings.leave(skill, agent.order, &agent.rankings);
             }
         }
         Some(agent)
@@ -346,72 +370,64 @@ impl Fleet {
         if std::mem::replace(&mut agent.is_indexed, true) {
             return;
         }
-        let skills = agent.skills.clone();
-        let (order, mut own, mut new) = (agent.order, Vec::new(), Vec::new());
-        self.by_order.insert(order, id.clone());
-        for (skill, requirements) in &skills {
-            let ids = self.by_skill.entry(skill.clone()).or_default();
-            ids.insert(id.clone());
-            let meets = |shape: &Shape| requirements.are_met_by(shape);
-            let agent = Ranked {
-                id,
-                order,
-                standing: Standing::default(),
-                rank: [0; 2],
-            };
-            new.extend(self.rankings.join(skill, agent, meets, &mut own));
-        }
-        if let Some(agent) = self.agents.get_mut(id) {
-            agent.rankings = own;
-        }
-        for (key, members) in new {
-            self.note_ranking(key, &members);
-        }
-    }
-
-    /// Notes that these agents, by their order, are in a ranking that is new.
-    fn note_ranking(&mut self, key: RankingKey, members: &[u64]) {
-        for id in members.iter().filter_map(|order| self.by_order.get(order)) {
-            let Some(agent) = self.agents.get_mut(id) else {
-                continue;
-            };
-            // Of an agent that does nothing the names of rankings that are no more would pile up.
-            if agent.rankings.len() >= 2 * MAX_RANKINGS {
-                agent.rankings.retain(|key| self.rankings.is_kept(*key));
+        for (skill, requirements) in &agent.skills {
+            let of_skill = self.by_skill.entry(skill.clone()).or_default();
+            of_skill.agents.insert(id.clone());
+            if let Some(key) = of_skill.ranking
+                && let Some(ranking) = self.rankings.get_mut(key)
+            {
+                let member = ranking.add(id, agent.order, requirements);
+                let ranking = key;
+                agent.ranked.push(Ranked { ranking, member });
             }
-            agent.rankings.push(key);
         }
     }
 
-    /// Sees to it that the agents that can do this work are ranked.
-    pub(super) fn rank(&mut self, skill: &Skill, shape: &Shape) {
-        let Some(ids) = self.by_skill.get(skill) else {
-            return;
-        };
-        if self.rankings.is_known(skill, shape) {
-            return;
-        }
-        let (agents, placement) = (&self.agents, &self.placement);
-        let capable = || {
-            let all = ids.iter().filter_map(|id| agents.get_key_value(id));
-            all.filter(|(_, agent)| agent.is_capable(skill, shape))
-        };
-        let ranked = capable().map(|(id, agent)| Ranked {
-            id,
-            order: agent.order,
-            standing: Standing::of(agent),
-            rank: placement.rank(&candidate(id, agent, self.max_load), skill),
-        });
-        let Some(key) = self.rankings.insert(skill, shape, ranked) else {
-            return;
-        };
-        let ranking = self.rankings.get(skill, shape);
-        let members: Vec<u64> = ranking.into_iter().flat_map(Ranking::orders).collect();
-        self.note_ranking(key, &members);
+    /// Whether an agent of the skill has room, whatever it can do.
+    pub(super) fn has_room(&mut self, skill: &Skill) -> bool {
+        let ranking = self.ranking_of(skill);
+        ranking.is_some_and(|(_, ranking)| ranking.free() > 0)
     }
 
-    fn ranking(&self, skill: &Skill, shape: &Shape) -> Option<&Ranking> {
-        self.rankings.get(skill, shape)
+    /// The ranking of a skill. For its first job its agents are ranked.
+    fn ranking_of(&mut self, skill: &Skill) -> Option<(SlotKey, &mut Ranking)> {
+        let of_skill = self.by_skill.get_mut(skill)?;
+        if let Some(key) = of_skill.ranking {
+            return Some((key, self.rankings.get_mut(key)?));
+        }
+        let key = self.rankings.add(Ranking::new(skill.clone()));
+        of_skill.ranking = Some(key);
+        let ranking = self.rankings.get_mut(key)?;
+        for id in &of_skill.agents {
+            if let Some(agent) = self.agents.get_mut(id)
+                && let Some(requirements) = agent.skills.get(skill)
+            {
+                let member = ranking.add(id, agent.order, requirements);
+                let candidate = candidate(id, agent, self.max_load);
+                let rank = self.placement.rank(&candidate, skill);
+                ranking.change(member, Standing::of(agent), rank);
+                let ranking = key;
+                agent.ranked.push(Ranked { ranking, member });
+            }
+        }
+        Some((key, ranking))
+    }
+
+    /// Looks up who can do this work; `None` where no agent has the skill. Nothing is looked up where it is known.
+    pub(super) fn rank(&mut self, skill: &Skill, shape: &Shape) -> Option<Work> {
+        let (key, ranking) = self.ranking_of(skill)?;
+        let shape = ranking.know(shape);
+        Some(Work {
+            ranking: key,
+            shape,
+        })
+    }
+
+    /// The agent of a skill that comes first, if its agents are ranked.
+    #[cfg(test)]
+    pub(super) fn first_free(&self, skill: &Skill) -> Option<&ClientId> {
+        let ranking = self.by_skill.get(skill)?.ranking?;
+        self.rankings.get(ranking)?.first()
     }
 
     /// Whether the agent is there, is not paused and has room.
@@ -436,26 +452,24 @@ impl Fleet {
 
     /// Whether an agent that has listened can do this work.
     pub(super) fn has_capable(&mut self, skill: &Skill, shape: &Shape) -> bool {
-        self.rank(skill, shape);
-        self.ranking(skill, shape)
-            .is_some_and(|ranking| ranking.len() > 0)
+        let work = self.rank(skill, shape);
+        work.is_some_and(|work| self.counts(work).all > 0)
     }
 
-    /// How many agents are there, with room or without, that can do this work. It must be [ranked](Self::rank).
-    pub(super) fn present(&self, skill: &Skill, shape: &Shape) -> usize {
-        self.ranking(skill, shape)
-            .map_or(0, |ranking| ranking.present)
+    fn counts(&self, work: Work) -> Capable {
+        let ranking = self.rankings.get(work.ranking);
+        ranking.map_or_else(Capable::default, |ranking| ranking.counts(work.shape))
     }
 
-    /// The agent that is asked first, among those that can do this work and have room. It must be [ranked](Self::rank).
+    /// How many agents are there, with room or without, that can do this work.
+    pub(super) fn present(&self, work: Work) -> usize {
+        self.counts(work).present
+    }
+
+    /// The agent that is asked first, among those that can do this work and have room.
     // impl: HUB-3-2 HUB-3-6
-    pub(super) fn choose(
-        &self,
-        skill: &Skill,
-        shape: &Shape,
-        passed_over: &BTreeSet<ClientId>,
-    ) -> Option<&ClientId> {
-        let mut ranked = self.ranking(skill, shape)?.ranked();
+    pub(super) fn choose(&self, work: Work, passed_over: &BTreeSet<ClientId>) -> Option<&ClientId> {
+        let mut ranked = self.rankings.get(work.ranking)?.ranked(work.shape);
         ranked.find(|id| !passed_over.contains(*id))
     }
 
@@ -485,22 +499,12 @@ impl Fleet {
         let made = change(agent);
         let after = Standing::of(agent);
         self.listening = self.listening + usize::from(after.is_listening) - usize::from(before);
-        let (order, candidate) = (agent.order, candidate(&id, agent, self.max_load));
-        let mut stale = Vec::new();
-        for key in &agent.rankings {
-            let Some((skill, ranking)) = self.rankings.get_mut(*key) else {
-                stale.push(*key);
-                continue;
-            };
-            ranking.change(Ranked {
-                id: &id,
-                order,
-                standing: after,
-                rank: self.placement.rank(&candidate, skill),
-            });
-        }
-        if !stale.is_empty() {
-            agent.rankings.retain(|key| !stale.contains(key));
+        let candidate = candidate(&id, agent, self.max_load);
+        for Ranked { ranking, member } in &agent.ranked {
+            if let Some(ranking) = self.rankings.get_mut(*ranking) {
+                let rank = self.placement.rank(&candidate, ranking.skill());
+                ranking.change(*member, after, rank);
+            }
         }
         self.await_listen(&id);
         Some(made)

@@ -19,15 +19,17 @@ mod policy;
 mod queue;
 mod quota;
 mod ranking;
+mod ranks;
 mod resume;
 mod session;
+mod shapes;
 mod streams;
 #[cfg(test)]
 mod tests;
 mod view;
 mod weight;
 
-use std::net::IpAddr;
+use std::{collections::VecDeque, net::IpAddr};
 
 use prost::Message as _;
 use ubos_common::{
@@ -115,6 +117,10 @@ pub struct Hub {
     streams: Streams,
     timers: Timers<Timer>,
     outputs: Outbox<Output>,
+    /// Refused jobs that are to be searched because agents left.
+    searched: VecDeque<JobId>,
+    /// Whether agents left since that began.
+    search_again: bool,
 }
 
 /// How the stream of a session is opened.
@@ -182,6 +188,8 @@ impl Hub {
             streams: Streams::default(),
             timers: Timers::new(),
             outputs: Outbox::new(MAX_OUTPUTS),
+            searched: VecDeque::new(),
+            search_again: false,
             config,
             ids,
         })

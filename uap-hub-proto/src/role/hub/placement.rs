@@ -1,12 +1,13 @@
 //! Placement: which agent is offered which job, and when.
 
-use std::time::Duration;
+use std::{cmp::Reverse, collections::BinaryHeap, time::Duration};
 
 use ubos_common::time::{Mono, Now};
 
 use super::{
     Hub, JobEvent, Outbound, Outcome, Phase, Timer, Verdict,
     execution::Closed,
+    fleet::Fleet,
     queue::{Entry, Line, Place, Stage as JobStage},
     session::{Session, SessionKey, Stage},
 };
@@ -34,21 +35,13 @@ impl Hub {
         if entry.stage != JobStage::Waiting {
             return;
         }
-        if entry.job.agent.is_none() {
-            self.fleet.rank(&entry.job.skill, &entry.shape);
-        }
-        let (chosen, asked) = self.choose(entry);
-        // A job may ask thousands of agents one by one: count those that refused only when there can be enough.
-        let has_refused = || entry.refused.iter().filter(|id| self.fleet.is_present(id));
-        let may_all = chosen.is_none() && entry.refused.len() >= asked.max(1);
-        let all_refused = may_all && has_refused().count() >= asked;
-        match chosen {
-            Some(agent) => self.propose(now, job, &agent),
-            None if all_refused && !entry.is_retrying => {
+        match choose(&mut self.fleet, entry) {
+            Choice::Ask(agent) => self.propose(now, job, &agent),
+            Choice::AllRefused if !entry.is_retrying => {
                 let pause = pause(self.config.refusal_pause, entry.rounds);
                 self.retry(job, Some(now.mono.saturating_add(pause)));
             }
-            None => {}
+            Choice::AllRefused | Choice::Nobody => {}
         }
     }
 
@@ -63,28 +56,6 @@ impl Hub {
             None => {}
         }
         entry.is_retrying = at.is_some();
-    }
-
-    /// The agent to ask now, and the number of agents that could be asked at some time.
-    fn choose(&self, entry: &Entry) -> (Option<ClientId>, usize) {
-        let (skill, shape) = (&entry.job.skill, &entry.shape);
-        let Some(only) = &entry.job.agent else {
-            let home = self.fleet.affinity(&entry.job);
-            let home = home.and_then(|key| self.fleet.home(key));
-            let may_take = |id: &&ClientId| {
-                !entry.refused.contains(*id) && self.fleet.is_capable(id.as_str(), skill, shape)
-            };
-            let chosen = home.filter(may_take);
-            let chosen = chosen.or_else(|| self.fleet.choose(skill, shape, &entry.refused));
-            let chosen = chosen.cloned();
-            let asked = match chosen {
-                Some(_) => 0,
-                None => self.fleet.present(skill, shape),
-            };
-            return (chosen, asked);
-        };
-        let may_be_asked = self.fleet.may_be_asked(only) && !entry.refused.contains(only);
-        (may_be_asked.then(|| only.clone()), 1)
     }
 
     // impl: HUB-3-1
@@ -234,60 +205,91 @@ impl Hub {
     /// Offers waiting jobs to an agent that has room, by their place in line. An agent that got free of a
     /// session (`freed`) is asked again for one job that it refused, since it may have been busy.
     pub(super) fn offer_to(&mut self, now: Now, agent: &ClientId, mut freed: bool) {
-        let mut lines = self.lines_for(agent);
-        while self.phase == Phase::Open && self.fleet.may_be_asked(agent) {
-            let heads = lines.iter_mut().filter_map(|(line, after)| {
-                let (place, job) = self.queue.next_in(line, *after)?;
-                Some((place, job, after))
-            });
-            let Some((place, job, after)) = heads.min_by_key(|(place, ..)| *place) else {
+        if self.phase != Phase::Open || !self.fleet.may_be_asked(agent) {
+            return;
+        }
+        let mut heads = self.heads_for(agent);
+        while self.fleet.may_be_asked(agent) {
+            let Some(Reverse((place, job, line))) = heads.pop() else {
                 return;
             };
-            *after = Some(place);
+            if let Some((next, behind)) = self.queue.next_in(&line, Some(place)) {
+                heads.push(Reverse((next, behind, line)));
+            }
             let Some(entry) = self.queue.get_mut(job) else {
                 continue;
             };
             if freed {
                 freed = !entry.refused.remove(agent);
             }
-            // A job that this agent refused waits because all others refused it too, or have no room.
+            // What waits in line waits because all others that can do it refused it or have no room: only this agent is asked.
             if !entry.refused.contains(agent) {
-                self.place(now, job);
+                self.propose(now, job, agent);
             }
         }
     }
 
-    /// The lines whose jobs an agent can do, each to be read from its start.
-    fn lines_for(&self, id: &ClientId) -> Vec<(Line, Option<Place>)> {
+    /// The first job of each line whose jobs an agent can do.
+    fn heads_for(&self, id: &ClientId) -> BinaryHeap<Reverse<(Place, JobId, Line)>> {
         let Some(agent) = self.fleet.get(id.as_str()) else {
-            return Vec::new();
+            return BinaryHeap::new();
         };
-        let lines = agent.skills.keys().flat_map(|skill| {
-            let shapes = self.queue.shapes(skill);
-            let fitting = shapes.filter(|shape| self.fleet.is_capable(id.as_str(), skill, shape));
-            fitting.map(|shape| Line::Any(skill.clone(), shape.clone()))
+        let lines = agent.skills.iter().flat_map(|(skill, requirements)| {
+            let heads = self.queue.heads(skill);
+            let fitting = heads.filter(|(shape, ..)| requirements.are_met_by(shape));
+            fitting.map(|(shape, place, job)| {
+                let line = Line::Any(skill.clone(), shape.clone());
+                Reverse((place, job, line))
+            })
         });
-        let own = std::iter::once(Line::One(id.clone()));
-        let lines = lines.chain(own);
-        lines.map(|line| (line, None)).collect()
+        let own = Line::One(id.clone());
+        let first = self.queue.next_in(&own, None);
+        let own = first.map(|(place, job)| Reverse((place, job, own)));
+        lines.chain(own).collect()
     }
 
     /// Notes that an agent cannot be asked any more. Jobs that all others refused may have waited for it alone: they are
     /// searched a little later, once for all agents that leave meanwhile.
     pub(super) fn one_less(&mut self, now: Now) {
+        if self.searched.is_empty() {
+            self.search_later(now, self.config.refusal_pause);
+        } else {
+            self.search_again = true;
+        }
+    }
+
+    fn search_later(&mut self, now: Now, pause: Duration) {
         if self.timers.get(&Timer::Fewer).is_none() {
-            let pause = self.config.refusal_pause.max(SHORTEST);
+            let pause = pause.max(SHORTEST);
             self.timers
                 .set(Timer::Fewer, now.mono.saturating_add(pause));
         }
     }
 
+    /// Searches some of the jobs that were refused, and the others a little later: each may have every agent held against it.
     pub(super) fn place_refused(&mut self, now: Now) {
-        for job in self.queue.waiting() {
-            let entry = self.queue.get(job);
-            if entry.is_some_and(|entry| !entry.refused.is_empty()) {
-                self.place(now, job);
+        if self.searched.is_empty() {
+            let is_refused = |job: &JobId| {
+                let entry = self.queue.get(*job);
+                entry.is_some_and(|entry| !entry.refused.is_empty() && !entry.is_retrying)
+            };
+            self.searched = self
+                .queue
+                .waiting()
+                .into_iter()
+                .filter(is_refused)
+                .collect();
+        }
+        for _ in 0..MAX_SEARCHED {
+            match self.searched.pop_front() {
+                Some(job) => self.place(now, job),
+                None => break,
             }
+        }
+        if !self.searched.is_empty() {
+            self.search_later(now, SHORTEST);
+        } else if std::mem::take(&mut self.search_again) {
+            self.search_later(now, self.config.refusal_pause);
         }
     }
 
@@ -318,6 +320,52 @@ impl Hub {
         };
         let outcome = Outcome::new(Verdict::Unplaced, message);
         self.stop_job(now, job, outcome, "no agent took the job in time");
+    }
+}
+
+/// Jobs that are searched at once after agents left.
+pub(super) const MAX_SEARCHED: usize = 32;
+
+/// Whom to ask for a job.
+enum Choice {
+    Ask(ClientId),
+    /// Everybody who could be asked has refused.
+    AllRefused,
+    /// Nobody now.
+    Nobody,
+}
+
+fn choose(fleet: &mut Fleet, entry: &Entry) -> Choice {
+    let (skill, shape, refused) = (&entry.job.skill, &entry.shape, &entry.refused);
+    let asked = if let Some(only) = &entry.job.agent {
+        if fleet.may_be_asked(only) && !refused.contains(only) {
+            return Choice::Ask(only.clone());
+        }
+        1
+    } else {
+        // Where nobody has room it does not matter who could do the job, until somebody refused it.
+        if refused.is_empty() && !fleet.has_room(skill) {
+            return Choice::Nobody;
+        }
+        let home = fleet.affinity(&entry.job).and_then(|key| fleet.home(key));
+        let may_take =
+            |id: &&ClientId| !refused.contains(*id) && fleet.is_capable(id.as_str(), skill, shape);
+        if let Some(home) = home.filter(may_take) {
+            return Choice::Ask(home.clone());
+        }
+        let Some(work) = fleet.rank(skill, shape) else {
+            return Choice::Nobody;
+        };
+        if let Some(best) = fleet.choose(work, refused) {
+            return Choice::Ask(best.clone());
+        }
+        fleet.present(work)
+    };
+    // A job may ask thousands of agents one by one: count those that refused only when there can be enough.
+    let have_refused = || refused.iter().filter(|id| fleet.is_present(id)).count();
+    match refused.len() >= asked.max(1) && have_refused() >= asked {
+        true => Choice::AllRefused,
+        false => Choice::Nobody,
     }
 }
 

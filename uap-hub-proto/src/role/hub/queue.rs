@@ -283,9 +283,13 @@ impl Queue {
         Some(entry)
     }
 
-    /// The shapes of the jobs that wait for a skill.
-    pub(super) fn shapes(&self, skill: &Skill) -> impl Iterator<Item = &Shape> {
-        self.lines.get(skill).into_iter().flat_map(BTreeMap::keys)
+    /// The first job of each shape that waits for a skill.
+    pub(super) fn heads(&self, skill: &Skill) -> impl Iterator<Item = (&Shape, Place, JobId)> {
+        let lines = self.lines.get(skill).into_iter().flatten();
+        lines.filter_map(|(shape, waiting)| {
+            let (place, job) = waiting.first_key_value()?;
+            Some((shape, *place, *job))
+        })
     }
 
     /// The first job of a line that comes after a place.

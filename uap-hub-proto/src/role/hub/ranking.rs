@@ -1,25 +1,19 @@
-//! Rankings of the agents that can do the same work.
-//!
-//! Shapes of jobs that the same agents can do share a ranking: what an agent does changes the rankings that it is in, and not
-//! one for each shape.
+//! The agents of one skill, and which of them can do jobs of which shape.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::{collections::BTreeMap, sync::Arc};
 
+use super::{
+    ranks::{Rank, Ranks},
+    shapes::{MAX_SHAPES, Shapes},
+};
 use crate::{
-    capability::{Shape, Skill},
+    capability::{Requirements, Shape, Skill, steps::count},
     id::ClientId,
+    role::slots::{SlotKey, Slots},
 };
 
-/// Rankings that are kept. A job for which there is none makes one, which holds every agent with the skill to the job.
-pub(super) const MAX_RANKINGS: usize = 256;
-/// Shapes whose ranking is known.
-pub(super) const MAX_SHAPES: usize = 1024;
-
-/// Names a ranking; none is used again.
-pub(super) type RankingKey = u64;
-
-/// Rank by the placement, then by age.
-type Rank = ([u64; 2], u64);
+/// Bytes of the shapes of a skill. A larger one is alone.
+const MAX_SHAPE_BYTES: usize = 1 << 20;
 
 /// Whether an agent may be offered jobs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,359 +25,251 @@ pub(super) struct Standing {
     pub(super) has_room: bool,
 }
 
-/// An agent as rankings see it.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Ranked<'a> {
-    pub(super) id: &'a ClientId,
-    pub(super) order: u64,
-    pub(super) standing: Standing,
-    pub(super) rank: [u64; 2],
-}
-
-/// The agents that can do jobs of one skill and of some shapes.
-#[derive(Clone, Debug, Default)]
+/// The agents of one skill that have listened. What one of them does changes its own place in one order, and of each it is known
+/// which shapes of jobs it can do. A job of a shape that is not known takes the place of the one that was not used for longest, and
+/// each agent is held against it.
+#[derive(Debug)]
 pub(super) struct Ranking {
-    /// Shapes that look at it.
-    shapes: usize,
-    /// Agents by their order, whether they listen or not, with their rank in `ranks`.
-    members: BTreeMap<u64, (Standing, Option<Rank>)>,
-    /// Tells sets of members apart, but for chance.
-    digest: u64,
-    pub(super) listening: usize,
-    pub(super) present: usize,
-    /// Those that have room.
-    ranks: BTreeMap<Rank, ClientId>,
-}
-
-impl Ranking {
-    pub(super) fn len(&self) -> usize {
-        self.members.len()
-    }
-
-    /// How many have room.
-    pub(super) fn free(&self) -> usize {
-        self.ranks.len()
-    }
-
-    /// Those that have room, the best first.
-    pub(super) fn ranked(&self) -> impl Iterator<Item = &ClientId> {
-        self.ranks.values()
-    }
-
-    /// The agents in it, by their order.
-    pub(super) fn orders(&self) -> impl Iterator<Item = u64> {
-        self.members.keys().copied()
-    }
-
-    fn add(&mut self, agent: Ranked<'_>) {
-        self.members.insert(agent.order, Default::default());
-        self.digest ^= mixed(agent.order);
-        self.change(agent);
-    }
-
-    pub(super) fn change(&mut self, agent: Ranked<'_>) {
-        let Some((standing, kept)) = self.members.get_mut(&agent.order) else {
-            return;
-        };
-        let (before, after) = (std::mem::replace(standing, agent.standing), agent.standing);
-        let moved =
-            |count: usize, from: bool, to: bool| count + usize::from(to) - usize::from(from);
-        self.listening = moved(self.listening, before.is_listening, after.is_listening);
-        self.present = moved(self.present, before.is_present, after.is_present);
-        let rank = after.has_room.then_some((agent.rank, agent.order));
-        let before = std::mem::replace(kept, rank);
-        if before == rank {
-            return;
-        }
-        if let Some(before) = before {
-            self.ranks.remove(&before);
-        }
-        if let Some(rank) = rank {
-            self.ranks.insert(rank, agent.id.clone());
-        }
-    }
-
-    /// Takes out an agent that does not listen any more.
-    fn remove(&mut self, order: u64) {
-        if self.members.remove(&order).is_some() {
-            self.digest ^= mixed(order);
-        }
-    }
-
-    fn has_members_of(&self, other: &Self) -> bool {
-        self.digest == other.digest && self.members.keys().eq(other.members.keys())
-    }
-}
-
-/// Spreads numbers over all 64 bits.
-const fn mixed(number: u64) -> u64 {
-    let mixed = (number ^ (number >> 31)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    (mixed ^ (mixed >> 29)).wrapping_mul(0xBF58_476D_1CE4_E5B9)
-}
-
-/// The rankings of all skills.
-#[derive(Debug, Default)]
-pub(super) struct Rankings {
-    skills: BTreeMap<Skill, OfSkill>,
-    rankings: HashMap<RankingKey, (Skill, Ranking)>,
-    made: u64,
-    /// How often a ranking was asked for.
+    skill: Skill,
+    members: Slots<Member>,
+    shapes: BTreeMap<Shape, Known>,
+    /// The numbers of `shapes`.
+    taken: Shapes,
+    shape_bytes: usize,
+    /// How often a shape was asked for.
     uses: u64,
-    shapes: usize,
+    /// Of each number.
+    counts: Vec<Capable>,
+    ranks: Ranks,
 }
 
-#[derive(Debug, Default)]
-struct OfSkill {
-    shapes: BTreeMap<Shape, Looked>,
-    rankings: BTreeSet<RankingKey>,
+#[derive(Debug)]
+struct Member {
+    id: ClientId,
+    /// The order of registration, which breaks ties.
+    order: u64,
+    requirements: Arc<Requirements>,
+    /// The shapes that it can do, among those that are known.
+    meets: Shapes,
+    standing: Standing,
+    rank: Option<Rank>,
 }
 
-/// Where a shape looks.
+/// A shape that is known.
 #[derive(Clone, Copy, Debug)]
-struct Looked {
-    at: RankingKey,
-    /// When it did last, in uses of any.
+struct Known {
+    number: usize,
+    /// When it was asked for last, in uses of any.
     used: u64,
 }
 
-impl Rankings {
-    /// Whether there is a ranking for this work, which counts as used.
-    pub(super) fn is_known(&mut self, skill: &Skill, shape: &Shape) -> bool {
-        self.uses += 1;
-        let shapes = self.skills.get_mut(skill).map(|found| &mut found.shapes);
-        match shapes.and_then(|shapes| shapes.get_mut(shape)) {
-            Some(looked) => {
-                looked.used = self.uses;
-                true
-            }
-            None => false,
+/// Agents that can do jobs of a shape.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Capable {
+    pub(super) all: usize,
+    pub(super) listening: usize,
+    pub(super) present: usize,
+}
+
+impl Capable {
+    /// Capable an agent that was in one standing and is in another; `None` where it is not there.
+    fn move_one(&mut self, before: Option<Standing>, after: Option<Standing>) {
+        let moved = |count: usize, is: fn(Standing) -> bool| {
+            count + usize::from(after.is_some_and(is)) - usize::from(before.is_some_and(is))
+        };
+        self.all = moved(self.all, |_| true);
+        self.listening = moved(self.listening, |standing| standing.is_listening);
+        self.present = moved(self.present, |standing| standing.is_present);
+    }
+}
+
+impl Ranking {
+    pub(super) fn new(skill: Skill) -> Self {
+        Self {
+            skill,
+            members: Slots::new(),
+            shapes: BTreeMap::new(),
+            taken: Shapes::default(),
+            shape_bytes: 0,
+            uses: 0,
+            counts: Vec::new(),
+            ranks: Ranks::default(),
         }
     }
 
-    pub(super) fn get(&self, skill: &Skill, shape: &Shape) -> Option<&Ranking> {
-        let looked = self.skills.get(skill)?.shapes.get(shape)?;
-        self.rankings.get(&looked.at).map(|(_, ranking)| ranking)
+    pub(super) const fn skill(&self) -> &Skill {
+        &self.skill
     }
 
-    pub(super) fn is_kept(&self, key: RankingKey) -> bool {
-        self.rankings.contains_key(&key)
+    pub(super) const fn len(&self) -> usize {
+        self.members.len()
     }
 
-    /// A ranking and its skill.
-    pub(super) fn get_mut(&mut self, key: RankingKey) -> Option<(&Skill, &mut Ranking)> {
-        let (skill, ranking) = self.rankings.get_mut(&key)?;
-        Some((skill, ranking))
+    /// How many have room, whatever they can do.
+    pub(super) const fn free(&self) -> usize {
+        self.ranks.len()
     }
 
-    /// Notes which agents can do this work. Returns the key of a ranking that is new.
-    pub(super) fn insert<'a>(
+    /// Adds an agent without room, until it is [changed](Self::change). It is held against the shapes that are known, which are bounded.
+    pub(super) fn add(
         &mut self,
-        skill: &Skill,
-        shape: &Shape,
-        members: impl Iterator<Item = Ranked<'a>>,
-    ) -> Option<RankingKey> {
-        let mut ranking = Ranking::default();
-        members.for_each(|agent| ranking.add(agent));
-        while self.shapes >= MAX_SHAPES {
-            self.forget_shape();
+        id: &ClientId,
+        order: u64,
+        requirements: &Arc<Requirements>,
+    ) -> SlotKey {
+        let mut meets = Shapes::default();
+        for (shape, known) in &self.shapes {
+            meets.set(known.number, requirements.are_met_by(shape));
         }
-        let equal = self.equal_to(skill, &ranking, None);
-        let is_new = equal.is_none();
-        let at = equal.unwrap_or_else(|| self.keep(skill, ranking));
-        let looked = Looked {
-            at,
-            used: self.uses,
-        };
-        let of_skill = self.skills.entry(skill.clone()).or_default();
-        of_skill.shapes.insert(shape.clone(), looked);
-        self.shapes += 1;
-        if let Some((_, ranking)) = self.rankings.get_mut(&at) {
-            ranking.shapes += 1;
-        }
-        is_new.then_some(at)
-    }
-
-    /// Adds an agent whose capability was not known; `meets` says of which shapes. Returns the rankings that are new, with their
-    /// members to be told, and adds to `own` those that the agent is in.
-    pub(super) fn join(
-        &mut self,
-        skill: &Skill,
-        agent: Ranked<'_>,
-        meets: impl Fn(&Shape) -> bool,
-        own: &mut Vec<RankingKey>,
-    ) -> Vec<(RankingKey, Vec<u64>)> {
-        let mut met: BTreeMap<RankingKey, Vec<Shape>> = BTreeMap::new();
-        let shapes = self.skills.get(skill).map(|found| &found.shapes);
-        for (shape, looked) in shapes.into_iter().flatten() {
-            if meets(shape) {
-                met.entry(looked.at).or_default().push(shape.clone());
-            }
-        }
-        let mut new = Vec::new();
-        for (key, shapes) in met {
-            let is_full = self.rankings.len() >= MAX_RANKINGS;
-            let Some((_, ranking)) = self.rankings.get_mut(&key) else {
-                continue;
-            };
-            if ranking.shapes == shapes.len() {
-                ranking.add(agent);
-                own.push(key);
-                continue;
-            }
-            ranking.shapes -= shapes.len();
-            if is_full {
-                self.forget(skill, &shapes);
-                continue;
-            }
-            // The agent can do some of what the others can: these shapes get a ranking of their own.
-            let mut split = ranking.clone();
-            split.shapes = shapes.len();
-            let others = split.members.keys().copied().collect();
-            split.add(agent);
-            let split = self.keep(skill, split);
-            own.push(split);
-            new.push((split, others));
-            let of_skill = self.skills.entry(skill.clone()).or_default();
-            for shape in shapes {
-                if let Some(looked) = of_skill.shapes.get_mut(&shape) {
-                    looked.at = split;
-                }
-            }
-        }
-        new
-    }
-
-    /// Forgets shapes that no ranking counts any more.
-    fn forget(&mut self, skill: &Skill, shapes: &[Shape]) {
-        let Some(of_skill) = self.skills.get_mut(skill) else {
-            return;
-        };
-        self.shapes -= shapes.len();
-        of_skill.shapes.retain(|shape, _| !shapes.contains(shape));
-    }
-
-    /// Takes an agent out of the rankings that it is in; those that are equal then become one.
-    pub(super) fn leave(&mut self, skill: &Skill, order: u64, keys: &[RankingKey]) {
-        let Some(of_skill) = self.skills.get(skill) else {
-            return;
-        };
-        let own: Vec<_> = keys
-            .iter()
-            .filter(|key| of_skill.rankings.contains(key))
-            .collect();
-        for key in &own {
-            if let Some((_, ranking)) = self.rankings.get_mut(key) {
-                ranking.remove(order);
-            }
-        }
-        for key in own {
-            let Some((_, ranking)) = self.rankings.get(key) else {
-                continue;
-            };
-            if let Some(equal) = self.equal_to(skill, ranking, Some(*key)) {
-                self.merge(skill, *key, equal);
-            }
-        }
-    }
-
-    /// Forgets all of a skill.
-    pub(super) fn remove(&mut self, skill: &Skill) {
-        if let Some(of_skill) = self.skills.remove(skill) {
-            self.shapes -= of_skill.shapes.len();
-            for key in of_skill.rankings {
-                self.rankings.remove(&key);
-            }
-        }
-    }
-
-    /// Another ranking of a skill with the same members.
-    fn equal_to(
-        &self,
-        skill: &Skill,
-        ranking: &Ranking,
-        own: Option<RankingKey>,
-    ) -> Option<RankingKey> {
-        let mut keys = self.skills.get(skill)?.rankings.iter().copied();
-        keys.find(|key| {
-            let other = self.rankings.get(key);
-            Some(*key) != own && other.is_some_and(|(_, other)| other.has_members_of(ranking))
+        let standing = Standing::default();
+        self.tally(meets, None, Some(standing));
+        self.members.add(Member {
+            id: id.clone(),
+            order,
+            requirements: Arc::clone(requirements),
+            meets,
+            standing,
+            rank: None,
         })
     }
 
-    fn merge(&mut self, skill: &Skill, from: RankingKey, into: RankingKey) {
-        let Some(of_skill) = self.skills.get_mut(skill) else {
+    pub(super) fn remove(&mut self, key: SlotKey) {
+        let Some(member) = self.members.remove(key) else {
             return;
         };
-        for looked in of_skill
-            .shapes
-            .values_mut()
-            .filter(|looked| looked.at == from)
-        {
-            looked.at = into;
+        if let Some(rank) = member.rank {
+            self.ranks.remove(rank);
         }
-        of_skill.rankings.remove(&from);
-        let moved = self
-            .rankings
-            .remove(&from)
-            .map_or(0, |(_, ranking)| ranking.shapes);
-        if let Some((_, ranking)) = self.rankings.get_mut(&into) {
-            ranking.shapes += moved;
-        }
+        self.tally(member.meets, Some(member.standing), None);
     }
 
-    fn keep(&mut self, skill: &Skill, ranking: Ranking) -> RankingKey {
-        while self.rankings.len() >= MAX_RANKINGS {
-            self.forget_shape();
-        }
-        self.made += 1;
-        let of_skill = self.skills.entry(skill.clone()).or_default();
-        of_skill.rankings.insert(self.made);
-        self.rankings.insert(self.made, (skill.clone(), ranking));
-        self.made
-    }
-
-    /// Forgets the shape that was not used for longest, and its ranking if no other shape looks at it.
-    fn forget_shape(&mut self) {
-        let all = self.skills.iter().flat_map(|(skill, found)| {
-            let shapes = found.shapes.iter();
-            shapes.map(move |(shape, looked)| (looked.used, looked.at, skill, shape))
-        });
-        let Some((_, at, skill, shape)) = all.min() else {
-            // Rankings have shapes: there is none left.
-            return self.rankings.clear();
+    pub(super) fn change(&mut self, key: SlotKey, standing: Standing, rank: [u64; 2]) {
+        let Some(member) = self.members.get_mut(key) else {
+            return;
         };
-        let (skill, shape) = (skill.clone(), shape.clone());
-        self.shapes -= 1;
-        let is_last = self.rankings.get_mut(&at).is_none_or(|(_, ranking)| {
-            ranking.shapes -= 1;
-            ranking.shapes == 0
-        });
-        if is_last {
-            self.rankings.remove(&at);
-        }
-        if let Some(found) = self.skills.get_mut(&skill) {
-            found.shapes.remove(&shape);
-            if is_last {
-                found.rankings.remove(&at);
+        count(1);
+        let before = std::mem::replace(&mut member.standing, standing);
+        let rank = standing.has_room.then_some((rank, member.order));
+        let old = std::mem::replace(&mut member.rank, rank);
+        let meets = member.meets;
+        if old != rank {
+            old.into_iter().for_each(|old| self.ranks.remove(old));
+            if let Some(rank) = rank {
+                self.ranks.insert(rank, meets, key);
             }
-            if found.shapes.is_empty() {
-                self.skills.remove(&skill);
+        }
+        let is_as_before = |is: fn(Standing) -> bool| is(before) == is(standing);
+        if !is_as_before(|one| one.is_listening) || !is_as_before(|one| one.is_present) {
+            self.tally(meets, Some(before), Some(standing));
+        }
+    }
+
+    fn tally(&mut self, meets: Shapes, before: Option<Standing>, after: Option<Standing>) {
+        for shape in meets.in_both(&self.taken) {
+            if let Some(counts) = self.counts.get_mut(shape) {
+                counts.move_one(before, after);
             }
         }
     }
 
-    /// How many shapes and rankings are kept.
-    #[cfg(test)]
-    pub(super) fn kept(&self) -> (usize, usize) {
-        let shapes = self.skills.values().map(|found| found.shapes.len());
-        assert_eq!(shapes.sum::<usize>(), self.shapes);
-        let keys = self.skills.values().map(|found| found.rankings.len());
-        assert_eq!(keys.sum::<usize>(), self.rankings.len());
-        for (key, (skill, ranking)) in &self.rankings {
-            let shapes = self.skills[skill].shapes.values();
-            let looking = shapes.filter(|looked| looked.at == *key).count();
-            assert_eq!(looking, ranking.shapes);
+    /// The number of a shape. Against one that is not known, all members are held.
+    pub(super) fn know(&mut self, shape: &Shape) -> usize {
+        self.uses += 1;
+        if let Some(known) = self.shapes.get_mut(shape) {
+            known.used = self.uses;
+            return known.number;
         }
-        (self.shapes, self.rankings.len())
+        let bytes = shape.weight();
+        while self.shapes.len() >= MAX_SHAPES
+            || (self.shape_bytes + bytes > MAX_SHAPE_BYTES && !self.shapes.is_empty())
+        {
+            self.forget_oldest();
+        }
+        let number = self.taken.first_free();
+        self.taken.set(number, true);
+        self.shape_bytes += bytes;
+        let used = self.uses;
+        self.shapes.insert(shape.clone(), Known { number, used });
+        let mut counts = Capable::default();
+        for member in self.members.iter_mut() {
+            let is_met = member.requirements.are_met_by(shape);
+            member.meets.set(number, is_met);
+            if is_met {
+                counts.move_one(None, Some(member.standing));
+            }
+        }
+        let members = &self.members;
+        let can = |key| {
+            members
+                .get(key)
+                .is_some_and(|member| member.meets.has(number))
+        };
+        self.ranks.note(number, can);
+        let counted = self.counts.len().max(number + 1);
+        self.counts.resize(counted, Capable::default());
+        if let Some(place) = self.counts.get_mut(number) {
+            *place = counts;
+        }
+        number
+    }
+
+    /// Forgets the shape that was not used for longest. What is noted of its number means nothing until another shape has it.
+    fn forget_oldest(&mut self) {
+        let oldest = self.shapes.iter().min_by_key(|(_, known)| known.used);
+        let Some(shape) = oldest.map(|(shape, _)| shape.clone()) else {
+            return;
+        };
+        self.shape_bytes -= shape.weight();
+        if let Some(known) = self.shapes.remove(&shape) {
+            self.taken.set(known.number, false);
+        }
+    }
+
+    /// Who can do jobs of a shape.
+    pub(super) fn counts(&self, shape: usize) -> Capable {
+        self.counts.get(shape).copied().unwrap_or_default()
+    }
+
+    /// The agents that have room and can do jobs of a shape, the best first.
+    pub(super) fn ranked(&self, shape: usize) -> impl Iterator<Item = &ClientId> {
+        let members = self.ranks.of(shape);
+        members.filter_map(|key| self.members.get(key).map(|member| &member.id))
+    }
+
+    /// The first that has room, whatever it can do.
+    #[cfg(test)]
+    pub(super) fn first(&self) -> Option<&ClientId> {
+        let ranked = self
+            .members
+            .iter()
+            .filter(|(_, member)| member.rank.is_some());
+        let first = ranked.min_by_key(|(_, member)| member.rank);
+        first.map(|(_, member)| &member.id)
+    }
+
+    /// How many shapes are known, and that what is counted of each is so.
+    #[cfg(test)]
+    pub(super) fn known(&self) -> usize {
+        let numbers = self.shapes.values().map(|known| known.number);
+        let mut numbers: Vec<_> = numbers.collect();
+        numbers.sort_unstable();
+        assert!(self.taken.in_both(&self.taken).eq(numbers));
+        let bytes = self.shapes.keys().map(Shape::weight);
+        assert_eq!(bytes.sum::<usize>(), self.shape_bytes);
+        for (shape, known) in &self.shapes {
+            let mut counts = Capable::default();
+            let mut free = 0;
+            for (_, member) in self.members.iter() {
+                let meets = member.meets.has(known.number);
+                assert_eq!(meets, member.requirements.are_met_by(shape));
+                if meets {
+                    counts.move_one(None, Some(member.standing));
+                    free += usize::from(member.rank.is_some());
+                }
+            }
+            assert_eq!(self.counts(known.number), counts);
+            assert_eq!(self.ranked(known.number).count(), free);
+        }
+        self.shapes.len()
     }
 }

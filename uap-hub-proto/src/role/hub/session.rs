@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-pub(super) use crate::role::slots::SessionKey;
+pub(super) use crate::role::slots::SlotKey as SessionKey;
 use crate::{
     capability::Skill,
     id::{ClientId, Identity, JobId, SessionId, StreamId},

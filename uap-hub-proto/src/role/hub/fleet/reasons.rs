@@ -21,25 +21,25 @@ impl Fleet {
             };
             return format!("the agent that the job is for {fault}");
         }
-        self.rank(skill, shape);
-        let Some(ids) = self.by_skill.get(skill) else {
+        let Some(work) = self.rank(skill, shape) else {
             return format!("no agent offers {skill}");
         };
-        let offering = ids.len();
+        let ranking = self.rankings.get(work.ranking);
+        let (offering, free) = ranking.map_or((0, 0), |ranking| {
+            (ranking.len(), ranking.ranked(work.shape).count())
+        });
         let begin = format!("agents that offer {skill}: {offering}, of which");
-        let Some(ranking) = self
-            .ranking(skill, shape)
-            .filter(|ranking| ranking.len() > 0)
-        else {
+        let able = self.counts(work);
+        if able.all == 0 {
             return format!(
                 "{begin} 0 take these payloads: {}",
                 self.faults(skill, shape)
             );
-        };
+        }
         let standings = [
-            (ranking.len() - ranking.listening, "away"),
-            (ranking.listening - ranking.present, "paused"),
-            (ranking.present - ranking.free(), "without room"),
+            (able.all - able.listening, "away"),
+            (able.listening - able.present, "paused"),
+            (able.present - free, "without room"),
         ];
         let standings = standings.iter().filter(|(count, _)| *count > 0);
         let standings: Vec<_> = standings
@@ -47,7 +47,7 @@ impl Fleet {
             .collect();
         format!(
             "{begin} {} take these payloads: {}",
-            ranking.len(),
+            able.all,
             standings.join(", ")
         )
     }
@@ -67,11 +67,11 @@ impl Fleet {
 
     /// What a job lacks for the agents with its skill, of which none can do it. Where they are very many, some stand for all.
     pub(in crate::role::hub) fn faults(&self, skill: &Skill, shape: &Shape) -> String {
-        let Some(ids) = self.by_skill.get(skill) else {
+        let Some(of_skill) = self.by_skill.get(skill) else {
             return format!("no agent offers {skill}");
         };
         let mut faults = BTreeMap::<String, usize>::new();
-        for id in ids.iter().take(MAX_ASKED) {
+        for id in of_skill.agents.iter().take(MAX_ASKED) {
             let fault = self.unmet_by(id.as_str(), skill, shape);
             *faults.entry(fault.unwrap_or_default()).or_default() += 1;
         }
@@ -96,6 +96,6 @@ impl Fleet {
 }
 
 /// Agents that are asked why they cannot do a job.
-const MAX_ASKED: usize = 256;
+const MAX_ASKED: usize = 64;
 /// Reasons that are told.
 const MAX_FAULTS: usize = 3;

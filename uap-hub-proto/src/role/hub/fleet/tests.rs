@@ -1,11 +1,11 @@
 //! Rankings as agents come, change and go.
 
 use super::{
-    super::{policy::Spread, ranking::MAX_SHAPES},
+    super::{policy::Spread, shapes::MAX_SHAPES},
     *,
 };
 use crate::{
-    capability::skills,
+    capability::{skills, steps::CHECKS},
     wire::{
         AgentRegistration, Capability, Payload, PayloadRequirement, TestCapability,
         capability::Format,
@@ -56,15 +56,27 @@ fn session(number: u64) -> SessionKey {
     SessionKey::numbered(number)
 }
 
+fn work(fleet: &mut Fleet, shape: &Shape) -> Work {
+    fleet.rank(&Skill::test(SKILL), shape).unwrap()
+}
+
 fn order(fleet: &mut Fleet) -> String {
-    fleet.rank(&Skill::test(SKILL), &Shape::of(&[]));
-    let mut passed_over = BTreeSet::new();
     let mut order = String::new();
-    while let Some(id) = fleet.choose(&Skill::test(SKILL), &Shape::of(&[]), &passed_over) {
+    let Some(work) = fleet.rank(&Skill::test(SKILL), &Shape::of(&[])) else {
+        return order;
+    };
+    let mut passed_over = BTreeSet::new();
+    while let Some(id) = fleet.choose(work, &passed_over) {
         order.push_str(id.as_str());
         passed_over.insert(id.clone());
     }
     order
+}
+
+/// How many shapes the skill tells apart.
+fn known(fleet: &Fleet) -> usize {
+    let key = fleet.by_skill[&Skill::test(SKILL)].ranking.unwrap();
+    fleet.rankings.get(key).unwrap().known()
 }
 
 // spec: HUB-3-6
@@ -82,8 +94,7 @@ fn least_loaded_then_longest_idle_comes_first() {
     assert!(!fleet.by_skill.contains_key(&Skill::translation(SKILL)));
     fleet.remove(&"a".into());
     fleet.remove(&"c".into());
-    assert!(fleet.by_skill.is_empty() && fleet.by_order.is_empty() && fleet.listening == 0);
-    assert_eq!(fleet.rankings.kept(), (0, 0));
+    assert!(fleet.by_skill.is_empty() && fleet.rankings.is_empty() && fleet.listening == 0);
 }
 
 // spec: HUB-3-6
@@ -99,7 +110,8 @@ fn the_other_placements_take_turns_and_fill_up() {
     assert_eq!(order(&mut full), "bac");
     full.add_session(&"b".into(), session(2));
     assert_eq!(order(&mut full), "ac", "no more than it may have");
-    assert_eq!(full.present(&Skill::test(SKILL), &Shape::of(&[])), 3);
+    let any = work(&mut full, &Shape::of(&[]));
+    assert_eq!(full.present(any), 3);
 }
 
 // spec: HUB-3-2
@@ -113,62 +125,19 @@ fn agents_of_many_profiles_are_ranked_together() {
     fleet.register(at(0), "d".into(), registered);
     fleet.listen(at(9), &"d".into(), StreamId(9));
     assert_eq!(order(&mut fleet), "cba");
-    let need = Shape::of(&[Payload::new("need")]);
-    let skill = Skill::test(SKILL);
-    fleet.rank(&skill, &need);
+    let need = work(&mut fleet, &Shape::of(&[Payload::new("need")]));
+    let first = |fleet: &Fleet, passed_over: &BTreeSet<ClientId>| {
+        let first = fleet.choose(need, passed_over);
+        first.map(|id| id.as_str().to_owned()).unwrap()
+    };
     let mut passed_over: BTreeSet<ClientId> = ["c".into()].into();
-    assert_eq!(
-        fleet
-            .choose(&skill, &need, &passed_over)
-            .map(ClientId::as_str),
-        Some("b")
-    );
+    assert_eq!(first(&fleet, &passed_over), "b");
     passed_over.insert("b".into());
-    assert_eq!(
-        fleet
-            .choose(&skill, &need, &passed_over)
-            .map(ClientId::as_str),
-        Some("d")
-    );
+    assert_eq!(first(&fleet, &passed_over), "d");
     fleet.set_paused(&"d".into(), true, false);
-    assert_eq!(
-        fleet
-            .choose(&skill, &need, &passed_over)
-            .map(ClientId::as_str),
-        Some("a")
-    );
-    assert_eq!(
-        (
-            fleet.present(&skill, &need),
-            fleet.present(&skill, &Shape::of(&[]))
-        ),
-        (3, 3)
-    );
-}
-
-#[test]
-fn rankings_are_bounded_and_made_again() {
-    let mut fleet = fleet(Arc::new(Spread::LeastLoaded));
-    let skill = Skill::test(SKILL);
-    let shape = |n: usize| Shape::of(&[Payload::new(n.to_string())]);
-    for n in 0..=MAX_SHAPES {
-        fleet.rank(&skill, &shape(n));
-        fleet.rank(&skill, &shape(1));
-    }
-    assert_eq!(fleet.rankings.kept(), (MAX_SHAPES, 1), "all look at one");
-    assert!(
-        fleet.ranking(&skill, &shape(0)).is_none(),
-        "not used for longest"
-    );
-    fleet.set_paused(&"c".into(), true, false);
-    fleet.rank(&skill, &shape(0));
-    for n in [0, 1, MAX_SHAPES] {
-        let first = fleet.choose(&skill, &shape(n), &BTreeSet::new());
-        assert_eq!(
-            (first.unwrap().as_str(), fleet.present(&skill, &shape(n))),
-            ("b", 2)
-        );
-    }
+    assert_eq!(first(&fleet, &passed_over), "a");
+    let any = work(&mut fleet, &Shape::of(&[]));
+    assert_eq!((fleet.present(need), fleet.present(any)), (3, 3));
 }
 
 /// An agent that needs a payload listens.
@@ -183,25 +152,24 @@ fn join(fleet: &mut Fleet, id: &str, needs: Option<&str>) {
 
 // spec: HUB-3-6
 #[test]
-fn shapes_share_a_ranking_while_the_same_agents_can_do_them() {
+fn shapes_are_told_apart_as_agents_come_change_and_go() {
     let mut fleet = fleet(Arc::new(Spread::LeastLoaded));
-    let skill = Skill::test(SKILL);
     let shapes = ["1", "2", "3"].map(|kind| Shape::of(&[Payload::new(kind)]));
     let members = |fleet: &mut Fleet| {
         shapes.each_ref().map(|shape| {
-            fleet.rank(&skill, shape);
-            let ranking = fleet.ranking(&skill, shape).unwrap();
-            let ranked = ranking.ranked().map(ClientId::as_str).collect::<String>();
-            (ranked, ranking.len(), fleet.present(&skill, shape))
+            let work = work(fleet, shape);
+            known(fleet);
+            let ranking = fleet.rankings.get(work.ranking).unwrap();
+            let ranked = ranking.ranked(work.shape).map(ClientId::as_str);
+            let counts = ranking.counts(work.shape);
+            (ranked.collect::<String>(), counts.all, counts.present)
         })
     };
     let all = ("cba".to_owned(), 3, 3);
     assert_eq!(members(&mut fleet), [all.clone(), all.clone(), all.clone()]);
-    assert_eq!(fleet.rankings.kept(), (4, 1));
     join(&mut fleet, "d", Some("2"));
     let more = ("cbad".to_owned(), 4, 4);
-    assert_eq!(members(&mut fleet), [all.clone(), more, all.clone()]);
-    assert_eq!(fleet.rankings.kept(), (4, 2));
+    assert_eq!(members(&mut fleet), [all.clone(), more, all]);
     let session = session(1);
     fleet.add_session(&"c".into(), session);
     let all = ("bac".to_owned(), 3, 3);
@@ -209,7 +177,6 @@ fn shapes_share_a_ranking_while_the_same_agents_can_do_them() {
     assert_eq!(members(&mut fleet), [all.clone(), more, all.clone()]);
     fleet.remove(&"d".into());
     assert_eq!(members(&mut fleet), [all.clone(), all.clone(), all.clone()]);
-    assert_eq!(fleet.rankings.kept(), (4, 1), "they are equal again");
     fleet.remove_session(at(30), &"c".into(), session);
     fleet.set_paused(&"a".into(), true, false);
     let rest = ("bc".to_owned(), 3, 2);
@@ -218,57 +185,59 @@ fn shapes_share_a_ranking_while_the_same_agents_can_do_them() {
 
 // spec: HUB-3-6
 #[test]
-fn an_agent_that_would_split_one_ranking_too_many_has_its_shape_forgotten() {
+fn shapes_of_a_skill_are_bounded_and_made_again() {
     let mut fleet = fleet(Arc::new(Spread::LeastLoaded));
-    let skill = Skill::test(SKILL);
-    let shape = |kind: &str| Shape::of(&[Payload::new(kind)]);
-    let equal = ["one", "two"].map(shape);
-    for n in 0..MAX_RANKINGS - 1 {
-        join(&mut fleet, &format!("n{n}"), Some(&n.to_string()));
-        for shape in [&shape(&n.to_string()), &equal[0], &equal[1]] {
-            fleet.rank(&skill, shape);
-        }
-    }
-    let (shapes, rankings) = fleet.rankings.kept();
-    assert_eq!(rankings, MAX_RANKINGS);
-    join(&mut fleet, "d", Some("one"));
-    assert_eq!(fleet.rankings.kept(), (shapes - 1, MAX_RANKINGS));
-    assert!(fleet.ranking(&skill, &equal[0]).is_none());
-    assert_eq!(fleet.present(&skill, &equal[1]), 3);
-    fleet.rank(&skill, &equal[0]);
-    assert_eq!(fleet.present(&skill, &equal[0]), 4);
-    fleet.rankings.kept();
-}
-
-// spec: HUB-3-6
-#[test]
-fn rankings_are_bounded_however_much_agents_differ() {
-    let mut fleet = fleet(Arc::new(Spread::LeastLoaded));
-    let skill = Skill::test(SKILL);
     let shape = |n: usize| Shape::of(&[Payload::new(n.to_string())]);
-    for n in 0..MAX_RANKINGS + 9 {
+    for n in 0..MAX_SHAPES + 9 {
         join(&mut fleet, &format!("n{n}"), Some(&n.to_string()));
-        fleet.rank(&skill, &shape(n));
+        work(&mut fleet, &shape(n));
+        // Jobs without payloads are known from the start.
+        assert_eq!(known(&fleet), (n + 2).min(MAX_SHAPES));
     }
-    // What was not used for longest goes one by one, and not all at once.
-    assert_eq!(fleet.rankings.kept(), (MAX_RANKINGS, MAX_RANKINGS));
-    for n in 0..MAX_RANKINGS + 9 {
-        fleet.rank(&skill, &shape(n));
-        assert_eq!(fleet.present(&skill, &shape(n)), 4, "{n}");
-        let asked = ["a", "b", "c"].map(ClientId::from).into();
-        let own = fleet.choose(&skill, &shape(n), &asked).unwrap();
+    let asked: BTreeSet<_> = ["a", "b", "c"].map(ClientId::from).into();
+    for n in 0..MAX_SHAPES + 9 {
+        let work = work(&mut fleet, &shape(n));
+        assert_eq!(fleet.present(work), 4, "{n}");
+        let own = fleet.choose(work, &asked).unwrap();
         assert_eq!(own.as_str(), format!("n{n}"));
     }
-    for n in 0..MAX_RANKINGS + 9 {
+    for n in 0..MAX_SHAPES + 9 {
         fleet.remove(&format!("n{n}").as_str().into());
     }
-    assert!(fleet.rankings.kept().1 <= 1);
-    let kept: usize = fleet
-        .agents
-        .values()
-        .map(|agent| agent.rankings.len())
-        .sum();
-    assert!(kept <= 3 * 2 * MAX_RANKINGS, "{kept}");
+    assert_eq!(known(&fleet), MAX_SHAPES);
+    assert_eq!(order(&mut fleet), "cba");
+}
+
+#[test]
+fn the_shape_that_was_not_used_for_longest_goes() {
+    let mut fleet = fleet(Arc::new(Spread::LeastLoaded));
+    let shape = |n: usize| Shape::of(&[Payload::new(n.to_string())]);
+    let checks = |fleet: &mut Fleet, n: usize| {
+        let before = CHECKS.get();
+        work(fleet, &shape(n));
+        CHECKS.get() - before
+    };
+    for n in 0..=MAX_SHAPES {
+        assert_eq!(checks(&mut fleet, n), 3);
+        work(&mut fleet, &shape(0));
+    }
+    assert_eq!((checks(&mut fleet, 0), checks(&mut fleet, 1)), (0, 3));
+}
+
+#[test]
+fn shapes_of_a_skill_are_bounded_in_bytes() {
+    let mut fleet = fleet(Arc::new(Spread::LeastLoaded));
+    let large = |n: usize| Shape::of(&[Payload::new(format!("{n}{}", "x".repeat(300_000)))]);
+    // Jobs without payloads are known from the start.
+    for (n, kept) in [2, 3, 4, 3, 3, 3].into_iter().enumerate() {
+        let work = work(&mut fleet, &large(n));
+        assert_eq!((known(&fleet), fleet.present(work)), (kept, 3));
+    }
+    let huge = Shape::of(&[Payload::new("x".repeat(3 << 20))]);
+    let alone = work(&mut fleet, &huge);
+    assert_eq!((known(&fleet), fleet.present(alone)), (1, 3));
+    work(&mut fleet, &Shape::of(&[]));
+    assert_eq!(known(&fleet), 1);
 }
 
 // spec: HUB-3-6

@@ -456,9 +456,7 @@ impl Model {
     fn fingerprint(&self) -> u64 {
         let hub = &self.rig.hub;
         let mut hasher = DefaultHasher::new();
-        let next = hub
-            .fleet
-            .choose(&Skill::test("t"), &Shape::of(&[]), &Default::default());
+        let next = hub.fleet.first_free(&Skill::test("t"));
         let agent_of = |id: &ClientId| hub.fleet.get(id.as_str()).map(|agent| agent.name.clone());
         for (n, id) in self.jobs.iter().enumerate() {
             let Some(entry) = hub.queue.get(*id) else {

@@ -1,15 +1,19 @@
 //! What is to be done with each job of this hub, and when everything is.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::BoxFuture;
+use futures::stream::{FuturesUnordered, StreamExt as _};
+use mission::words::with_causes;
 use serde_json::json;
-use tokio::sync::mpsc;
-use tokio::task::JoinSet;
+use tokio::sync::{mpsc, watch};
+use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::Instant;
 use uap_hub_proto::id::{ClientId, JobId};
 use uap_hub_proto::role::hub::{CommandError, JobEvent, Outcome, Verdict};
-use uap_hub_proto::store::{FileStore, JobStore as _};
+use uap_hub_proto::store::{JobStore, StoreError};
 use uap_hub_proto::transport::server::{HubHandle, JobHandle};
 
 use super::args::Args;
@@ -28,6 +32,16 @@ struct Held {
     until: Option<Instant>,
 }
 
+/// A job whose id is looked for in the store, on a thread of its own: disks are slow, and everything else goes on.
+struct Looking {
+    read: Read,
+    place: String,
+    found: JoinHandle<Result<Option<Found>, StoreError>>,
+}
+
+/// A job that the store has, and how it ended.
+type Found = (JobId, Option<Outcome>);
+
 /// A job that has ended, to be told once its line's id is free.
 struct Ended {
     job: JobId,
@@ -38,12 +52,15 @@ struct Ended {
 
 struct Desk<'a> {
     hub: &'a HubHandle,
-    store: Option<&'a FileStore>,
+    store: Option<Arc<dyn JobStore>>,
     lines: &'a Lines,
-    running: JoinSet<Ended>,
+    /// Polled by this task alone, which prints: the hub's own threads do not wait for standard output.
+    running: FuturesUnordered<BoxFuture<'static, Ended>>,
     /// The ids of this run's lines whose jobs have not ended.
     given: BTreeSet<String>,
     held: VecDeque<Held>,
+    /// Nothing is read meanwhile: lines are taken in their order.
+    looking: Option<Looking>,
     /// A job that the hub has no room for; nothing is read before it has.
     next: Option<Read>,
     /// A job did not end well.
@@ -52,21 +69,23 @@ struct Desk<'a> {
     some_refused: bool,
 }
 
-/// Takes jobs until there is nothing left to do; gives the exit code.
+/// Takes jobs until there is nothing left to do, or the hub has left; gives the exit code.
 pub(super) async fn work(
     args: &Args,
     hub: &HubHandle,
-    store: Option<&FileStore>,
+    store: Option<Arc<dyn JobStore>>,
     mut inputs: mpsc::Receiver<Input>,
     lines: &Lines,
+    mut leaving: watch::Receiver<bool>,
 ) -> u8 {
     let mut desk = Desk {
         hub,
         store,
         lines,
-        running: JoinSet::new(),
+        running: FuturesUnordered::new(),
         given: BTreeSet::new(),
         held: VecDeque::new(),
+        looking: None,
         next: None,
         some_failed: false,
         some_refused: false,
@@ -80,24 +99,29 @@ pub(super) async fn work(
         desk.follow(job, label);
     }
     let mut look = tokio::time::interval(LOOK);
-    let mut is_read = false;
+    let (mut is_read, mut is_leaving) = (false, false);
     loop {
-        let is_idle = desk.running.is_empty() && desk.held.is_empty() && desk.next.is_none();
-        if is_read && is_idle && args.exit_when_done {
+        let is_done = match is_leaving {
+            true => desk.running.is_empty(),
+            false => is_read && desk.is_idle() && args.exit_when_done,
+        };
+        if is_done {
             break;
         }
         if lines.is_broken() {
             return FAILED;
         }
+        let may_read = desk.next.is_none() && desk.looking.is_none() && !is_read;
         tokio::select! {
-            input = inputs.recv(), if desk.next.is_none() && !is_read => match input {
+            input = inputs.recv(), if may_read && !is_leaving => match input {
                 Some(input) => desk.input(input),
                 None => is_read = true,
             },
-            Some(ended) = desk.running.join_next() => desk.ended(ended.ok()),
-            _ = look.tick(), if !desk.held.is_empty() => desk.look_at_held(),
-            // Without anything to wait for there is still somebody to be interrupted by.
-            else => std::future::pending().await,
+            found = looked(&mut desk.looking), if !is_leaving => desk.looked(found),
+            Some(ended) = desk.running.next() => desk.ended(ended),
+            _ = look.tick(), if !desk.held.is_empty() && !is_leaving => desk.look_at_held(),
+            // Who says so may be gone, and nobody leaves then.
+            Ok(_) = leaving.wait_for(|leaving| *leaving), if !is_leaving => is_leaving = true,
         }
     }
     match (desk.some_refused, desk.some_failed) {
@@ -106,12 +130,31 @@ pub(super) async fn work(
     }
 }
 
+/// What the store has of the job that is looked for.
+async fn looked(looking: &mut Option<Looking>) -> Result<Option<Found>, String> {
+    let Some(looking) = looking else {
+        return std::future::pending().await;
+    };
+    match (&mut looking.found).await {
+        Ok(found) => found.map_err(|err| with_causes(&err)),
+        Err(err) => Err(err.to_string()),
+    }
+}
+
+/// The job of a label in the store; it may block.
+fn find(store: &dyn JobStore, label: &str) -> Result<Option<Found>, StoreError> {
+    let Some(job) = store.labelled(label)? else {
+        return Ok(None);
+    };
+    Ok(Some((job, store.outcome(job)?)))
+}
+
 impl Desk<'_> {
     fn input(&mut self, Input { place, line }: Input) {
         let read = line.map_err(|err| err.to_string());
         match read.and_then(|line| jobs::read(&line)) {
             Ok(None) => {}
-            Ok(Some(read)) => self.take(read, Some(&place)),
+            Ok(Some(read)) => self.take_new(read, place),
             Err(why) => self.refuse(&place, None, &why),
         }
     }
@@ -131,21 +174,63 @@ impl Desk<'_> {
         );
     }
 
+    fn is_idle(&self) -> bool {
+        let waits = self.next.is_some() || self.looking.is_some() || !self.held.is_empty();
+        !waits && self.running.is_empty()
+    }
+
+    /// Takes a new job, unless the store has one of its id.
+    fn take_new(&mut self, read: Read, place: String) {
+        let label = read.job.label.clone();
+        let Some(label) = label.as_deref() else {
+            return self.take(read, Some(&place));
+        };
+        if self.given.contains(label) {
+            self.some_refused = true;
+            let why = "an earlier line has this id, and its job has not ended";
+            return self.say_refused(&place, Some(label), why);
+        }
+        let Some(store) = self.store.clone() else {
+            self.given.insert(label.to_owned());
+            return self.take(read, Some(&place));
+        };
+        let label = label.to_owned();
+        let found = spawn_blocking(move || find(&*store, &label));
+        self.looking = Some(Looking { read, place, found });
+    }
+
+    /// The store has answered.
+    fn looked(&mut self, found: Result<Option<Found>, String>) {
+        let Some(Looking { read, place, .. }) = self.looking.take() else {
+            return;
+        };
+        let label = read.job.label.as_deref();
+        match found {
+            Ok(Some((job, outcome))) => self.known(job, label, outcome.as_ref()),
+            Ok(None) => {
+                self.given.extend(label.map(str::to_owned));
+                self.take(read, Some(&place));
+            }
+            // Whether it ran is not known, so it does not run.
+            Err(why) => self.refuse(&place, label, &why),
+        }
+    }
+
+    /// Says of a job that the store has; it is not taken again.
+    fn known(&mut self, job: JobId, label: Option<&str>, outcome: Option<&Outcome>) {
+        let verdict = outcome.map(|outcome| outcome.verdict);
+        self.some_failed |= verdict.is_some_and(|verdict| verdict != Verdict::Completed);
+        let state = verdict.map(verdict_word);
+        self.lines.say(
+            "known",
+            json!({"job": job.to_string(), "id": label, "state": state}),
+        );
+    }
+
     /// Submits a job, or keeps it until it can be.
     fn take(&mut self, mut read: Read, place: Option<&str>) {
         let label = read.job.label.clone();
         let label = label.as_deref();
-        if let Some(place) = place {
-            if label.is_some_and(|label| self.given.contains(label)) {
-                self.some_refused = true;
-                let why = "an earlier line has this id, and its job has not ended";
-                return self.say_refused(place, label, why);
-            }
-            if self.is_known(label) {
-                return;
-            }
-            self.given.extend(label.map(str::to_owned));
-        }
         if let Some(name) = &read.agent {
             let Some(agent) = self.find(name) else {
                 return self.hold(read, place);
@@ -169,26 +254,6 @@ impl Desk<'_> {
             }
             Err(err) => self.refuse(place.unwrap_or("held"), label, &err.to_string()),
         }
-    }
-
-    /// Whether the store has a job of that name: then it is not taken again.
-    fn is_known(&mut self, label: Option<&str>) -> bool {
-        let (Some(store), Some(label)) = (self.store, label) else {
-            return false;
-        };
-        let Ok(Some(job)) = store.labelled(label) else {
-            return false;
-        };
-        let outcome: Option<Outcome> = store.outcome(job).ok().flatten();
-        let state = outcome
-            .as_ref()
-            .map(|outcome| verdict_word(outcome.verdict));
-        self.some_failed |= outcome.is_some_and(|outcome| outcome.verdict != Verdict::Completed);
-        self.lines.say(
-            "known",
-            json!({"job": job.to_string(), "id": label, "state": state}),
-        );
-        true
     }
 
     /// An agent by its client id, or the first that listens by its display name.
@@ -241,7 +306,7 @@ impl Desk<'_> {
 
     fn follow(&mut self, mut job: JobHandle, label: Option<String>) {
         let lines = self.lines.clone();
-        self.running.spawn(async move {
+        self.running.push(Box::pin(async move {
             while let Some(event) = job.next_event().await {
                 if let JobEvent::Ended(outcome) = event {
                     let (job, outcome) = (job.id(), Some(outcome));
@@ -259,31 +324,28 @@ impl Desk<'_> {
                 label,
                 outcome,
             }
-        });
+        }));
     }
 
-    fn ended(&mut self, ended: Option<Ended>) {
-        let verdict = ended
-            .as_ref()
-            .and_then(|ended| ended.outcome.as_ref())
-            .map(|outcome| outcome.verdict);
-        self.some_failed |= verdict != Some(Verdict::Completed);
-        if let Some(Ended {
+    fn ended(&mut self, ended: Ended) {
+        let Ended {
             job,
             label,
             outcome,
-        }) = ended
-        {
-            if let Some(label) = &label {
-                self.given.remove(label);
-            }
-            if let Some(outcome) = outcome {
-                let event = JobEvent::Ended(outcome);
-                self.lines.job(job, label.as_deref(), &event);
-            }
+        } = ended;
+        let verdict = outcome.as_ref().map(|outcome| outcome.verdict);
+        self.some_failed |= verdict != Some(Verdict::Completed);
+        if let Some(label) = &label {
+            self.given.remove(label);
+        }
+        if let Some(outcome) = outcome {
+            self.lines.end(job, label.as_deref(), &outcome);
         }
         if let Some(read) = self.next.take() {
             self.take(read, None);
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

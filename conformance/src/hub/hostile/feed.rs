@@ -1,0 +1,33 @@
+//! Jobs that are given to the hub.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use uap_hub_proto::{role::hub::Job, wire::Payload};
+
+/// The test type of the jobs.
+pub(super) const SKILL: &str = "hostile";
+/// How long a job may take, so that none is left behind an attack.
+const JOB_LIMIT: Duration = Duration::from_secs(2);
+
+/// Gives the hub a job.
+#[derive(Clone)]
+pub(super) struct Feed(Arc<dyn Fn(Job) + Send + Sync>);
+
+impl Feed {
+    pub(super) fn new(feed: impl Fn(Job) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(feed))
+    }
+
+    /// Gives a job. It may block.
+    pub(super) fn give(&self, payloads: Vec<Payload>) {
+        let mut job = Job::test(SKILL, payloads);
+        job.time_limit = Some(JOB_LIMIT);
+        tokio::task::block_in_place(|| self.0(job));
+    }
+}
+
+impl fmt::Debug for Feed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Feed")
+    }
+}

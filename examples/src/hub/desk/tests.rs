@@ -1,0 +1,142 @@
+//! What a slow store holds up.
+
+use std::io::{self, Write};
+use std::sync::Mutex;
+use std::sync::mpsc as std_mpsc;
+
+use tokio::sync::Notify;
+use uap_hub_proto::role::hub::{Job, Record};
+use uap_hub_proto::transport::client::AgentBuilder;
+use uap_hub_proto::transport::server::{ServerConfig, serve};
+use uap_hub_proto::wire::TestResult;
+
+use super::*;
+
+/// Where lines are written, and who waits for them.
+#[derive(Clone, Default)]
+struct Page(Arc<(Mutex<Vec<u8>>, Notify)>);
+
+impl Write for Page {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.0.lock().unwrap().extend(bytes);
+        self.0.1.notify_one();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Page {
+    async fn until(&self, words: &str) {
+        while !String::from_utf8_lossy(&self.0.0.lock().unwrap()).contains(words) {
+            self.0.1.notified().await;
+        }
+    }
+}
+
+/// A store that looks for nothing before it is let.
+#[derive(Debug)]
+struct Slow {
+    asked: Arc<Notify>,
+    gate: Mutex<std_mpsc::Receiver<()>>,
+}
+
+impl JobStore for Slow {
+    fn write(&self, _: &[(JobId, Record)]) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    fn unfinished(&self) -> Result<Vec<(JobId, Job)>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    fn outcome(&self, _: JobId) -> Result<Option<Outcome>, StoreError> {
+        Ok(None)
+    }
+
+    fn labelled(&self, _: &str) -> Result<Option<JobId>, StoreError> {
+        self.asked.notify_one();
+        let gate = self.gate.lock().unwrap();
+        let opened = gate.recv_timeout(Duration::from_secs(60));
+        opened.map_err(|err| StoreError::Failed(Box::new(err)))?;
+        Ok(None)
+    }
+}
+
+// spec: HUB-6-1
+#[tokio::test]
+async fn a_store_that_answers_late_holds_up_nothing_else() {
+    let hub = serve(([127, 0, 0, 1], 0).into(), ServerConfig::default());
+    let hub = hub.await.unwrap();
+    let (asked, may_end) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let ends = Arc::clone(&may_end);
+    let _agent = AgentBuilder::new("one")
+        .on_test("wait", move |_, _| {
+            let ends = Arc::clone(&ends);
+            async move {
+                ends.notified().await;
+                Ok(TestResult::completed("it ended"))
+            }
+        })
+        .start(&hub.url())
+        .unwrap();
+    let (open, gate) = std_mpsc::channel();
+    let (is_asked, gate) = (Arc::clone(&asked), Mutex::new(gate));
+    let store = Arc::new(Slow { asked, gate });
+    let (sender, inputs) = mpsc::channel(2);
+    for (n, id) in ["", r#","id":"a""#].into_iter().enumerate() {
+        let line = Ok(format!(r#"{{"kind":"test","type":"wait"{id}}}"#));
+        let place = n.to_string();
+        sender.send(Input { place, line }).await.unwrap();
+    }
+    drop(sender);
+    let args = Args {
+        exit_when_done: true,
+        ..Args::default()
+    };
+    let page = Page::default();
+    let lines = Lines::to(page.clone());
+    let (_leave, leaving) = watch::channel(false);
+    let script = async {
+        // While the store looks for the second job, the first ends and is told of.
+        is_asked.notified().await;
+        may_end.notify_one();
+        page.until("it ended").await;
+        open.send(()).unwrap();
+        may_end.notify_one();
+    };
+    let work = work(&args, &hub, Some(store), inputs, &lines, leaving);
+    let (code, ()) = tokio::join!(work, script);
+    assert_eq!(code, 0);
+    let page = String::from_utf8(page.0.0.lock().unwrap().clone()).unwrap();
+    assert_eq!(page.matches("it ended").count(), 2, "{page}");
+}
+
+// spec: HUB-6-1
+#[tokio::test]
+async fn a_job_that_the_store_cannot_look_for_does_not_run() {
+    let hub = serve(([127, 0, 0, 1], 0).into(), ServerConfig::default());
+    let hub = hub.await.unwrap();
+    let (open, gate) = std_mpsc::channel();
+    drop(open);
+    let (asked, gate) = (Arc::default(), Mutex::new(gate));
+    let store = Arc::new(Slow { asked, gate });
+    let (sender, inputs) = mpsc::channel(1);
+    let line = Ok(r#"{"kind":"test","type":"t","id":"a"}"#.to_owned());
+    let place = "stdin:1".to_owned();
+    sender.send(Input { place, line }).await.unwrap();
+    drop(sender);
+    let args = Args {
+        exit_when_done: true,
+        ..Args::default()
+    };
+    let page = Page::default();
+    let lines = Lines::to(page.clone());
+    let (_leave, leaving) = watch::channel(false);
+    let code = work(&args, &hub, Some(store), inputs, &lines, leaving).await;
+    assert_eq!(code, UNUSABLE);
+    page.until("the store failed").await;
+    assert_eq!(hub.inspect(|view| view.counts().jobs), 0);
+}

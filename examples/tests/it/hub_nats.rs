@@ -1,0 +1,312 @@
+//! The program `hub` with `--nats`, on a server that each test starts for itself.
+
+#![allow(
+    clippy::disallowed_types,
+    reason = "the server is asked over a socket what the programs do not tell"
+)]
+
+use std::io::{BufRead as _, BufReader, Lines, Write as _};
+use std::net::TcpStream;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+use tokio::sync::Semaphore;
+use uap_hub_proto::transport::client::{AgentBuilder, AgentHandle};
+use uap_hub_proto::wire::{AgentRegistration, TestResult, agent_hub_client::AgentHubClient};
+
+/// A server with a folder of its own.
+struct Nats {
+    child: Child,
+    /// Host and port.
+    address: String,
+    _folder: tempfile::TempDir,
+}
+
+impl Nats {
+    fn start() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let child = Command::new("nats-server")
+            .args(["-js", "-a", "127.0.0.1", "-p", "-1", "--ports_file_dir"])
+            .arg(folder.path())
+            .arg("-sd")
+            .arg(folder.path().join("data"))
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("these tests need a nats-server in the path: apt-get install nats-server");
+        let mut nats = Self {
+            child,
+            address: String::new(),
+            _folder: folder,
+        };
+        while nats.child.try_wait().unwrap().is_none() {
+            let files = std::fs::read_dir(nats._folder.path()).unwrap();
+            let mut files = files.map(|file| file.unwrap().path());
+            let ports = files.find(|path| path.extension().is_some_and(|end| end == "ports"));
+            let text = ports.and_then(|path| std::fs::read(path).ok());
+            let ports: Option<Value> = text.and_then(|text| serde_json::from_slice(&text).ok());
+            if let Some(url) = ports.as_ref().and_then(|ports| ports["nats"][0].as_str()) {
+                nats.address = url.trim_start_matches("nats://").to_owned();
+                return nats;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        panic!("the nats-server ended");
+    }
+
+    fn url(&self) -> String {
+        format!("nats://{}", self.address)
+    }
+
+    /// The messages of a stream.
+    fn messages(&self, stream: &str) -> u64 {
+        let mut socket = TcpStream::connect(&self.address).unwrap();
+        let ask =
+            format!("CONNECT {{}}\r\nSUB i 1\r\nPUB $JS.API.STREAM.INFO.{stream} i 0\r\n\r\n");
+        socket.write_all(ask.as_bytes()).unwrap();
+        let lines = BufReader::new(socket).lines().map(Result::unwrap);
+        let answer = lines
+            .filter_map(|line| serde_json::from_str::<Value>(&line).ok())
+            .next();
+        answer.unwrap()["state"]["messages"].as_u64().unwrap()
+    }
+}
+
+impl Drop for Nats {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A hub that is killed when it is dropped.
+struct Hub {
+    child: Child,
+    stdin: Option<ChildStdin>,
+    lines: Lines<BufReader<ChildStdout>>,
+    seen: Vec<Value>,
+    url: String,
+}
+
+impl Hub {
+    fn start(nats: &Nats, options: &[&str]) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_hub"))
+            .args(["--listen", "127.0.0.1:0", "--nats", &nats.url()])
+            .args(options)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut hub = Self {
+            stdin: child.stdin.take(),
+            child,
+            lines,
+            seen: Vec::new(),
+            url: String::new(),
+        };
+        hub.url = hub.until("listening")["url"].as_str().unwrap().to_owned();
+        hub
+    }
+
+    fn say(&mut self, line: &Value) {
+        writeln!(self.stdin.as_mut().unwrap(), "{line}").unwrap();
+    }
+
+    /// Reads lines up to the first of an event.
+    fn until(&mut self, event: &str) -> Value {
+        loop {
+            let line = self.lines.next().expect("more lines").unwrap();
+            let line: Value = serde_json::from_str(&line).unwrap();
+            self.seen.push(line.clone());
+            if line["event"] == event {
+                return line;
+            }
+        }
+    }
+
+    fn signal(&self, signal: Signal) {
+        let pid = i32::try_from(self.child.id()).unwrap();
+        kill_process(Pid::from_raw(pid).unwrap(), signal).unwrap();
+    }
+
+    /// Gives the exit code, and all that was printed.
+    fn end(mut self) -> (Option<i32>, Vec<Value>) {
+        drop(self.stdin.take());
+        let mut seen = std::mem::take(&mut self.seen);
+        for line in self.lines.by_ref() {
+            seen.push(serde_json::from_str(&line.unwrap()).unwrap());
+        }
+        (self.child.wait().unwrap().code(), seen)
+    }
+}
+
+impl Drop for Hub {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// An agent whose jobs end when they may.
+fn agent(url: &str, name: &str, may_end: &Arc<Semaphore>) -> AgentHandle {
+    let may_end = Arc::clone(may_end);
+    AgentBuilder::new(name)
+        .on_test("wait", move |_, _| {
+            let may_end = Arc::clone(&may_end);
+            async move {
+                may_end.acquire().await?.forget();
+                Ok(TestResult::completed("it ended"))
+            }
+        })
+        .start(url)
+        .unwrap()
+}
+
+fn wait(id: &str) -> Value {
+    json!({"kind": "test", "type": "wait", "id": id})
+}
+
+fn ends(lines: &[Value]) -> Vec<(&str, &str)> {
+    let ends = lines
+        .iter()
+        .filter(|line| ["result", "failed"].contains(&line["event"].as_str().unwrap()));
+    let mut ends: Vec<_> = ends
+        .map(|line| {
+            (
+                line["id"].as_str().unwrap(),
+                line["state"].as_str().unwrap(),
+            )
+        })
+        .collect();
+    ends.sort_unstable();
+    ends
+}
+
+/// Waits until a hub takes no agents any more.
+async fn leaves(url: &str) {
+    loop {
+        let Ok(mut client) = AgentHubClient::connect(url.to_owned()).await else {
+            return;
+        };
+        if client.register(AgentRegistration::default()).await.is_err() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+// spec: HUB-6-2
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn jobs_of_one_hub_run_at_another_and_their_ends_are_told_where_they_came_from() {
+    let nats = Nats::start();
+    let mut one = Hub::start(&nats, &["--max-jobs", "1", "--exit-when-done"]);
+    // It has one job that no agent of its own takes, and room for no other.
+    one.say(&json!({"kind": "test", "type": "nothing", "id": "stays", "timeout_ms": 600_000}));
+    one.until("submitted");
+    let two = Hub::start(&nats, &[]);
+    let free = Arc::new(Semaphore::new(100));
+    let agents = [agent(&one.url, "one", &free), agent(&two.url, "two", &free)];
+    for n in 0..5 {
+        one.say(&wait(&n.to_string()));
+    }
+    let mut results = Vec::new();
+    while results.len() < 5 {
+        results.push(one.until("result"));
+    }
+    assert!(results.iter().all(|result| result["message"] == "it ended"));
+    drop(agents);
+}
+
+// spec: HUB-6-2
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hub_that_is_told_to_end_settles_what_ends_in_time_first() {
+    let nats = Nats::start();
+    let mut hub = Hub::start(&nats, &["--drain-ms", "3600000"]);
+    let may_end = Arc::new(Semaphore::new(0));
+    let _agent = agent(&hub.url, "one", &may_end);
+    hub.say(&wait("a"));
+    hub.until("init-sent");
+    hub.signal(Signal::TERM);
+    leaves(&hub.url).await;
+    may_end.add_permits(1);
+    let (code, lines) = hub.end();
+    assert_eq!(code, Some(143));
+    assert_eq!(ends(&lines), [("a", "COMPLETED")]);
+    assert_eq!(nats.messages("uap-hub_jobs"), 0, "it left the queue");
+    assert_eq!(nats.messages("uap-hub_ends"), 1);
+}
+
+// spec: HUB-6-2
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_does_not_end_in_time_goes_to_another_hub_at_once() {
+    let nats = Nats::start();
+    // Another hub would wait for an hour for what was not given back.
+    let mut one = Hub::start(&nats, &["--drain-ms", "0", "--ack-wait", "3600"]);
+    let never = Arc::new(Semaphore::new(0));
+    let _agent = agent(&one.url, "one", &never);
+    one.say(&wait("a"));
+    one.until("init-sent");
+    one.signal(Signal::TERM);
+    let (code, lines) = one.end();
+    assert_eq!((code, ends(&lines)), (Some(143), vec![]));
+    assert_eq!(nats.messages("uap-hub_ends"), 0);
+    let mut two = Hub::start(&nats, &["--ack-wait", "3600"]);
+    let _agent = agent(&two.url, "two", &Arc::new(Semaphore::new(9)));
+    two.until("init-sent");
+    while nats.messages("uap-hub_jobs") > 0 {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert_eq!(nats.messages("uap-hub_ends"), 1);
+}
+
+// spec: HUB-6-2
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_hub_gives_jobs_back_and_has_not_taken_them() {
+    let nats = Nats::start();
+    let options = [
+        "--max-jobs",
+        "1",
+        "--max-deliveries",
+        "1",
+        "--exit-when-done",
+    ];
+    let mut hub = Hub::start(&nats, &options);
+    let may_end = Arc::new(Semaphore::new(0));
+    let _agent = agent(&hub.url, "one", &may_end);
+    hub.say(&wait("a"));
+    hub.until("init-sent");
+    hub.say(&wait("b"));
+    while nats.messages("uap-hub_backs") == 0 {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    may_end.add_permits(2);
+    let (code, lines) = hub.end();
+    assert_eq!(ends(&lines), [("a", "COMPLETED"), ("b", "COMPLETED")]);
+    assert_eq!(code, Some(0));
+}
+
+// spec: HUB-6-2
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hub_that_was_killed_goes_on_with_its_jobs_when_it_is_started_again() {
+    let nats = Nats::start();
+    let mut hub = Hub::start(&nats, &["--ack-wait", "2"]);
+    let never = Arc::new(Semaphore::new(0));
+    let lost = agent(&hub.url, "one", &never);
+    hub.say(&wait("a"));
+    hub.until("init-sent");
+    hub.signal(Signal::KILL);
+    let (code, lines) = hub.end();
+    assert_eq!((code, ends(&lines)), (None, vec![]));
+    lost.shutdown(Duration::ZERO).await;
+    let mut again = Hub::start(&nats, &["--ack-wait", "2"]);
+    let _agent = agent(&again.url, "two", &Arc::new(Semaphore::new(9)));
+    again.until("init-sent");
+    while nats.messages("uap-hub_jobs") > 0 {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert_eq!(nats.messages("uap-hub_ends"), 1);
+}

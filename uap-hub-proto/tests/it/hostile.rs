@@ -1,0 +1,226 @@
+//! Attacks of strangers: on our hub, which stands them, and on hubs with a defect each, which the kit must find.
+
+use std::{
+    io::{BufRead as _, BufReader, Write as _},
+    process::{Child, Command, Stdio},
+    sync::Mutex,
+    time::Duration,
+};
+
+use tokio::runtime::Runtime;
+use uap_hub_proto::{
+    capability::Skill,
+    role::hub::{self, Candidate, Job, Placement},
+    transport::server::{Denied, HubHandle, ServerConfig, serve},
+    wire::Payload,
+};
+use ubos_common::secret::Secret;
+use ubos_conformance::hub::{Attack, HostileRun};
+
+/// What tells the process below that it is a hub.
+const HUB: &str = "UAP_HUB_THAT_IS_ATTACKED";
+
+/// A hub in a process of its own, so that its memory is its own.
+struct Attacked(Child);
+
+impl Attacked {
+    fn start() -> (Self, String) {
+        let mut hub = Command::new(std::env::current_exe().unwrap())
+            .args([
+                "--exact",
+                "hostile::the_hub_that_is_attacked",
+                "--nocapture",
+            ])
+            .env(HUB, "")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(hub.stdout.take().unwrap()).lines();
+        let url = lines.find_map(|line| Some(line.unwrap().split_once("hub at ")?.1.to_owned()));
+        (Self(hub), url.expect("the hub is up"))
+    }
+}
+
+impl Drop for Attacked {
+    fn drop(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+/// Callers are told apart by their tokens.
+fn by_token(config: ServerConfig) -> ServerConfig {
+    config.with_authorize(|caller| async move {
+        let token = caller.bearer_token();
+        let unknown = || Denied::Unauthenticated("a token is wanted".to_owned());
+        token.map(Into::into).ok_or_else(unknown)
+    })
+}
+
+/// A job of which the other process reads the payloads: types and MIME types.
+fn of_line(line: &str) -> Job {
+    let words: Vec<_> = line.split_whitespace().collect();
+    let payload = |pair: &[&str]| Payload::file(pair[0], "f", pair[1], "x");
+    let payloads = words[2..].chunks(2).map(payload).collect();
+    let limit = Duration::from_millis(words[1].parse().unwrap());
+    Job::test(words[0], payloads).with_time_limit(limit)
+}
+
+fn to_line(job: &Job) -> String {
+    let payloads = job.payloads.iter().map(|payload| {
+        let mime_type = &payload.attachment.as_ref().unwrap().mime_type;
+        format!("{} {mime_type}", payload.r#type)
+    });
+    let payloads = payloads.collect::<Vec<_>>().join(" ");
+    let limit = job.time_limit.unwrap().as_millis();
+    format!("{} {limit} {payloads}", job.skill.name())
+}
+
+#[expect(clippy::print_stdout, reason = "the process that attacks reads it")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_hub_that_is_attacked() {
+    if std::env::var(HUB).is_err() {
+        return;
+    }
+    let hub = serve(
+        ([127, 0, 0, 1], 0).into(),
+        by_token(ServerConfig::default()),
+    );
+    let hub = hub.await.unwrap();
+    println!("hub at {}", hub.url());
+    let jobs = tokio::task::spawn_blocking(move || {
+        for line in std::io::stdin().lines() {
+            // One that the hub has no room for is lost.
+            drop(hub.submit(of_line(&line.unwrap())));
+        }
+    });
+    jobs.await.unwrap();
+}
+
+fn tokens(run: HostileRun) -> HostileRun {
+    let token = |text: &str| Secret::new(text.to_owned());
+    run.with_tokens(token("attacker"), token("honest"))
+}
+
+// spec: HUB-4-6, HUB-2-4, HUB-6-3
+#[test]
+fn our_hub_stands_strangers() {
+    let (mut hub, url) = Attacked::start();
+    let jobs = Mutex::new(hub.0.stdin.take().unwrap());
+    let run = HostileRun::new(&url)
+        .with_process(hub.0.id())
+        .with_feed(move |job| {
+            let mut jobs = jobs.lock().unwrap();
+            let _ = writeln!(jobs, "{}", to_line(&job));
+        })
+        .with_time(Duration::from_millis(150));
+    let report = tokens(run).run().unwrap();
+    assert!(report.is_survived(), "{report}");
+    assert!(report.calm.served > 0 && report.calm.failed == 0);
+    assert_eq!(report.rounds.len(), Attack::ALL.len());
+    for round in &report.rounds {
+        assert!(round.attempts > 0, "{:?}", round.attack);
+        assert!(round.grown.is_some(), "its process is known");
+    }
+    // Nobody listens there any more.
+    drop(hub);
+    let refused = HostileRun::new(url)
+        .with_time(Duration::from_millis(50))
+        .run();
+    assert_eq!(
+        refused.unwrap_err().kind(),
+        std::io::ErrorKind::ConnectionRefused
+    );
+}
+
+#[test]
+fn attacks_that_need_jobs_are_left_out_without_them() {
+    let (_runtime, served) = served(ServerConfig::default());
+    let run = HostileRun::new(served.url())
+        .with_attacks(&[Attack::ManyShapes, Attack::Garbage])
+        .with_time(Duration::from_millis(10));
+    let report = run.run().unwrap();
+    assert_eq!(report.rounds.len(), 1, "{report}");
+}
+
+fn served(config: ServerConfig) -> (Runtime, HubHandle) {
+    let runtime = Runtime::new().unwrap();
+    let served = serve(([127, 0, 0, 1], 0).into(), config);
+    let served = runtime.block_on(served).unwrap();
+    (runtime, served)
+}
+
+/// Whether the kit finds that a hub does not stand an attack.
+fn is_found(config: ServerConfig, attack: Attack) -> bool {
+    let (_runtime, served) = served(by_token(config));
+    // A busy machine needs longer to take all places.
+    [1, 4, 16, 64].into_iter().any(|seconds| {
+        let fed = served.clone();
+        let run = HostileRun::new(served.url())
+            .with_attacks(&[attack])
+            .with_feed(move |job| drop(fed.submit(job)))
+            .with_time(Duration::from_secs(seconds));
+        !tokens(run).run().unwrap().is_survived()
+    })
+}
+
+// spec: HUB-2-4
+#[test]
+fn a_hub_without_quotas_does_not_stand_strangers_that_listen() {
+    let config = hub::Config::default().with_max_agents(100);
+    let config = ServerConfig::default().with_hub(config);
+    assert!(is_found(config, Attack::NamesThatListen));
+}
+
+// spec: HUB-2-4
+#[test]
+fn a_hub_whose_bytes_are_for_anybody_does_not_stand_large_names() {
+    let config = hub::Config::default()
+        .with_max_registered_bytes(8 << 20)
+        .with_max_registered_bytes_per_peer(8 << 20);
+    let config = ServerConfig::default().with_hub(config);
+    assert!(is_found(config, Attack::RegisteredBytes));
+}
+
+// spec: HUB-4-6
+#[test]
+fn a_hub_whose_connections_are_for_anybody_does_not_stand_health_calls_alone() {
+    let config = ServerConfig::default()
+        .with_max_connections(100)
+        .with_max_connections_per_address(100);
+    assert!(is_found(config, Attack::HealthCallsAlone));
+}
+
+// spec: HUB-6-3
+#[test]
+fn a_hub_that_takes_all_for_one_tells_of_the_sessions_of_others() {
+    let (_runtime, served) = served(ServerConfig::default());
+    let fed = served.clone();
+    let run = HostileRun::new(served.url())
+        .with_attacks(&[Attack::EndedSessions])
+        .with_feed(move |job| drop(fed.submit(job)))
+        .with_time(Duration::from_secs(1));
+    let report = tokens(run).run().unwrap();
+    assert!(report.rounds[0].breaches > 0, "{report}");
+    assert!(!report.is_survived());
+}
+
+/// Ranks agents as slowly as one that looks at all of them.
+#[derive(Debug)]
+struct Slow;
+
+impl Placement for Slow {
+    fn rank(&self, _: &Candidate<'_>, _: &Skill) -> [u64; 2] {
+        std::thread::sleep(Duration::from_secs(1));
+        [0; 2]
+    }
+}
+
+// spec: HUB-3-6
+#[test]
+fn a_hub_that_places_slowly_does_not_stand_many_shapes() {
+    let config = hub::Config::default().with_placement(Slow);
+    let config = ServerConfig::default().with_hub(config);
+    assert!(is_found(config, Attack::ManyShapes));
+}
