@@ -44,6 +44,10 @@ pub enum Warning {
     /// transcript has the whole.
     #[error("what was said is longer than the transport takes")]
     TooLong,
+    /// Carrying what is said of a task failed: a part on the way was left out, or the task was given back to its queue, and
+    /// comes again.
+    #[error("the transport failed at a task")]
+    Carrier(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
 
 /// Why a result did not get to the endpoint that the task names. The endpoint itself is not shown.

@@ -383,6 +383,11 @@ impl Processor {
         self.refusals.note(now, nack, b"").await;
     }
 
+    /// Whether a task of this issuer and id came before, and was not forgotten since.
+    pub(crate) fn knows(&self, task: &Task) -> bool {
+        self.ledger.before(&Key::of(task)).is_some()
+    }
+
     /// Whether a task of this issuer and id is written down, and will have its end here.
     #[cfg(feature = "nats")]
     pub(crate) fn has_taken(&self, task: &Task) -> bool {

@@ -51,3 +51,43 @@ impl Authorize for Signed {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use futures::executor::block_on;
+    use ubos_common::id::IdSource;
+    use ubos_common::json::RawObject;
+    use ubos_common::secret::Secret;
+    use ubos_common::time::Timestamp;
+
+    use super::super::AllowAll;
+    use super::*;
+    use crate::context::{ConstitutionalContext, PressureLevel};
+    use crate::sign::SigningKey;
+    use crate::task::{AgentKind, Issuer, Target};
+
+    // spec: SAP-11-2
+    #[test]
+    fn a_signature_is_checked_on_another_thread_whatever_part_of_its_task_is_long() {
+        let issuer: crate::AgentId = "A-prime".parse().unwrap();
+        let key = SigningKey::from_seed("desk", &Secret::new([1; 32])).unwrap();
+        let keys = Keys::default().trust("desk", key.public_key(), issuer.clone());
+        let signed = Signed::new(Arc::new(keys), Arc::new(AllowAll));
+        for (bytes, threads) in [(1, 0), (work::HEAVY, 1)] {
+            let mut task = Task::draft(
+                &mut IdSource::seeded(1),
+                Timestamp::EPOCH,
+                Issuer::new(issuer.clone(), AgentKind::Agent),
+                Target::new("a.b".parse().unwrap()),
+                ConstitutionalContext::new(PressureLevel::Instant),
+                RawObject::empty(),
+            );
+            task.tags = Some(vec!["x".repeat(bytes)]);
+            let mut peer = Peer::default();
+            peer.signature = Some(key.sign_task(&task).unwrap());
+            let authorize = || block_on(signed.authorize(&peer, &task));
+            let (access, handed_over) = work::handed_over(authorize);
+            assert_eq!((access, handed_over), (Access::Allowed, threads));
+        }
+    }
+}

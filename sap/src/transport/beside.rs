@@ -83,7 +83,8 @@ impl Beside {
         let Some(key) = self.key.clone() else {
             return Ok(None);
         };
-        let (task, bytes) = (task.clone(), task.payload.as_str().len());
+        // Any part of it may be long.
+        let (task, bytes) = (task.clone(), task.encode().len());
         let signed = work::done(For::Task, bytes, move || key.sign_task(&task)).await;
         let signature = signed.map_err(SendError::carrier)?;
         Ok(Some(signature.to_string()))
@@ -142,6 +143,37 @@ mod tests {
     use futures::executor::block_on;
 
     use super::*;
+
+    // spec: SAP-2-4
+    #[cfg(feature = "sign")]
+    #[test]
+    fn a_task_is_signed_on_another_thread_whatever_part_of_it_is_long() {
+        use ubos_common::json::RawObject;
+
+        use crate::context::{ConstitutionalContext, PressureLevel};
+        use crate::task::{AgentKind, Issuer, Target};
+
+        let seed = ubos_common::secret::Secret::new([1; 32]);
+        let key = crate::sign::SigningKey::from_seed("desk", &seed).unwrap();
+        let beside = Beside {
+            key: Some(std::sync::Arc::new(key)),
+            ..Beside::default()
+        };
+        for (bytes, threads) in [(1, 0), (work::HEAVY, 1)] {
+            let mut task = Task::draft(
+                &mut ubos_common::id::IdSource::seeded(1),
+                ubos_common::time::Timestamp::EPOCH,
+                Issuer::new("A-prime".parse().unwrap(), AgentKind::Agent),
+                Target::new("a.b".parse().unwrap()),
+                ConstitutionalContext::new(PressureLevel::Instant),
+                RawObject::empty(),
+            );
+            task.tags = Some(vec!["x".repeat(bytes)]);
+            let (signed, handed_over) = work::handed_over(|| block_on(beside.sign(&task)));
+            assert!(signed.unwrap().is_some());
+            assert_eq!(handed_over, threads);
+        }
+    }
 
     // spec: SAP-5-5
     #[test]

@@ -135,8 +135,8 @@ impl Service {
         #[cfg(feature = "sign")]
         if let (Some(key), Message::Result(result)) = (&self.key, message) {
             let (key, result) = (Arc::clone(key), result.clone());
-            let output = result.output.as_ref();
-            let bytes = output.map_or(0, |output| output.as_str().len());
+            // Any part of it may be long.
+            let bytes = result.encode().len();
             let signed = work::done(For::Task, bytes, move || key.sign_result(&result));
             return Some(signed.await.ok()?.to_string());
         }
@@ -322,6 +322,31 @@ mod tests {
     use crate::processor::Config;
     use crate::processor::fixture::{Still, processor};
     use crate::store::MemoryTranscript;
+
+    // spec: SAP-2-4
+    #[cfg(all(feature = "sign", feature = "http"))]
+    #[test]
+    fn a_result_is_signed_on_another_thread_whatever_part_of_it_is_long() {
+        use futures::executor::block_on;
+        use ubos_common::secret::Secret;
+
+        use crate::validate::Options;
+
+        let processor = processor(Arc::new(MemoryTranscript::default()), Config::default());
+        let key = crate::sign::SigningKey::from_seed("agent", &Secret::new([1; 32])).unwrap();
+        let service = Service::new(Arc::new(processor), Arc::new(Still)).sign(Arc::new(key));
+        for (bytes, threads) in [(1, 0), (work::HEAVY, 1)] {
+            let text = "x".repeat(bytes);
+            let result = format!(
+                r#"{{"protocolVersion":"2.0","taskId":"00000000-0000-0000-0000-000000000001","correlationId":"00000000-0000-0000-0000-000000000002","reportedAt":"1970-01-01T00:00:00Z","producer":{{"agentId":"A-1","agentKind":"agent"}},"status":"SUCCEEDED","output":1,"metrics":{{"text":"{text}"}},"constitutionalEvidence":{{"alignment":"VALID"}}}}"#
+            );
+            let message = Message::decode(result.as_bytes(), &Options::default()).unwrap();
+            let signing = || block_on(service.signature(&message));
+            let (signature, handed_over) = work::handed_over(signing);
+            assert!(signature.is_some());
+            assert_eq!(handed_over, threads);
+        }
+    }
 
     #[test]
     fn others_have_their_turn_after_a_long_task_was_read() {

@@ -34,6 +34,7 @@
 //! | tasks on the bus | 1,024 | `try_send` gives a Nack `RATE_LIMIT`; `send` waits, first come first served, until the deadline of its task |
 //! | results in a mailbox | 1,024 | the endpoint counts as unreachable |
 
+mod agents;
 mod places;
 
 use core::fmt;
@@ -41,7 +42,6 @@ use core::panic::AssertUnwindSafe;
 use core::time::Duration;
 use std::collections::BTreeMap;
 use std::panic::resume_unwind;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
 use futures::FutureExt as _;
@@ -51,6 +51,7 @@ use futures::stream::Stream;
 use ubos_common::driver::Sleep;
 use ubos_common::trace_context::TraceContext;
 
+use self::agents::Agents;
 use self::places::{Place, Places, lock};
 use super::about::unknown;
 use super::sent::{Heard, Sent};
@@ -76,10 +77,9 @@ pub struct Bus(Arc<Inner>);
 struct Inner {
     clock: Arc<dyn Sleep + Send + Sync>,
     refusals: Refusals,
-    agents: Mutex<BTreeMap<String, Service>>,
+    agents: Agents,
     mailboxes: Mutex<BTreeMap<String, mpsc::Sender<TaskResult>>>,
     places: Arc<Places>,
-    turn: AtomicUsize,
 }
 
 /// Settings of a [`Bus`].
@@ -129,13 +129,15 @@ impl Bus {
             clock,
             refusals: Refusals::new(refusals),
             places: Places::new(config.max_tasks),
-            agents: Mutex::default(),
+            agents: Agents::default(),
             mailboxes: Mutex::default(),
-            turn: AtomicUsize::new(0),
         })))
     }
 
-    /// Puts an agent on the bus, in the place of one of the same id. Its warnings go to `on_warning`.
+    /// Puts an agent on the bus, in the place of one of the same id, which keeps the tasks that it was given. Its warnings
+    /// go to `on_warning`.
+    ///
+    /// Several agents may do the same. A task that names none goes to the one that knows it, else to the next in turn.
     pub fn attach(
         &self,
         processor: Processor,
@@ -146,7 +148,7 @@ impl Bus {
             .replies(Arc::new(Mailboxes(Arc::downgrade(&self.0))))
             .on_warning(on_warning);
         let agent = processor.producer().agent_id.to_string();
-        lock(&self.0.agents).insert(agent, service);
+        self.0.agents.attach(agent, service);
         processor
     }
 
@@ -247,9 +249,8 @@ impl Bus {
 
     /// The task, at the first agent that knows it.
     async fn about(&self, task: &Task) -> Option<About> {
-        let agents: Vec<Service> = lock(&self.0.agents).values().cloned().collect();
         let (issuer, peer) = (&task.issuer.agent_id, Peer::same_process());
-        for agent in agents {
+        for agent in self.0.agents.of(task) {
             if let Some(about) = About::find(&agent, &peer, issuer, &task.task_id).await {
                 return Some(about);
             }
@@ -347,14 +348,14 @@ impl Bus {
         given: Given<'_>,
         caller: &mut dyn Caller,
     ) -> Result<(), ProcessError> {
-        let Some(service) = self.0.find(&task) else {
+        let Some(at) = self.0.agents.give(&task) else {
             let why = "no such capability or agent here";
             let nack = processor::nack(&task, ErrorCode::NotFound, why);
             caller.tell(self.turn_away(nack, given.bytes()).await).await;
             return Ok(());
         };
         let span = trace::carry("bus", Some(&task.correlation_id));
-        trace::within(span, service.serve_task(task, given, caller)).await
+        trace::within(span, at.agent.serve_task(task, given, caller)).await
     }
 
     async fn turn_away(&self, nack: Nack, bytes: &[u8]) -> Message {
@@ -364,27 +365,10 @@ impl Bus {
     }
 }
 
-impl Inner {
-    /// The agent that the task names, or the next one in turn of those that do what it wants.
-    // impl: SAP-4.1-16
-    fn find(&self, task: &Task) -> Option<Service> {
-        let agents = lock(&self.agents);
-        let does = |service: &&Service| service.processor().handles(&task.target.capability);
-        if let Some(agent) = &task.target.agent_id {
-            return agents.get(agent).filter(does).cloned();
-        }
-        let able = agents.values().filter(does).count();
-        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
-        let mut able_ones = agents.values().filter(does);
-        able_ones.nth(turn.checked_rem(able)?).cloned()
-    }
-}
-
 impl fmt::Debug for Bus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let agents: Vec<String> = lock(&self.0.agents).keys().cloned().collect();
         f.debug_struct("Bus")
-            .field("agents", &agents)
+            .field("agents", &self.0.agents.ids())
             .finish_non_exhaustive()
     }
 }

@@ -14,6 +14,7 @@ use reqwest::Url;
 use super::ISSUER;
 use super::accept::wants_lines;
 use super::admission::admit_head;
+use super::closing::Closing;
 use super::config::Config;
 use super::request::peer_of;
 use super::response::{echo, last, lines, signed, whole};
@@ -24,15 +25,21 @@ use crate::transport::{About, Message, Service};
 struct Asked {
     service: Service,
     config: Config,
+    closing: Closing,
 }
 
 /// The routes below the path where tasks are posted.
-pub(super) fn router(service: Service, config: Config) -> Router {
+pub(super) fn router(service: Service, config: Config, closing: Closing) -> Router {
     let path = config.path.trim_end_matches('/').to_owned();
+    let asked = Asked {
+        service,
+        config,
+        closing,
+    };
     Router::new()
         .route(&format!("{path}/{{task}}"), get(latest).delete(latest))
         .route(&format!("{path}/{{task}}/events"), get(events))
-        .with_state(Arc::new(Asked { service, config }))
+        .with_state(Arc::new(asked))
 }
 
 /// `GET` tells how far a task is; `DELETE` has it stopped before.
@@ -72,7 +79,8 @@ async fn events(
         let message = about.next().await?;
         Some((Ok(message), about))
     });
-    let messages = messages.boxed();
+    // A task that came another way may go on when this server has ended.
+    let messages = messages.take_until(asked.closing.closed()).boxed();
     let mut response = match wants_lines(&head.headers) {
         true => lines(messages).await,
         false => last(&asked.service, messages).await,

@@ -29,6 +29,7 @@ mod accept;
 mod admission;
 mod body;
 mod client;
+mod closing;
 mod config;
 mod connections;
 mod lines;
@@ -39,6 +40,8 @@ mod response;
 mod server;
 
 pub use client::{ClientError, HttpClient};
+#[cfg(feature = "mcp")]
+pub(super) use closing::{Closing, Running};
 pub use config::Config;
 pub use connections::Listener;
 pub use replies::{HttpReplies, inbox};

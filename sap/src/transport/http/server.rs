@@ -1,12 +1,10 @@
 //! The answering side.
 
-use core::convert::Infallible;
 use core::future::{Future, ready};
 use core::panic::AssertUnwindSafe;
 use core::time::Duration;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use axum::Router;
 use axum::body::{Body, to_bytes};
@@ -17,7 +15,7 @@ use axum::middleware::map_request;
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::post;
 use bytes::Bytes;
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, join};
 use futures::{FutureExt as _, Stream};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
@@ -27,6 +25,7 @@ use super::about;
 use super::accept::wants_lines;
 use super::admission::{Turned, admit, admit_head};
 use super::body::in_time;
+use super::closing::{Closing, Running};
 use super::config::Config;
 use super::connections::{self, Listener};
 use super::request::peer_of;
@@ -44,10 +43,7 @@ use crate::transport::{Caller, Message, Service};
 struct Server {
     service: Service,
     config: Config,
-    /// Set once no task is taken any more.
-    closed: Arc<AtomicBool>,
-    /// Held by every task that runs, so that the end can be waited for.
-    running: mpsc::Sender<Infallible>,
+    closing: Closing,
 }
 
 /// The routes of a service, for an application that has others too. Tasks run on tokio. An application that knows
@@ -65,13 +61,16 @@ pub fn router(service: Service, config: Config) -> Result<Router, ConfigError> {
     Ok(router_of(Server {
         service,
         config,
-        closed: Arc::default(),
-        running: mpsc::channel(1).0,
+        closing: Closing::default(),
     }))
 }
 
 fn router_of(server: Server) -> Router {
-    let about = about::router(server.service.clone(), server.config.clone());
+    let about = about::router(
+        server.service.clone(),
+        server.config.clone(),
+        server.closing.clone(),
+    );
     Router::new()
         .route(&server.config.path.clone(), post(answer))
         .with_state(Arc::new(server))
@@ -80,8 +79,9 @@ fn router_of(server: Server) -> Router {
 
 /// Serves until `shutdown` is ready, then lets tasks end.
 ///
-/// No connection is taken any more then; tasks that run have the grace of the settings, after which they end
-/// CANCELLED and no further task is taken. It returns when the last one has ended and the connections are closed;
+/// No connection is taken any more then; tasks that came this way and still run have the grace of the settings, after
+/// which they end CANCELLED and no further task is taken. Those that came to the processor another way go on. It returns
+/// when the last one has ended and the connections are closed;
 /// those that are still open after as long again are left, so that a client that stalls keeps nobody waiting.
 ///
 /// # Errors
@@ -100,7 +100,7 @@ pub async fn serve(
 /// tools of MCP: on the same connections, with their bounds.
 ///
 /// A request for them that is for another host, or that comes from a page of another origin than the settings allow, is
-/// answered 403. Its body fails where it has not come whole within `body_timeout`, and has no trailers. An application's route
+/// answered 403. Tasks that tools of MCP begin there are tasks of this server. A body fails where it has not come whole within `body_timeout`, and has no trailers. An application's route
 /// has its own rules for the length of bodies.
 ///
 /// # Errors
@@ -118,19 +118,15 @@ pub async fn serve_with(
         .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
     let listener = listener.into();
     let config = config.on(listener.address(), listener.is_tls());
-    let (running, mut ended) = mpsc::channel(1);
-    let tasks = running.downgrade();
-    let (grace, processor) = (config.shutdown_grace, Arc::clone(service.processor()));
-    let closed = Arc::new(AtomicBool::new(false));
+    let (grace, closing) = (config.shutdown_grace, Closing::default());
     let settings = config.clone();
     let server = Server {
         service,
         config,
-        closed: Arc::clone(&closed),
-        running,
+        closing: closing.clone(),
     };
-    let rules = server.config.clone();
-    let judged = map_request(move |request| ready(admitted(request, &rules)));
+    let (rules, ending) = (server.config.clone(), closing.clone());
+    let judged = map_request(move |request| ready(admitted(request, &rules, &ending)));
     let routes = router_of(server).merge(beside.layer(judged));
     let (begin, begun) = tokio::sync::oneshot::channel();
     let serving = async {
@@ -140,20 +136,15 @@ pub async fn serve_with(
         };
         connections::take(listener, routes, &settings, until).await;
         // Tasks whose client is gone, or whose results go elsewhere.
-        while ended.recv().await.is_some() {}
+        closing.idle().await;
     };
     let impatience = async {
         if begun.await.is_err() {
             return core::future::pending().await;
         }
         tokio::time::sleep(grace).await;
-        closed.store(true, Ordering::SeqCst);
-        let leave = tokio::time::Instant::now() + grace;
-        // The server itself holds one; more are tasks, the last of which came in as the door was closed.
-        while tasks.strong_count() > 1 || tokio::time::Instant::now() < leave {
-            processor.cancel_all();
-            tokio::time::sleep(POLL).await;
-        }
+        closing.close();
+        join(closing.idle(), tokio::time::sleep(grace)).await;
     };
     tokio::select! {
         () = serving => {}
@@ -163,9 +154,14 @@ pub async fn serve_with(
 }
 
 /// A request for a route of the application, as it may be served.
-fn admitted(request: Request, config: &Config) -> Result<Request, (StatusCode, &'static str)> {
-    let (head, body) = request.into_parts();
+fn admitted(
+    request: Request,
+    config: &Config,
+    closing: &Closing,
+) -> Result<Request, (StatusCode, &'static str)> {
+    let (mut head, body) = request.into_parts();
     admit_head(&head, config).map_err(|turned| (turned.status, turned.why))?;
+    head.extensions.insert(closing.clone());
     let request = Request::from_parts(head, body);
     Ok(in_time(request, config.body_timeout))
 }
@@ -182,7 +178,8 @@ async fn answer(State(server): State<Arc<Server>>, request: Request) -> Response
             return response;
         }
     };
-    if server.closed.load(Ordering::SeqCst) {
+    let running = server.closing.enter();
+    if running.is_late() {
         return StatusCode::SERVICE_UNAVAILABLE.into_response();
     }
     let read = server.service.read(&bytes).await;
@@ -206,7 +203,7 @@ async fn answer(State(server): State<Arc<Server>>, request: Request) -> Response
         return response;
     }
     let peer = peer_of(&head);
-    let messages = server.start(read, bytes, correlation.as_ref(), peer);
+    let messages = server.start(read, bytes, correlation.as_ref(), (peer, running));
     let mut response = match wants_lines(&head.headers) {
         true => lines(stream(messages)).await,
         false => last(&server.service, stream(messages)).await,
@@ -240,7 +237,7 @@ impl Server {
         read: Result<Arc<Task>, Box<Nack>>,
         bytes: Bytes,
         correlation: Option<&CorrelationId>,
-        peer: Peer,
+        (peer, running): (Peer, Running),
     ) -> Messages {
         let (sender, receiver) = mpsc::channel(WAITING);
         // Holding it open would keep one whose results go elsewhere waiting.
@@ -249,8 +246,9 @@ impl Server {
             sender: Some(sender),
             timeout: WRITE_TIMEOUT,
             peer,
+            cancelled: Some(running.cancelled()),
         };
-        let (service, running) = (self.service.clone(), self.running.clone());
+        let service = self.service.clone();
         let span = trace::carry("http", correlation);
         tokio::spawn(async move {
             let served = service.serve_read(read, &bytes, &mut caller);
@@ -282,11 +280,17 @@ struct Waiting {
     sender: Option<mpsc::Sender<Result<Message, Lost>>>,
     timeout: Duration,
     peer: Peer,
+    /// The server ends.
+    cancelled: Option<BoxFuture<'static, ()>>,
 }
 
 impl Caller for Waiting {
     fn peer(&self) -> Peer {
         self.peer.clone()
+    }
+
+    fn cancelled(&mut self) -> Option<BoxFuture<'static, ()>> {
+        self.cancelled.take()
     }
 
     fn tell(&mut self, message: Message) -> BoxFuture<'_, ()> {
@@ -310,7 +314,5 @@ fn read_id(header: &HeaderValue) -> Option<CorrelationId> {
 
 /// How long one line waits for a client that is slow to read.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
-/// Between two looks at whether the last tasks have ended.
-const POLL: Duration = Duration::from_millis(10);
 /// Messages that wait for a client; with as many, its task waits.
 const WAITING: usize = 16;

@@ -35,6 +35,8 @@ mod tools;
 use core::time::Duration;
 
 use futures::future::BoxFuture;
+#[cfg(feature = "http")]
+use futures::{FutureExt as _, future::select};
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ErrorData,
     Implementation, JsonObject, ListToolsResult, MetaObject, PaginatedRequestParams,
@@ -57,7 +59,7 @@ use crate::trace;
 use crate::transport::beside::{self, Beside, signed};
 use crate::transport::exchange::{Exchange, begin};
 #[cfg(feature = "http")]
-use crate::transport::http::asking;
+use crate::transport::http::{Closing, Running, asking};
 use crate::transport::sent::Heard;
 use crate::transport::{Caller, Message, SendError, Service, TokioClock};
 use crate::validate::{Options, ids_of};
@@ -235,22 +237,42 @@ struct Last {
     peer: Peer,
     /// Where a client asks for progress.
     progress: Option<(Connection<RoleServer>, ProgressToken)>,
-    /// The client gives its call up.
+    /// The client gives its call up, or the server that it came by ends.
     cancelled: Option<BoxFuture<'static, ()>>,
+    /// The server of HTTP that it came by waits for it.
+    #[cfg(feature = "http")]
+    _running: Option<Running>,
     partials: u32,
 }
 
 impl Last {
     fn new(peer: Peer, context: &RequestContext<RoleServer>) -> Self {
         let token = context.meta.get_progress_token();
+        let given_up = Box::pin(context.ct.clone().cancelled_owned());
+        #[cfg(feature = "http")]
+        let running = running(context);
+        #[cfg(feature = "http")]
+        let given_up: BoxFuture<'static, ()> = match &running {
+            Some(running) => Box::pin(select(given_up, running.cancelled()).map(drop)),
+            None => given_up,
+        };
         Self {
             message: None,
             peer,
             progress: token.map(|token| (context.peer.clone(), token)),
-            cancelled: Some(Box::pin(context.ct.clone().cancelled_owned())),
+            cancelled: Some(given_up),
+            #[cfg(feature = "http")]
+            _running: running,
             partials: 0,
         }
     }
+}
+
+/// A call that came by a server of HTTP of this crate, as a task of it.
+#[cfg(feature = "http")]
+fn running(context: &RequestContext<RoleServer>) -> Option<Running> {
+    let head = context.extensions.get::<axum::http::request::Parts>()?;
+    head.extensions.get().map(Closing::enter)
 }
 
 impl Caller for Last {

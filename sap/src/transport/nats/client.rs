@@ -9,7 +9,8 @@ use futures::StreamExt as _;
 use ubos_common::canon::Digest;
 use ubos_common::driver::Sleep as _;
 
-use super::{BODY, ELSEWHERE, KEEP, Queue, digest_apart, headers, is_of};
+use super::claim::Holder;
+use super::{BODY, ELSEWHERE, KEEP, Queue, QueueError, digest_apart, headers, is_of};
 use crate::role::producer::Config;
 use crate::task::Task;
 use crate::transport::beside;
@@ -22,7 +23,8 @@ impl Queue {
     /// nothing where no Ack is wanted then. Everything is told on the way.
     ///
     /// It waits for as long as what workers say is kept, and gives up 300 s after the task's deadline. Dropping the
-    /// future leaves the task in the queue. Sent again, it is answered with what is stored.
+    /// future leaves the task in the queue. Sent again, it is answered with the result that is stored; one that was
+    /// turned away is tried again.
     ///
     /// # Errors
     ///
@@ -39,27 +41,40 @@ impl Queue {
         let (bytes, mut exchange) = begin(task, &clock, patient).await?;
         let bytes = Bytes::from(bytes);
         let body = digest_apart(bytes.clone()).await;
-        self.publish(task, bytes, &body).await?;
-        self.hear(task, &body, &mut exchange, false, on_message)
+        let nacks = self.last_stored(&self.about(task, "nack")).await;
+        let nacks = nacks.map_err(SendError::carrier)?;
+        let over = nacks.map_or(0, |nack| nack.sequence);
+        self.publish(task, bytes, &body, over).await?;
+        let hearing = Hearing {
+            over,
+            follows: false,
+        };
+        self.hear(task, &body, &mut exchange, hearing, on_message)
             .await?;
         exchange.end()
     }
 
-    /// How far a task is that was sent before: the latest that a worker said of it, or nothing where none has yet.
+    /// How far a task is that was sent before: the latest that a worker said of it, or nothing where none has yet. One
+    /// that was turned away and sent again is so until a worker begins it again.
     ///
     /// # Errors
     ///
     /// [`SendError`].
     pub async fn status(&self, task: &Task) -> Result<Option<Message>, SendError> {
         let body = digest_apart(task.encode()).await;
+        let over = self.over(task, &body).await.map_err(SendError::carrier)?;
         for kind in ["result", "nack", "progress", "ack"] {
-            let subject = self.subject(&task.task_id, task.issuer.agent_id.as_str(), kind);
-            let last = self.last(&subject).await.map_err(SendError::carrier)?;
-            let Some((headers, payload)) = last.filter(|(headers, _)| is_of(headers, &body)) else {
+            let last = self.last_stored(&self.about(task, kind)).await;
+            let last = last.map_err(SendError::carrier)?;
+            let Some(last) = last.filter(|last| {
+                let is_over = kind == "nack" && last.sequence <= over;
+                is_of(&last.headers, &body) && !is_over
+            }) else {
                 continue;
             };
-            let signature = headers.get(beside::SIGNATURE).map(|value| value.as_str());
-            let read = self.beside.read(payload, signature).await?;
+            let signature = last.headers.get(beside::SIGNATURE);
+            let signature = signature.map(|value| value.as_str());
+            let read = self.beside.read(last.payload, signature).await?;
             let now = TokioClock::default().now();
             let mut exchange = Exchange::new(task, now, Config::default())?;
             exchange.take(now, read, &mut |_| {})?;
@@ -90,7 +105,8 @@ impl Queue {
 
     /// Follows a task that was sent before: tells all that is said about it, from the first on, and gives the last.
     /// Of a task whose results go to an endpoint the queue has the Ack and the end. It waits for a task that nobody has
-    /// sent yet, as long as the queue keeps results.
+    /// sent yet, as long as the queue keeps results. A Nack is the last word about a task that was sent again, too,
+    /// until a worker begins it again.
     ///
     /// # Errors
     ///
@@ -104,7 +120,11 @@ impl Queue {
         let patient = patient.with_deadline_patience(Duration::MAX);
         let mut exchange = Exchange::new(task, TokioClock::default().now(), patient)?;
         let body = digest_apart(task.encode()).await;
-        self.hear(task, &body, &mut exchange, true, on_message)
+        let hearing = Hearing {
+            over: self.over(task, &body).await.map_err(SendError::carrier)?,
+            follows: true,
+        };
+        self.hear(task, &body, &mut exchange, hearing, on_message)
             .await?;
         exchange.end()
     }
@@ -115,12 +135,12 @@ impl Queue {
         task: &Task,
         body: &Digest,
         exchange: &mut Exchange,
-        follows: bool,
+        Hearing { over, follows }: Hearing,
         on_message: &mut (dyn FnMut(&Message) + Send),
     ) -> Result<(), SendError> {
         let (clock, queue) = (TokioClock::default(), self);
         let following = pull::OrderedConfig {
-            filter_subject: queue.subject(&task.task_id, task.issuer.agent_id.as_str(), ">"),
+            filter_subject: queue.about(task, ">"),
             deliver_policy: DeliverPolicy::All,
             ..pull::OrderedConfig::default()
         };
@@ -144,6 +164,10 @@ impl Queue {
             if message.subject.ends_with(".attempt") {
                 continue;
             }
+            let is_nack = message.subject.ends_with(".nack");
+            if is_nack && message.info().map_err(SendError::carrier)?.stream_sequence <= over {
+                continue;
+            }
             if !follows && header(ELSEWHERE).is_some() {
                 break;
             }
@@ -159,7 +183,32 @@ impl Queue {
         Ok(())
     }
 
-    async fn publish(&self, task: &Task, bytes: Bytes, body: &Digest) -> Result<(), SendError> {
+    /// Up to which message of the stream the Nacks of a task are over: it was begun again after them, or was turned away
+    /// again.
+    async fn over(&self, task: &Task, body: &Digest) -> Result<u64, QueueError> {
+        match self.holder(&self.about(task, "attempt"), body).await? {
+            Holder::This(claim) if claim.begun > 0 => return Ok(claim.place),
+            _ => {}
+        }
+        let nack = self.last_stored(&self.about(task, "nack")).await?;
+        let nack = nack.filter(|nack| is_of(&nack.headers, body));
+        Ok(nack.map_or(0, |nack| nack.sequence.saturating_sub(1)))
+    }
+
+    /// Where something is said about a task.
+    fn about(&self, task: &Task, kind: &str) -> String {
+        self.subject(&task.task_id, task.issuer.agent_id.as_str(), kind)
+    }
+
+    /// Puts a task into the queue. The server keeps one of those that are sent twice within its own time; one that was
+    /// turned away meanwhile is another.
+    async fn publish(
+        &self,
+        task: &Task,
+        bytes: Bytes,
+        body: &Digest,
+        over: u64,
+    ) -> Result<(), SendError> {
         let mut beside = headers((&task.task_id, Some(&task.correlation_id)), body);
         for (name, value) in self.beside.of(task).await? {
             beside.insert(name, value);
@@ -167,9 +216,18 @@ impl Queue {
         let publish = PublishMessage::build()
             .payload(bytes)
             .headers(beside)
-            .message_id(format!("{}.{body}", task.task_id));
+            .message_id(format!("{}.{body}.{over}", task.task_id));
         let stored = self.context.send_publish(self.task_subject(), publish);
         let stored = stored.await.map_err(SendError::carrier)?;
         stored.await.map(drop).map_err(SendError::carrier)
     }
+}
+
+/// Who hears what is said about a task.
+#[derive(Clone, Copy)]
+struct Hearing {
+    /// Nacks up to this message of the stream are over.
+    over: u64,
+    /// It follows a task that was sent before.
+    follows: bool,
 }

@@ -96,13 +96,10 @@ impl Job<'_> {
             cancelled: Some(stopped),
             last: None,
             elsewhere: None,
-            failed: None,
+            is_silent: false,
         };
         let served = self.serve(&mut caller, stopping).await;
-        let (last, elsewhere, failed) = (caller.last, caller.elsewhere, caller.failed);
-        if let Some(error) = failed {
-            return Err(error);
-        }
+        let (last, elsewhere) = (caller.last, caller.elsewhere);
         if served.is_err() {
             return self.queue.give_back(self.delivery).await;
         }
@@ -326,7 +323,8 @@ struct Publisher<'a> {
     job: &'a Job<'a>,
     last: Option<Message>,
     elsewhere: Option<TaskResult>,
-    failed: Option<QueueError>,
+    /// After a fault nothing more is said on the way: each part could wait for as long, and the end matters more.
+    is_silent: bool,
     cancelled: Option<oneshot::Receiver<()>>,
 }
 
@@ -355,8 +353,12 @@ impl Caller for Publisher<'_> {
                     return;
                 }
             };
-            if self.failed.is_none() {
-                self.failed = self.job.progress(kind, &message).await.err();
+            if self.is_silent {
+                return;
+            }
+            if let Err(failed) = self.job.progress(kind, &message).await {
+                self.job.service.warn(&Warning::Carrier(failed.into()));
+                self.is_silent = true;
             }
         })
     }

@@ -1,5 +1,6 @@
 //! The answering side.
 
+use core::convert::Infallible;
 use core::future::Future;
 use core::pin::pin;
 
@@ -12,7 +13,7 @@ use futures::stream::FuturesUnordered;
 use super::cancel::Cancels;
 use super::job::{Job, done};
 use super::{BODY, MAX_IN_FLIGHT, Queue, QueueError, digest_apart};
-use crate::processor::guarded;
+use crate::processor::{Warning, guarded};
 use crate::receipt::Nack;
 use crate::trace;
 use crate::transport::Service;
@@ -22,11 +23,13 @@ use crate::work::{self, For};
 impl Queue {
     /// Answers tasks until `shutdown` is ready, then lets those that run end.
     ///
-    /// Dropping the future instead leaves them to another worker, as a crash does. Tasks run in this future.
+    /// Dropping the future instead leaves them to another worker, as a crash does. Tasks run in this future. Where
+    /// carrying one of them fails, that one is given back with a [`Warning::Carrier`], and the others go on.
     ///
     /// # Errors
     ///
-    /// [`QueueError`]: the server, or the way to it, failed. What was not answered is delivered again.
+    /// [`QueueError`]: no more tasks could be had from the server. It is told when the tasks that ran have ended; what
+    /// was not answered is delivered again.
     // impl: SAP-10-4
     pub async fn work(
         &self,
@@ -35,69 +38,57 @@ impl Queue {
     ) -> Result<(), QueueError> {
         let cancels = Cancels::default();
         let listening = cancels.listen(self.cancels().await?);
+        let mut jobs = FuturesUnordered::new();
+        let begin = |delivery| self.answer_alone(service, &cancels, delivery);
+        let working = async {
+            let ended = tokio::select! {
+                () = shutdown => Ok(()),
+                Err(failed) = self.take(&mut jobs, begin) => Err(failed),
+            };
+            while jobs.next().await.is_some() {}
+            ended
+        };
         tokio::select! {
-            ended = self.work_with(service, &cancels, shutdown) => ended,
+            ended = working => ended,
             () = listening => Ok(()),
         }
     }
 
-    async fn work_with(
+    /// Takes tasks for as long as the server has some to give.
+    async fn take<J: Future<Output = ()>>(
         &self,
-        service: &Service,
-        cancels: &Cancels,
-        shutdown: impl Future<Output = ()>,
-    ) -> Result<(), QueueError> {
-        let mut shutdown = pin!(shutdown);
-        let mut jobs = FuturesUnordered::new();
+        jobs: &mut FuturesUnordered<J>,
+        begin: impl Fn(Delivery) -> J,
+    ) -> Result<Infallible, QueueError> {
         loop {
             let room = MAX_IN_FLIGHT - jobs.len();
             if room == 0 {
-                tokio::select! {
-                    () = &mut shutdown => break,
-                    Some(done) = jobs.next() => done?,
-                }
+                jobs.next().await;
                 continue;
             }
             // Never more than there is room for: what waits here would be silent about.
             let batch = self.tasks.batch().max_messages(room).expires(PULL);
-            let mut batch = batch.messages().await.map_err(QueueError::nats)?;
-            let mut over = false;
-            while !over {
-                tokio::select! {
-                    () = &mut shutdown => {
-                        while let Some(done) = jobs.next().await {
-                            done?;
-                        }
-                        return Ok(());
-                    }
-                    Some(done) = jobs.next(), if !jobs.is_empty() => done?,
-                    delivery = batch.next() => match delivery {
-                        Some(delivery) => {
-                            let delivery = delivery.map_err(QueueError::nats)?;
-                            jobs.push(self.answer_alone(service, cancels, delivery));
-                            trace::queue("nats", jobs.len(), MAX_IN_FLIGHT);
-                        }
-                        None => over = true,
-                    },
-                }
+            let batch = while_working(jobs, batch.messages()).await;
+            let mut batch = batch.map_err(QueueError::nats)?;
+            while let Some(delivery) = while_working(jobs, batch.next()).await {
+                jobs.push(begin(delivery.map_err(QueueError::nats)?));
+                trace::queue("nats", jobs.len(), MAX_IN_FLIGHT);
             }
         }
-        while let Some(done) = jobs.next().await {
-            done?;
-        }
-        Ok(())
     }
 
-    /// Answers one delivery. What panics beside the hooks of the processor gives the task back, and ends no other one.
-    async fn answer_alone(
-        &self,
-        service: &Service,
-        cancels: &Cancels,
-        delivery: Delivery,
-    ) -> Result<(), QueueError> {
-        match guarded(self.answer(service, cancels, &delivery)).await {
-            Ok(answered) => answered,
-            Err(_panicked) => self.give_back(&delivery).await,
+    /// Answers one delivery. What fails, or panics beside the hooks of the processor, gives the task back, and ends no other
+    /// one.
+    async fn answer_alone(&self, service: &Service, cancels: &Cancels, delivery: Delivery) {
+        let answered = guarded(self.answer(service, cancels, &delivery)).await;
+        match answered {
+            Ok(Ok(())) => return,
+            Ok(Err(failed)) => service.warn(&Warning::Carrier(failed.into())),
+            Err(_panicked) => {}
+        }
+        // Where that fails too, the task comes again once its worker was silent for long enough.
+        if let Err(failed) = self.give_back(&delivery).await {
+            service.warn(&Warning::Carrier(failed.into()));
         }
     }
 
@@ -165,6 +156,20 @@ impl Queue {
     pub(super) async fn give_back(&self, delivery: &Delivery) -> Result<(), QueueError> {
         let back = AckKind::Nak(Some(self.config.busy_delay));
         delivery.ack_with(back).await.map_err(QueueError::Nats)
+    }
+}
+
+/// What is waited for, while jobs go on.
+async fn while_working<T>(
+    jobs: &mut FuturesUnordered<impl Future<Output = ()>>,
+    wanted: impl Future<Output = T>,
+) -> T {
+    let mut wanted = pin!(wanted);
+    loop {
+        tokio::select! {
+            wanted = &mut wanted => return wanted,
+            Some(()) = jobs.next(), if !jobs.is_empty() => {}
+        }
     }
 }
 

@@ -1,5 +1,7 @@
 //! The bus.
 
+mod agents;
+
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use sap::processor::Config;
 use sap::transport::http::{self, HttpClient, HttpReplies, inbox, router, serve};
-use sap::transport::{Message, SendError};
+use sap::transport::{Message, SendError, Service};
 use sap::validate::Options;
 use sap::{Status, Task};
 use serde_json::{Value, json};
@@ -33,10 +33,14 @@ struct OverHttp {
 
 impl OverHttp {
     async fn with(seen: &Seen, config: Config, server: http::Config) -> Self {
+        Self::of(seen.service_of(config), server).await
+    }
+
+    async fn of(service: Service, server: http::Config) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/sap/tasks", listener.local_addr().unwrap());
         let (stop, stopped) = oneshot::channel::<()>();
-        let serving = serve(listener, seen.service_of(config), server, async {
+        let serving = serve(listener, service, server, async {
             let _ = stopped.await;
         });
         #[expect(clippy::disallowed_methods, reason = "a server beside the test")]
@@ -331,8 +335,7 @@ async fn a_panic_beside_the_handler_fails_its_own_task() {
     }
     let seen = Seen::default();
     let processor = seen.processor(Config::default()).policy(Arc::new(Faulty));
-    let service =
-        sap::transport::Service::new(Arc::new(processor), Arc::new(super::world::Real::default()));
+    let service = Service::new(Arc::new(processor), Arc::new(super::world::Real::default()));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/sap/tasks", listener.local_addr().unwrap());
     let routes = router(service, http::Config::default()).unwrap();

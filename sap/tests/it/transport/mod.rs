@@ -9,6 +9,8 @@ mod mcp;
 #[cfg(feature = "external-tests")]
 mod nats;
 #[cfg(all(feature = "nats", feature = "external-tests"))]
+mod nats_again;
+#[cfg(all(feature = "nats", feature = "external-tests"))]
 mod nats_cancel;
 #[cfg(all(feature = "nats", feature = "external-tests"))]
 mod nats_faults;

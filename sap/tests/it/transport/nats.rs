@@ -71,9 +71,12 @@ impl Nats {
         self.open(config).await.unwrap()
     }
 
+    pub(super) async fn context(&self) -> jetstream::Context {
+        jetstream::new(async_nats::connect(&self.url).await.unwrap())
+    }
+
     pub(super) async fn stream(&self, name: &str) -> Stream {
-        let client = async_nats::connect(&self.url).await.unwrap();
-        jetstream::new(client).get_stream(name).await.unwrap()
+        self.context().await.get_stream(name).await.unwrap()
     }
 
     pub(super) async fn put(&self, body: &str, headers: &[(&str, &str)]) {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use sap::processor;
 use sap::transport::{Message, SendError, Service};
-use sap::{ErrorCode, Status, TaskResult};
+use sap::{ErrorCode, Status, Task, TaskResult};
 use serde_json::json;
 use ubos_common::driver::Sleep;
 use ubos_common::time::{Mono, Now};
@@ -31,6 +31,10 @@ pub(super) async fn until_kept(nats: &Nats, stream: &str, messages: u64) {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     panic!("{stream} does not come to {messages}");
+}
+
+fn text_of(task: &Task) -> String {
+    String::from_utf8(task.encode()).unwrap()
 }
 
 async fn succeeds(on: &OnNats, number: u16) {
@@ -106,6 +110,98 @@ async fn a_result_longer_than_the_server_takes_ends_its_task_failed() {
     assert_eq!(result.status, Status::Succeeded);
     assert!(!seen.warnings.lock().unwrap().is_empty());
     succeeds(&on, 3).await;
+}
+
+/// Has the stream of what is said keep only these subjects: the server then takes nothing on another one.
+async fn keep(nats: &Nats, subjects: &[String]) {
+    let out = nats.stream("sap_out").await;
+    let mut config = out.cached_info().config.clone();
+    config.subjects = subjects.to_vec();
+    config.subjects.push("sap.cancel.>".into());
+    nats.context().await.update_stream(config).await.unwrap();
+}
+
+fn all() -> Vec<String> {
+    vec!["sap.out.>".into()]
+}
+
+// spec: SAP-10-4, SAP-5-2
+#[tokio::test]
+async fn a_task_that_the_server_takes_nothing_of_is_given_back_and_the_others_go_on() {
+    let seen = Seen::default();
+    let on = OnNats::start(&seen, processor::Config::default()).await;
+    let [gate, echo] = [(1, "test.gate"), (2, "test.echo")].map(|(number, capability)| {
+        let task = ask(number, capability);
+        typed(&task.to_string())
+    });
+    let fault = async {
+        until(|| seen.entries() == 3).await;
+        keep(&on.nats, &[format!("sap.out.{}.>", gate.task_id)]).await;
+        on.nats.put(&text_of(&echo), &[]).await;
+        until(|| !seen.warnings.lock().unwrap().is_empty()).await;
+        keep(&on.nats, &all()).await;
+        let answer = on.send(&echo).await.1;
+        seen.gate.store(true, Ordering::SeqCst);
+        answer
+    };
+    let ((_, gate), echo) = futures::future::join(on.send(&gate), fault).await;
+    for answer in [gate, echo] {
+        let Ok(Some(Message::Result(result))) = answer else {
+            panic!("{answer:?}")
+        };
+        assert_eq!(result.status, Status::Succeeded);
+    }
+    assert!(!seen.written(0).contains(&"FAILED".to_owned()));
+    until_kept(&on.nats, "sap_tasks", 0).await;
+}
+
+// spec: SAP-10-4, SAP-5-2
+#[tokio::test]
+async fn a_worker_that_is_asked_to_end_lets_all_end_though_one_fails() {
+    let (nats, seen) = (Nats::start(), Seen::default());
+    let queue = nats.queue(config()).await;
+    let tasks = [1, 2].map(|number| typed(&ask(number, "test.gate").to_string()));
+    for task in &tasks {
+        nats.put(&text_of(task), &[]).await;
+    }
+    let shutdown = async {
+        until(|| seen.entries() == 6).await;
+        keep(&nats, &[format!("sap.out.{}.>", tasks[0].task_id)]).await;
+        seen.gate.store(true, Ordering::SeqCst);
+    };
+    let service = seen.service_of(processor::Config::default());
+    queue.work(&service, shutdown).await.unwrap();
+    keep(&nats, &all()).await;
+    assert_eq!(seen.written(6), ["SUCCEEDED"; 2]);
+    assert_eq!(nats.kept("sap_tasks").await, 1);
+    // The other comes again, and has its end from the transcript.
+    let worker = work(&queue, service);
+    until_kept(&nats, "sap_tasks", 0).await;
+    let answer = queue.status(&tasks[1]).await.unwrap();
+    assert!(
+        matches!(&answer, Some(Message::Result(result)) if result.status == Status::Succeeded),
+        "{answer:?}"
+    );
+    assert_eq!(seen.entries(), 8);
+    worker.abort();
+}
+
+// spec: SAP-10-4, SAP-5-2
+#[tokio::test]
+async fn a_part_on_the_way_that_is_lost_costs_no_end() {
+    let (nats, seen) = (Nats::start(), Seen::default());
+    let queue = nats.queue(config()).await;
+    let task = typed(&ask(1, "test.gate").to_string());
+    nats.put(&text_of(&task), &[]).await;
+    let told = |kind: &str| format!("sap.out.{}.*.{kind}", task.task_id);
+    keep(&nats, &["attempt", "result"].map(told)).await;
+    let worker = work(&queue, seen.service_of(processor::Config::default()));
+    until(|| !seen.warnings.lock().unwrap().is_empty()).await;
+    seen.gate.store(true, Ordering::SeqCst);
+    until_kept(&nats, "sap_tasks", 0).await;
+    let written = seen.written(0);
+    assert_eq!(written, ["task", "RUNNING", "RUNNING", "SUCCEEDED"]);
+    worker.abort();
 }
 
 /// A clock that panics the first times.

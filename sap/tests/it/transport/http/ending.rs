@@ -1,5 +1,7 @@
 //! The end of a server: what is let go on, and what is closed.
 
+use std::sync::atomic::AtomicBool;
+
 use super::*;
 
 // spec: SAP-5-2
@@ -38,6 +40,54 @@ async fn at_the_end_tasks_are_let_go_on_and_then_cancelled() {
     assert_eq!(result.status, Status::Cancelled);
     assert_eq!(seen.written(4), ["CANCELLED"; 2]);
     assert!(client.send(&task, &mut ignored).await.is_err());
+}
+
+// spec: SAP-5-2
+#[tokio::test]
+async fn the_end_of_a_server_cancels_no_task_that_came_another_way() {
+    let seen = Seen::default();
+    let service = seen.service_of(Config::default());
+    let patience = http::Config::default().with_shutdown_grace(Duration::from_millis(1));
+    let mut one = OverHttp::of(service.clone(), patience.clone()).await;
+    let other = OverHttp::of(service, patience).await;
+    let tasks = [(1, "test.hang"), (2, "test.gate")].map(|(number, capability)| {
+        let task = ask(number, capability);
+        typed(&task.to_string())
+    });
+    let stop = one.stop.take().unwrap();
+    let stopping = async {
+        until(|| seen.entries() == 5).await;
+        // One who follows the other's task here is let go.
+        let told = AtomicBool::new(false);
+        let mut tell = |_: &Message| told.store(true, Ordering::SeqCst);
+        let following = one.client.follow(&tasks[1], &mut tell);
+        let ending = async {
+            until(|| told.load(Ordering::SeqCst)).await;
+            stop.send(()).unwrap();
+            one.server.await.unwrap().unwrap();
+        };
+        let (followed, ()) = futures::future::join(following, ending).await;
+        assert!(
+            matches!(followed, Ok(Some(_)) | Err(SendError::NoAnswer { .. })),
+            "{followed:?}"
+        );
+        let standing = other.client.status(&tasks[1]).await.unwrap();
+        seen.gate.store(true, Ordering::SeqCst);
+        standing
+    };
+    let (mut ignored, mut no_one) = (|_: &Message| {}, |_: &Message| {});
+    let (ended, went_on, standing) = tokio::join!(
+        one.client.send(&tasks[0], &mut ignored),
+        other.client.send(&tasks[1], &mut no_one),
+        stopping,
+    );
+    let status = |message: Option<Message>| match message {
+        Some(Message::Result(result)) => result.status,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(status(ended.unwrap()), Status::Cancelled);
+    assert_eq!(status(Some(standing)), Status::Running);
+    assert_eq!(status(went_on.unwrap()), Status::Succeeded);
 }
 
 #[tokio::test]

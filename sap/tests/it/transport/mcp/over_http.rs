@@ -1,6 +1,7 @@
 //! The tools as a route of a server of HTTP, beside the tasks.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
@@ -8,6 +9,8 @@ use sap::processor::{AllowAll, Identity, Speakers};
 use sap::transport::Service;
 use sap::transport::http::{self, Listener, serve_with};
 use tokio::net::TcpListener;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
 
 use super::super::peers::{Authority, client_tls, server_tls};
 use super::super::world::Real;
@@ -20,6 +23,17 @@ async fn serve(
     config: http::Config,
     tls: Option<rustls::ServerConfig>,
 ) -> std::net::SocketAddr {
+    let never = std::future::pending();
+    serve_until(service, address, config, tls, never).await.0
+}
+
+async fn serve_until(
+    service: Service,
+    address: &str,
+    config: http::Config,
+    tls: Option<rustls::ServerConfig>,
+    shutdown: impl Future<Output = ()> + Send + 'static,
+) -> (std::net::SocketAddr, JoinHandle<std::io::Result<()>>) {
     let listener = TcpListener::bind(address).await.unwrap();
     let address = listener.local_addr().unwrap();
     let listener = match tls {
@@ -35,10 +49,10 @@ async fn serve(
     let sessions = Arc::new(LocalSessionManager::default());
     let tools = StreamableHttpService::new(server, sessions, tools);
     let tools = axum::Router::new().route_service("/mcp", tools);
-    let serving = serve_with(listener, service, config, tools, std::future::pending());
+    let serving = serve_with(listener, service, config, tools, shutdown);
     #[expect(clippy::disallowed_methods, reason = "a server beside the test")]
-    tokio::spawn(serving);
-    address
+    let server = tokio::spawn(serving);
+    (address, server)
 }
 
 /// A client without certificates of the system.
@@ -133,4 +147,32 @@ async fn the_tools_have_the_hosts_and_origins_of_the_server() {
             }
         }
     }
+}
+
+// spec: SAP-5-2, SAP-10-3
+#[tokio::test]
+async fn the_end_of_the_server_cancels_the_calls_that_came_by_it() {
+    let seen = Seen::default();
+    let service = seen.service_of(Config::default());
+    let config = http::Config::default().with_shutdown_grace(Duration::from_millis(1));
+    let (stop, stopped) = oneshot::channel::<()>();
+    let shutdown = async {
+        let _ = stopped.await;
+    };
+    let serving = serve_until(service, "127.0.0.1:0", config, None, shutdown);
+    let (address, server) = serving.await;
+    let client = client(client_tls(&Authority::new(), None));
+    let call = post(&client, &format!("http://{address}/mcp"));
+    let call = call.body(called(&ask(1, "test.hang"))).send();
+    let stopping = async {
+        until(|| seen.entries() == 2).await;
+        stop.send(()).unwrap();
+        server.await.unwrap().unwrap();
+    };
+    let (answer, ()) = futures::future::join(call, stopping).await;
+    let answer = answer.unwrap().bytes().await.unwrap();
+    let answer: Value = serde_json::from_slice(&answer).unwrap();
+    let said = &answer["result"]["structuredContent"];
+    assert_eq!(said["status"], "CANCELLED", "{answer}");
+    assert_eq!(seen.written(0), ["task", "RUNNING", "CANCELLED"]);
 }
