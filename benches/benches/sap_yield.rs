@@ -176,7 +176,7 @@ fn main() {
         format!(r#","{member}":[{}]"#, names.collect::<Vec<_>>().join(","))
     };
     let pressed = {
-        let readings = (0..70_000).map(|name| format!("\"p{name:06}\":1"));
+        let readings = (0..30_000).map(|name| format!("\"p{name:06}\":1"));
         format!(
             r#","pressure":{{{}}}"#,
             readings.collect::<Vec<_>>().join(",")
