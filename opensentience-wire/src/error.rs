@@ -278,7 +278,8 @@ pub enum CommandError {
         /// Bytes allowed.
         limit: usize,
     },
-    /// As many calls run as may run at once, and as many wait as may wait, in number or in bytes of their inputs.
+    /// As many calls run as may run at once, and as many wait as may wait, in number, or in the bytes that are kept for the
+    /// agent.
     #[error("too many calls at once")]
     Busy,
     /// The connection had no room for the call in the call's time.

@@ -74,6 +74,7 @@ mod audit;
 mod envelope;
 mod error;
 mod frame;
+mod ledger;
 mod limits;
 mod manifest;
 pub mod message;
@@ -93,6 +94,7 @@ pub use error::{
     FrameError,
 };
 pub use frame::{FrameDecoder, encode_frame};
+pub use ledger::{Ledger, Share};
 pub use limits::{Limits, MAX_FRAME_BYTES};
 pub use manifest::{Entrypoint, ExecutionLimits, Manifest, ManifestError};
 pub use redact::Redact;

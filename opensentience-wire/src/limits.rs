@@ -15,11 +15,10 @@ ubos_common::config! {
     /// | `max_inflight_requests` | calls from call to result | 256 | 2.2 |
     /// | `max_inflight_bytes` | bytes of all that the calls hold that an agent runs; past it `tool.busy` | 67,108,864 | 2.2 |
     /// | `max_queued_calls` | calls that wait for one of those places; past it `tool.busy` | 1,024 | 2.2 |
-    /// | `max_queued_bytes` | bytes of all that those that wait hold; past it `tool.busy` | 16,777,216 | 2.2 |
+    /// | `max_agent_bytes` | bytes of everything that a core keeps for its agent: see [`Ledger`](crate::Ledger) | 83,886,080 | – |
     /// | `max_tool_input_bytes` | bytes of one input | 1,048,576 | 2.2 |
     /// | `max_tool_output_bytes` | bytes of one output | 2,097,152 | 2.2 |
-    /// | `max_tool_bytes` | bytes of all tools of a session; past it a tool is rejected | 4,194,304 | 4.2 |
-    /// | `max_remembered_calls` | ended calls with an idempotency key whose results are kept; the oldest go | 256 | 4.3 |
+    /// | `max_remembered_calls` | ended calls with an idempotency key whose results an agent keeps; the oldest go | 256 | 4.3 |
     /// | `max_remembered_bytes` | bytes of everything that is kept of them; the oldest go | 4,194,304 | 4.3 |
     /// | `max_waiting_outputs` | outputs of a machine that nobody has taken; past it no input is read | 1,024 | – |
     /// | `json` | depth, members and lengths inside one message | those of `ubos_common::json::Limits` | – |
@@ -33,8 +32,8 @@ ubos_common::config! {
     /// | bytes of one schema | 65,536 | 4.2 |
     /// | bytes of metrics and error beside an output | 262,144 | 4.3 |
     ///
-    /// A connection holds at most one frame that is being received, the outputs that wait, and its calls with
-    /// all that those hold that wait for a place. A connection checks its limits when it is made.
+    /// A connection holds at most one frame that is being received, the outputs that wait, and what the ledger of its agent
+    /// counts. A connection checks its limits when it is made.
     #[derive(PartialEq, Eq)]
     Limits {
         /// Sets the bytes of one message. The range is 1 to `u32::MAX`, which is what the length prefix can say.
@@ -45,10 +44,8 @@ ubos_common::config! {
         with_max_inflight_bytes: max_inflight_bytes: usize = 64 << 20,
         /// Sets the calls that wait for a place; 0 refuses them instead.
         with_max_queued_calls: max_queued_calls: usize = 1_024,
-        /// Sets the bytes of all that calls hold while they wait for a place.
-        with_max_queued_bytes: max_queued_bytes: usize = 16 << 20,
-        /// Sets the bytes of all tools of a session: names, descriptions, schemas.
-        with_max_tool_bytes: max_tool_bytes: usize = 4 << 20,
+        /// Sets the bytes of everything that a core keeps for its agent, where no router keeps its ledger.
+        with_max_agent_bytes: max_agent_bytes: usize = MAX_AGENT_BYTES,
         /// Sets the bytes of one tool input.
         with_max_tool_input_bytes: max_tool_input_bytes: usize = 1 << 20,
         /// Sets the bytes of one tool output.
@@ -97,6 +94,12 @@ pub const MAX_FRAME_BYTES: usize = 4_194_304;
 ///
 /// Spec: OpenSentience 2.2
 pub(crate) const MAX_INFLIGHT_REQUESTS: usize = 256;
+
+/// Bytes of everything that a core keeps for one agent.
+pub(crate) const MAX_AGENT_BYTES: usize = 80 << 20;
+
+/// Room that a core has for output beside a whole frame before it reads: what short pieces take that come in one read.
+pub(crate) const SHORT_PIECES: usize = 256 << 10;
 
 /// Bytes of one tool output.
 ///

@@ -225,9 +225,15 @@ impl Manifest {
         }
         let limits = self.execution_limits.as_ref();
         let span = limits.and_then(|limits| limits.max_tool_call_duration.as_ref());
-        if span.is_some_and(|span| duration_of(span).is_none()) {
-            let why = "a number with ms, s, m or h, or a number of seconds";
+        let is_none = |span: &RawBuf| duration_of(span).is_none_or(|span| span.is_zero());
+        if span.is_some_and(is_none) {
+            let why = "a number from 1 on with ms, s, m or h, or a number of seconds";
             must("/execution_limits/max_tool_call_duration", "duration", why);
+        }
+        let at_once = limits.and_then(|limits| limits.max_concurrent_calls);
+        if at_once == Some(0) {
+            let pointer = "/execution_limits/max_concurrent_calls";
+            must(pointer, "too_small", "at least 1 call at once");
         }
         let rate = limits.and_then(|limits| limits.rate_limit.as_deref());
         if rate.is_some_and(|rate| rate_of(rate).is_none()) {
@@ -319,6 +325,21 @@ mod tests {
                 "/execution_limits/rate_limit"
             ]
         );
+        let none = |limits: &str| {
+            let manifest =
+                r#"{"id":"a","entrypoint":{"type":"c"},"permissions":[],"execution_limits":{"#;
+            found(&format!("{manifest}{limits}}}}}"))
+        };
+        for (limit, values) in [
+            ("max_tool_call_duration", ["0", r#""0ms""#, r#""0 h""#]),
+            ("max_concurrent_calls", ["0", "-1", "0.5"]),
+            ("rate_limit", [r#""0/minute""#, r#""/minute""#, r#""1/0""#]),
+        ] {
+            for value in values {
+                let pointer = format!("/execution_limits/{limit}");
+                assert_eq!(none(&format!(r#""{limit}":{value}"#)), [pointer], "{value}");
+            }
+        }
         assert_eq!(found("{}").len(), 2);
         assert_eq!(found(""), ["the manifest is empty"]);
         let fat = " ".repeat(MAX_BYTES + 1);

@@ -2,6 +2,8 @@
 
 use ubos_common::json::RawObject;
 #[cfg(feature = "schema")]
+use ubos_common::schema::{Schema, SchemaError};
+#[cfg(feature = "schema")]
 use ubos_common::violation::PointerText;
 
 #[cfg(feature = "schema")]
@@ -13,7 +15,7 @@ use crate::message::ToolSpec;
 #[derive(Clone, Debug)]
 pub struct InputSchema {
     #[cfg(feature = "schema")]
-    schema: Result<ubos_common::schema::Schema, ubos_common::schema::SchemaError>,
+    schema: Result<Schema, SchemaError>,
 }
 
 impl InputSchema {
@@ -29,10 +31,7 @@ impl InputSchema {
         let _ = (tool, max_bytes);
         Self {
             #[cfg(feature = "schema")]
-            schema: ubos_common::schema::Schema::compile_within(
-                tool.input_schema.as_str(),
-                max_bytes,
-            ),
+            schema: Schema::compile_within(tool.input_schema.as_str(), max_bytes),
         }
     }
 
@@ -53,10 +52,7 @@ impl InputSchema {
 }
 
 #[cfg(feature = "schema")]
-fn refusal(
-    schema: &Result<ubos_common::schema::Schema, ubos_common::schema::SchemaError>,
-    input: &RawObject,
-) -> Option<ErrorObject> {
+fn refusal(schema: &Result<Schema, SchemaError>, input: &RawObject) -> Option<ErrorObject> {
     use ubos_common::json::MemberWriter;
 
     let schema = match schema {
@@ -103,14 +99,143 @@ fn refusal(
 /// A schema is longer than `max_bytes`, or does not compile; the text says why.
 // impl: OSW-4.2-3
 pub fn check_schemas(tool: &ToolSpec, max_bytes: usize) -> Result<(), String> {
+    check_priced(tool, max_bytes).0
+}
+
+/// The same, and what it cost, in bytes of a message that is only read.
+pub(crate) fn check_priced(tool: &ToolSpec, max_bytes: usize) -> (Result<(), String>, usize) {
     let schemas = [Some(&tool.input_schema), tool.output_schema.as_ref()];
+    let mut sum = 0;
     for schema in schemas.into_iter().flatten() {
-        if schema.as_str().len() > max_bytes {
-            return Err("the schema is too large".to_owned());
+        let text = schema.as_str();
+        if text.len() > max_bytes {
+            return (Err("the schema is too large".to_owned()), sum);
         }
+        sum += TEXT * text.len();
         #[cfg(feature = "schema")]
-        ubos_common::schema::Schema::compile_within(schema.as_str(), max_bytes)
-            .map_err(|why| why.to_string())?;
+        {
+            let (compiled, cost) = compile(text, max_bytes);
+            sum += cost;
+            if let Err(why) = compiled {
+                return (Err(why.to_string()), sum);
+            }
+        }
     }
-    Ok(())
+    (Ok(()), sum)
+}
+
+/// Compiles a schema, and says what that cost beside its text.
+#[cfg(feature = "schema")]
+fn compile(text: &str, max_bytes: usize) -> (Result<(), SchemaError>, usize) {
+    let compiled = Schema::compile_within(text, max_bytes);
+    let cost = match &compiled {
+        // What is kept of it are the schemas in it, with all references followed, and the states of its patterns.
+        Ok(schema) => schema.size_bytes() / COMPILED + READ * pattern_bytes(text),
+        // It may have been compiled as far as the last of its keywords.
+        Err(SchemaError::NoSchema) => UNUSABLE,
+        Err(_) => REFUSED,
+    };
+    (compiled.map(drop), cost)
+}
+
+/// At most the bytes of patterns that are read when they are compiled: one is read again for each class in it (`\w`, `\d`,
+/// `\s`), with what is written in its place. Every text of the schema counts as a pattern.
+#[cfg(feature = "schema")]
+fn pattern_bytes(schema: &str) -> usize {
+    let (mut sum, mut length, mut classes) = (0_usize, 0_usize, 0_usize);
+    let mut bytes = schema.bytes().peekable();
+    while let Some(byte) = bytes.next() {
+        length += 1;
+        if byte == b'"' {
+            sum = sum.saturating_add(length.saturating_mul(classes));
+            (length, classes) = (0, 0);
+        }
+        if byte != b'\\' {
+            continue;
+        }
+        match bytes.next() {
+            Some(b'\\') => {}
+            // It may stand for a backslash, too.
+            Some(b'u') => drop(bytes.by_ref().take(4).last()),
+            _ => continue,
+        }
+        let class = match bytes.peek() {
+            Some(b'w' | b'W' | b'd' | b'D') => WORD,
+            // The letter may be written in another way.
+            Some(b's' | b'S' | b'\\') => SPACE,
+            _ => continue,
+        };
+        length += class;
+        classes += 1;
+    }
+    sum
+}
+
+/// What each byte of a schema costs that is compiled.
+const TEXT: usize = 8;
+/// Bytes that are kept of a compiled schema and cost as much as one that is read.
+#[cfg(feature = "schema")]
+const COMPILED: usize = 8;
+/// What each byte of a pattern costs that is read.
+#[cfg(feature = "schema")]
+const READ: usize = 3;
+/// Half of the bytes that are written in the place of `\w` or `\d`: the others are written later.
+#[cfg(feature = "schema")]
+const WORD: usize = 7;
+/// Half of those in the place of `\s`.
+#[cfg(feature = "schema")]
+const SPACE: usize = 75;
+/// What a schema costs that is none, or whose patterns are none.
+#[cfg(feature = "schema")]
+const UNUSABLE: usize = 512 << 10;
+/// What a schema costs that is refused for its size or its references.
+#[cfg(feature = "schema")]
+const REFUSED: usize = 128 << 10;
+
+#[cfg(all(test, feature = "schema"))]
+mod tests {
+    use ubos_common::json::RawBuf;
+
+    use super::*;
+
+    fn cost(schema: &str) -> usize {
+        let schema = RawObject::new(RawBuf::parse(schema).unwrap()).unwrap();
+        let tool = ToolSpec::local("t", "d", schema);
+        check_priced(&tool, 64 << 10).1
+    }
+
+    #[test]
+    fn schemas_cost_what_compiling_them_takes_and_not_their_length() {
+        let plain = r#"{"type":"object","properties":{"n":{"type":"integer","description":"how many there are"}}}"#;
+        assert!(cost(plain) < 2_000, "{}", cost(plain));
+        // Each level leads twice to the one below.
+        let levels: Vec<_> = (1..13)
+            .map(|n| {
+                let below = format!(r##"{{"$ref":"#/$defs/a{}"}}"##, n - 1);
+                format!(r#""a{n}":{{"allOf":[{below},{below}]}}"#)
+            })
+            .collect();
+        let doubled = format!(
+            r##"{{"$defs":{{"a0":{{"type":"string"}},{}}},"$ref":"#/$defs/a12"}}"##,
+            levels.join(",")
+        );
+        let many = r#"{"pattern":"(x{300}){300}"}"#;
+        let classes = |class: &str, count| format!(r#"{{"pattern":"{}"}}"#, class.repeat(count));
+        let none = r#"{"properties":{"a":{"type":"strong"}}}"#;
+        let endless = r##"{"$ref":"#"}"##;
+        for (schema, least) in [
+            (doubled.as_str(), 400_000),
+            (many, 1_000_000),
+            (classes(r"\\w", 150).as_str(), 500_000),
+            (classes(r"\\S", 40).as_str(), 300_000),
+            (classes(r"\u005cd", 150).as_str(), 500_000),
+            (classes(r"\\\u0073", 40).as_str(), 300_000),
+            (none, 500_000),
+            (endless, 100_000),
+        ] {
+            assert!(schema.len() < 2_000);
+            let cost = cost(schema);
+            assert!(cost >= least, "{cost} of {schema}");
+        }
+    }
 }

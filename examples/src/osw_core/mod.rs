@@ -128,7 +128,11 @@ fn said(text: &str) {
 }
 
 fn launcher(args: &Args) -> Launcher {
-    let limits = Limits::default().with_max_frame_bytes(args.max_frame_bytes);
+    // Longer messages need more room.
+    let kept = args.max_frame_bytes.saturating_mul(8).max(80 << 20);
+    let limits = Limits::default()
+        .with_max_frame_bytes(args.max_frame_bytes)
+        .with_max_agent_bytes(kept);
     let config = Config::default()
         .with_limits(limits)
         .with_heartbeat_interval(args.heartbeat);

@@ -25,13 +25,13 @@ impl Key {
     }
 
     /// Whose tool it is.
-    fn owner(&self) -> &str {
+    pub(super) fn owner(&self) -> &str {
         self.tool
             .split_once('/')
             .map_or(&*self.tool, |(owner, _)| owner)
     }
 
-    fn weight(&self) -> usize {
+    pub(super) fn weight(&self) -> usize {
         let caller = self.caller.as_ref().map_or(0, |(_, id)| id.len());
         caller + self.tool.len() + self.key.len()
     }
@@ -151,10 +151,21 @@ impl<C: Clone + PartialEq, R: Clone> Memory<C, R> {
         }
     }
 
+    /// The bytes that are kept of a call that runs, where it is remembered with an end of so many bytes.
+    pub(super) fn bytes_with(&self, key: &Key, end: usize) -> usize {
+        let input = self
+            .known
+            .get(key)
+            .map_or(0, |entry| entry.input.as_str().len());
+        // The key is kept twice.
+        end.saturating_add(input + 2 * key.weight() + ENTRY_BYTES)
+    }
+
     /// A call ended: gives those that waited for it. Its end is remembered where `end` is given, with the bytes that it holds.
     ///
     /// Nothing happens for a call that does not lead.
     pub(super) fn end(&mut self, key: &Key, call: &C, end: Option<(R, usize)>) -> Vec<C> {
+        let end = end.map(|(end, bytes)| (end, self.bytes_with(key, bytes)));
         let Some(entry) = self.known.get_mut(key) else {
             return Vec::new();
         };
@@ -169,9 +180,6 @@ impl<C: Clone + PartialEq, R: Clone> Memory<C, R> {
         match end {
             Some((end, bytes)) => {
                 entry.state = State::Ended(end);
-                // The key is kept twice.
-                let own = entry.input.as_str().len() + 2 * key.weight() + ENTRY_BYTES;
-                let bytes = bytes.saturating_add(own);
                 self.held.add(bytes);
                 let ended = self.ended.entry(key.owner().into()).or_default();
                 ended.held.add(bytes);
@@ -194,6 +202,18 @@ impl<C: Clone + PartialEq, R: Clone> Memory<C, R> {
         }
     }
 
+    /// What is known: each key with the bytes of its input, and the end, if it has come.
+    #[cfg(test)]
+    pub(super) fn entries(&self) -> impl Iterator<Item = (&Key, usize, Option<&R>)> {
+        self.known.iter().map(|(key, entry)| {
+            let end = match &entry.state {
+                State::Ended(end) => Some(end),
+                State::Running { .. } => None,
+            };
+            (key, entry.input.as_str().len(), end)
+        })
+    }
+
     /// Whether others wait for the end of a call.
     pub(super) fn is_waited_for(&self, key: &Key, call: &C) -> bool {
         matches!(self.known.get(key), Some(Entry { state: State::Running { leader, followers }, .. })
@@ -206,24 +226,31 @@ impl<C: Clone + PartialEq, R: Clone> Memory<C, R> {
             if !is_long && self.held.bytes <= self.bytes {
                 return;
             }
-            let most = self
-                .ended
-                .iter_mut()
-                .max_by_key(|(_, ended)| match is_long {
-                    true => ended.held.entries,
-                    false => ended.held.bytes,
-                });
-            let Some((owner, ended)) = most else { return };
-            if let Some((oldest, bytes)) = ended.calls.pop_front() {
-                self.known.remove(&oldest);
-                ended.held.remove(bytes);
-                self.held.remove(bytes);
-            }
-            if ended.calls.is_empty() {
-                let owner = owner.clone();
-                self.ended.remove(&owner);
-            }
+            let most = self.ended.iter().max_by_key(|(_, ended)| match is_long {
+                true => ended.held.entries,
+                false => ended.held.bytes,
+            });
+            let Some((owner, _)) = most else { return };
+            let owner = owner.clone();
+            self.forget_oldest(&owner);
         }
+    }
+
+    /// Forgets the oldest end of the tools of an owner, if there is one.
+    pub(super) fn forget_oldest(&mut self, owner: &str) -> bool {
+        let Some(ended) = self.ended.get_mut(owner) else {
+            return false;
+        };
+        let oldest = ended.calls.pop_front();
+        if let Some((oldest, bytes)) = &oldest {
+            self.known.remove(oldest);
+            ended.held.remove(*bytes);
+            self.held.remove(*bytes);
+        }
+        if ended.calls.is_empty() {
+            self.ended.remove(owner);
+        }
+        oldest.is_some()
     }
 }
 

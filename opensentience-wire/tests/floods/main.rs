@@ -89,15 +89,15 @@ mod core {
             let records = self.records.lock().unwrap();
             let recorded = |key: &str| records.contains_key(key);
             let is_bad = |tool: &str| tool.starts_with(&format!("com.example.{flood}/"));
-            let mut tools = view.tools.iter().filter(|tool| is_bad(&tool.tool_id));
-            let health = view.agents.get(&*format!("com.example.{flood}"));
+            let mut tools = view.tools().filter(|tool| is_bad(&tool.tool_id));
+            let bad = view.agents.get(&*format!("com.example.{flood}"));
             match flood {
                 "registrations" | "questions" | "garbage" | "results" => {
                     recorded("agent.throttled ")
                 }
                 "descriptions" => tools.count() == 45,
                 "schemas" => tools.any(|tool| tool.description == "other"),
-                "health" => health == Some(&Health::Degraded),
+                "health" => bad.is_some_and(|bad| bad.health == Health::Degraded),
                 "newlines" => {
                     let output = self.output.lock().unwrap();
                     output.as_ref().is_some_and(|it| it.text().len() > 64 << 10)

@@ -49,6 +49,10 @@ fn a_setting_out_of_its_range_is_refused_by_name() {
             "max_frame_bytes is 0, but a frame has 1 to 4294967295 bytes",
         ),
         (
+            limits(frame(64 << 20)),
+            "max_agent_bytes is 83886080, but 3 of its 16 parts must have room for a frame of max_frame_bytes and 256 KiB of short pieces",
+        ),
+        (
             limits(Limits::default().with_max_inflight_requests(0)),
             "max_inflight_requests is 0, but a connection needs room for at least 1 call",
         ),

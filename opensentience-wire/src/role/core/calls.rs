@@ -11,6 +11,7 @@ use super::state::{CoreConnection, Event, Output, Timer, millis};
 use crate::audit::{AuditEvent, AuditName};
 use crate::envelope::{Head, Ids};
 use crate::error::{CommandError, EncodeError, ErrorCode, ErrorObject};
+use crate::ledger::{Charge, Share};
 use crate::limits::{CALL_GRACE, CANCEL_DEADLINE};
 use crate::message::{ActorType, Caller, Health, MessageType, ToolCancel, ToolSpec};
 use crate::role::CallId;
@@ -33,8 +34,7 @@ impl CoreConnection {
         now: Now,
         mut request: CallRequest,
     ) -> Result<CallId, CommandError> {
-        let bytes = request.weight();
-        let tool = match self.admit(&request, bytes) {
+        let tool = match self.admit(&request) {
             Ok(tool) => tool,
             Err(refused) => {
                 self.refuse_call(now, &request, &refused);
@@ -49,7 +49,7 @@ impl CoreConnection {
             Some(id) => id,
             None => self.common.encoder.next_id().to_string(),
         };
-        let call = PendingCall {
+        let mut call = PendingCall {
             tool,
             ids: CallIds {
                 request_id,
@@ -59,16 +59,20 @@ impl CoreConnection {
             caller: request.caller.clone(),
             asked: now.mono,
             waiting: None,
-            bytes,
+            charge: core::mem::take(&mut request.charge),
             canceled: false,
             acknowledged: false,
             is_timed: request.timeout.is_some(),
             last_seq: 0,
             stream_done: false,
         };
+        let waits = self.inflight() >= self.config.limits.max_inflight_requests;
+        if !self.enter(&mut call, waits.then_some(&request)) {
+            return Err(self.refuse_unsent(now, request, call.ids, CommandError::Busy));
+        }
         let frame = match self.write_call(now, &id, &call, &request) {
             Ok(frame) => frame,
-            Err(error) => return Err(self.refuse_unwritten(now, request, call.ids, error)),
+            Err(error) => return Err(self.refuse_unsent(now, request, call.ids, error.into())),
         };
         if let Some(span) = request.timeout {
             let span = span.saturating_add(CALL_GRACE);
@@ -76,17 +80,25 @@ impl CoreConnection {
             self.common.timers.set(Timer::Call(id.clone()), end);
         }
         trace!(call = %id, tool = %request.tool_id, bytes = frame.len(), "call taken");
-        if self.inflight() < self.config.limits.max_inflight_requests {
+        if waits {
+            call.waiting = Some(Box::new(request));
+            self.calls.insert(id.clone(), call);
+            self.queue.push_back(id.clone());
+        } else {
             self.calls.insert(id.clone(), call);
             self.send_call(now, &id, frame);
-        } else {
-            self.queued_bytes += bytes;
-            let waiting = Some(Box::new(request));
-            self.calls
-                .insert(id.clone(), PendingCall { waiting, ..call });
-            self.queue.push_back(id.clone());
         }
         Ok(id)
+    }
+
+    /// Enters what a call keeps, beside what is to be sent where that waits. What a router entered is in the same ledger.
+    fn enter(&self, call: &mut PendingCall, waiting: Option<&CallRequest>) -> bool {
+        if !call.charge.is_entered() {
+            call.charge = Charge::on(&self.ledger, Share::Calls);
+        }
+        let bytes = call.own_bytes() + waiting.map_or(0, CallRequest::weight);
+        call.charge.shrink_to(bytes);
+        call.charge.grow(bytes - call.charge.bytes())
     }
 
     /// Asks the agent to stop a call. It ends when the agent says so, or after the deadline by itself; one
@@ -125,15 +137,14 @@ impl CoreConnection {
 
     /// What must hold before a call is taken.
     // impl: OSW-4.3-4
-    fn admit(&self, request: &CallRequest, kept: usize) -> Result<Arc<ToolSpec>, CommandError> {
+    fn admit(&self, request: &CallRequest) -> Result<Arc<ToolSpec>, CommandError> {
         self.common.check_open()?;
         let tool = self.tools.get(request.tool_id.as_str());
         let tool = Arc::clone(tool.ok_or(CommandError::ToolNotFound)?);
         let limits = &self.config.limits;
         let bytes = request.input.as_str().len();
         let full = self.inflight() >= limits.max_inflight_requests
-            && (self.queue.len() >= limits.max_queued_calls
-                || self.queued_bytes + kept > limits.max_queued_bytes);
+            && self.queue.len() >= limits.max_queued_calls;
         // A kind that is not known is trusted no more than an agent.
         let trusted = |caller: &Caller| matches!(caller.kind, ActorType::Human | ActorType::System);
         let stranger = request.caller.as_ref().is_some_and(|c| !trusted(c));
@@ -154,18 +165,17 @@ impl CoreConnection {
         }
     }
 
-    /// Audits a call that cannot be written, with the ids that it would have gone out with.
-    fn refuse_unwritten(
+    /// Audits a call that is not kept or cannot be written, with the ids that it would have gone out with.
+    fn refuse_unsent(
         &mut self,
         now: Now,
         mut request: CallRequest,
         ids: CallIds,
-        error: EncodeError,
+        refused: CommandError,
     ) -> CommandError {
         request.request_id = Some(ids.request_id);
         request.correlation_id = ids.correlation_id;
         request.causation_id = ids.causation_id;
-        let refused = CommandError::Encode(error);
         self.refuse_call(now, &request, &refused);
         refused
     }
@@ -249,8 +259,9 @@ impl CoreConnection {
             let Some(mut call) = self.calls.remove(&id) else {
                 continue;
             };
-            let request = self.take_waiting(&mut call);
+            let request = call.waiting.take();
             let frame = request.map(|request| self.write_call(now, &id, &call, &request));
+            call.charge.shrink_to(call.own_bytes());
             self.calls.insert(id.clone(), call);
             if let Some(Ok(frame)) = frame {
                 self.send_call(now, &id, frame);
@@ -261,13 +272,6 @@ impl CoreConnection {
                 self.finish(now, &id, unwritten);
             }
         }
-    }
-
-    /// What is to be sent of a call that waits: it does not count as waiting any more.
-    fn take_waiting(&mut self, call: &mut PendingCall) -> Option<Box<CallRequest>> {
-        let request = call.waiting.take()?;
-        self.queued_bytes -= call.bytes;
-        Some(request)
     }
 
     fn send_cancel(
@@ -314,10 +318,9 @@ impl CoreConnection {
     /// Ends a call. It leaves the table here, so that nothing can end it twice.
     // impl: OSW-4.3-7
     pub(super) fn finish(&mut self, now: Now, id: &CallId, mut outcome: Outcome) {
-        let Some(mut call) = self.calls.remove(id) else {
+        let Some(call) = self.calls.remove(id) else {
             return;
         };
-        self.take_waiting(&mut call);
         if call.is_timed || call.canceled {
             self.common.timers.clear(&Timer::Call(id.clone()));
         }

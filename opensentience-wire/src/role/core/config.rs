@@ -3,7 +3,8 @@
 use core::time::Duration;
 
 use crate::error::{ConfigError, require};
-use crate::limits::{self, Limits};
+use crate::ledger::{Ledger, Share};
+use crate::limits::{self, Limits, SHORT_PIECES};
 
 ubos_common::config! {
     /// Settings of a [`CoreConnection`](super::CoreConnection).
@@ -69,6 +70,21 @@ impl Config {
         self.core_version = core_version.into();
         self.instance_id = instance_id.into();
         self
+    }
+
+    /// Room for output that the agent may send before the core has looked at it.
+    pub(crate) const fn room_bytes(&self) -> usize {
+        self.limits.max_frame_bytes.saturating_add(SHORT_PIECES)
+    }
+
+    /// Refuses a ledger with which an agent could not be read.
+    pub(super) fn check_ledger(&self, ledger: &Ledger) -> Result<(), ConfigError> {
+        require(
+            ledger.max_bytes_of(Share::Output) >= self.room_bytes(),
+            "max_agent_bytes",
+            ledger.max_bytes(),
+            "3 of its 16 parts must have room for a frame of max_frame_bytes and 256 KiB of short pieces",
+        )
     }
 
     pub(crate) fn check(&self) -> Result<(), ConfigError> {

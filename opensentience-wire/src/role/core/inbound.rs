@@ -355,6 +355,8 @@ impl CoreConnection {
             );
             let error = ErrorObject::of(ErrorCode::ToolOutputTooLarge, message);
             outcome = Outcome::failed(error.noticed_by("core.router"));
+        } else {
+            outcome = outcome.entered(&self.ledger);
         }
         self.end_call(now, &id, outcome);
         true

@@ -8,6 +8,8 @@
 
 mod calls;
 mod config;
+#[cfg(test)]
+mod counted;
 mod inbound;
 mod request;
 mod schemas;
@@ -27,9 +29,9 @@ use ubos_common::time::{Mono, Now};
 pub use config::Config;
 pub(crate) use config::permits;
 pub use request::{CallRequest, Outcome};
-pub use schemas::{SchemaCheck, SchemaVerdicts};
 #[cfg(feature = "tokio")]
-pub(crate) use schemas::{Verdict, verdict};
+pub(crate) use schemas::{Budget, Verdict, verdict};
+pub use schemas::{SchemaCheck, SchemaVerdicts};
 pub use state::{CoreConnection, Event, Output};
 use throttle::Throttle;
 
@@ -41,6 +43,7 @@ use crate::envelope::Head;
 use crate::error::{
     CommandError, ConfigError, ConnectionError, ErrorCode, ErrorObject, FrameError,
 };
+use crate::ledger::{Charge, Ledger, Share};
 use crate::limits::DRAIN_TIME;
 use crate::message::{Goodbye, Health, MessageType, ToolSpec};
 use crate::token::Grant;
@@ -62,6 +65,8 @@ impl CoreConnection {
         grant: Option<Grant>,
     ) -> Result<Self, ConfigError> {
         config.check()?;
+        let ledger = Ledger::new(config.limits.max_agent_bytes);
+        config.check_ledger(&ledger)?;
         let mut common = CommonState::new(ids, &config.limits);
         let deadline = now.mono.saturating_add(config.handshake_timeout);
         common.timers.set(Timer::Handshake, deadline);
@@ -75,11 +80,11 @@ impl CoreConnection {
             session_id: Box::default(),
             agent_id: agent_id.unwrap_or_default(),
             tools: BTreeMap::new(),
-            tool_bytes: 0,
+            tool_charge: Charge::on(&ledger, Share::Tools),
+            ledger,
             registration: None,
             calls: Table::new(),
             queue: VecDeque::new(),
-            queued_bytes: 0,
             health: Health::Ok,
             reading: true,
             throttle: Throttle::default(),
@@ -87,6 +92,31 @@ impl CoreConnection {
             routed_bytes: 0,
             config,
         })
+    }
+
+    /// Counts what is kept for the agent in a ledger that others count in, too, such as that of a router. Only before anything
+    /// came or was called.
+    ///
+    /// # Errors
+    ///
+    /// The bound of the ledger is too small for this connection.
+    pub fn with_ledger(mut self, ledger: Ledger) -> Result<Self, ConfigError> {
+        self.config.check_ledger(&ledger)?;
+        self.tool_charge = Charge::on(&ledger, Share::Tools);
+        self.ledger = ledger;
+        Ok(self)
+    }
+
+    /// What is kept for the agent.
+    #[must_use]
+    pub const fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    /// Room for output that the agent may send before anybody has looked at it.
+    #[cfg(feature = "tokio")]
+    pub(crate) const fn room_bytes(&self) -> usize {
+        self.config.room_bytes()
     }
 
     /// Whether the handshake succeeded and calls are taken.
@@ -275,7 +305,7 @@ impl CoreConnection {
         self.queue.clear();
         self.common.timers.clear_all();
         self.tools.clear();
-        self.tool_bytes = 0;
+        self.tool_charge.shrink_to(0);
         self.registration = None;
         self.common.out.push(Output::Close(reason));
     }

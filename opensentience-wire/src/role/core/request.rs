@@ -9,6 +9,7 @@ use ubos_common::trace_context::TraceContext;
 
 use crate::envelope::Ids;
 use crate::error::{ErrorCode, ErrorObject};
+use crate::ledger::{Charge, Ledger, Share};
 use crate::message::{Actor, CallContext, Caller, Status, ToolOutcome, ToolSpec};
 
 /// A call that a core's application wants made.
@@ -38,6 +39,8 @@ pub struct CallRequest {
     pub correlation_id: Option<String>,
     /// Its immediate cause, such as a directive.
     pub causation_id: Option<String>,
+    /// What a router has entered for it.
+    pub(crate) charge: Charge,
 }
 
 impl CallRequest {
@@ -55,6 +58,7 @@ impl CallRequest {
             request_id: None,
             correlation_id: None,
             causation_id: None,
+            charge: Charge::default(),
         }
     }
 
@@ -111,6 +115,8 @@ impl CallRequest {
 }
 
 /// How a call ended.
+///
+/// What a machine gives counts against the ledger of its agent until it is dropped; a clone does not.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Outcome {
@@ -130,6 +136,8 @@ pub struct Outcome {
     pub duration: Duration,
     /// Whether the agent sent this end; else the core made it, for a timeout, a cancel or a connection that is gone.
     pub by_agent: bool,
+    /// Ends that the core makes hold a sentence, and are entered nowhere.
+    pub(crate) charge: Charge,
 }
 
 /// Its status, and the output or the error.
@@ -147,6 +155,13 @@ impl core::fmt::Display for Outcome {
 }
 
 impl Outcome {
+    /// Hands it over to an application, which it counts for from now on.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn taken(mut self) -> Self {
+        self.charge = Charge::default();
+        self
+    }
+
     /// The output, or why there is none.
     ///
     /// # Errors
@@ -166,7 +181,22 @@ impl Outcome {
         raw(&self.output) + raw(&self.metrics) + error
     }
 
-    pub(crate) const fn failed(error: ErrorObject) -> Self {
+    /// Enters it among the results of its agent. Where there is no room for it, the call has failed.
+    // impl: OSW-2-7
+    pub(crate) fn entered(mut self, ledger: &Ledger) -> Self {
+        let bytes = RESULT_BYTES + self.weight();
+        if let Some(charge) = ledger.take(Share::Results, bytes) {
+            self.charge = charge;
+            return self;
+        }
+        let message = format!(
+            "a result of {bytes} bytes where those that nobody has taken have as many as they may"
+        );
+        let error = ErrorObject::of(ErrorCode::ToolOutputTooLarge, message);
+        Self::failed(error.noticed_by("core.router"))
+    }
+
+    pub(crate) fn failed(error: ErrorObject) -> Self {
         Self {
             status: Status::Failed,
             output: None,
@@ -176,6 +206,7 @@ impl Outcome {
             metrics: None,
             duration: Duration::ZERO,
             by_agent: false,
+            charge: Charge::default(),
         }
     }
 
@@ -197,9 +228,13 @@ impl Outcome {
             metrics: result.metrics,
             duration: Duration::ZERO,
             by_agent: true,
+            charge: Charge::default(),
         }
     }
 }
+
+/// Bytes that a result takes beside its texts.
+pub(super) const RESULT_BYTES: usize = 256;
 
 /// A call that has not ended.
 #[derive(Debug)]
@@ -210,8 +245,8 @@ pub(super) struct PendingCall {
     pub(super) asked: Mono,
     /// What is still to be sent; `None` when it was.
     pub(super) waiting: Option<Box<CallRequest>>,
-    /// The bytes that it keeps while it waits.
-    pub(super) bytes: usize,
+    /// What it keeps: less once it is sent.
+    pub(super) charge: Charge,
     pub(super) canceled: bool,
     /// The agent acknowledged the cancel.
     pub(super) acknowledged: bool,
@@ -239,7 +274,18 @@ impl<'a> From<&'a CallIds> for Ids<'a> {
     }
 }
 
+/// Bytes that a call takes beside its texts.
+const CALL_BYTES: usize = 512;
+
 impl PendingCall {
+    /// The bytes that it holds, without what waits.
+    pub(super) fn own_bytes(&self) -> usize {
+        let text = |text: &Option<String>| text.as_ref().map_or(0, String::len);
+        let ids = [&self.ids.correlation_id, &self.ids.causation_id];
+        let caller = self.caller.as_ref().map_or(0, Caller::weight);
+        CALL_BYTES + self.ids.request_id.len() + ids.into_iter().map(text).sum::<usize>() + caller
+    }
+
     pub(super) const fn is_sent(&self) -> bool {
         self.waiting.is_none()
     }

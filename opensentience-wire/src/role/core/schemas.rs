@@ -1,10 +1,11 @@
-//! Schemas of tools that wait for a verdict before their registration goes on.
+//! Schemas of tools that wait for a verdict before their registration goes on, and what that costs.
 
 use std::sync::Arc;
 
+use crate::ledger::Charge;
 use crate::limits::MAX_SCHEMA_BYTES;
 use crate::message::{Rejected, ToolSpec};
-use crate::schema::check_schemas;
+use crate::schema::check_priced;
 
 /// A registration whose schemas are checked.
 #[derive(Debug)]
@@ -13,6 +14,8 @@ pub(super) struct Registration {
     pub(super) id: Box<str>,
     pub(super) replace: bool,
     pub(super) tools: Vec<Candidate>,
+    /// What these hold.
+    pub(super) charge: Charge,
 }
 
 /// A tool that is to be registered, unless it was rejected before.
@@ -36,10 +39,13 @@ impl SchemaCheck {
         Self { tools }
     }
 
-    /// Compiles all of them. Without the feature `schema` their lengths alone are checked.
+    /// Compiles them, until they have cost what those of one registration may; the others cannot be used. Without the feature
+    /// `schema` their lengths alone are checked.
     #[must_use]
     pub fn run(&self) -> SchemaVerdicts {
-        SchemaVerdicts(self.tools.iter().map(|tool| verdict(tool)).collect())
+        let mut budget = Budget::default();
+        let verdict = |tool: &Arc<ToolSpec>| budget.spend(|| verdict(tool));
+        SchemaVerdicts(self.tools.iter().map(verdict).collect())
     }
 
     /// The tools, one verdict each.
@@ -49,12 +55,67 @@ impl SchemaCheck {
     }
 }
 
-/// Why the schemas of one tool cannot be used; `None` where they can.
-pub(crate) type Verdict = Option<String>;
+/// What came of the schemas of one tool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Verdict {
+    /// Why they cannot be used.
+    pub(crate) unusable: Option<String>,
+    /// What compiling them cost, in bytes of a message that is only read.
+    pub(crate) cost: usize,
+}
+
+impl Verdict {
+    /// Of a tool whose schemas nobody looked at.
+    pub(crate) fn unchecked(why: &str) -> Self {
+        Self {
+            unusable: Some(why.to_owned()),
+            cost: 0,
+        }
+    }
+
+    /// Of a tool whose registration may have no more compiled.
+    pub(crate) fn too_dear() -> Self {
+        Self::unchecked("the schemas before these cost as much as those of one registration may")
+    }
+}
 
 pub(crate) fn verdict(tool: &ToolSpec) -> Verdict {
-    check_schemas(tool, MAX_SCHEMA_BYTES).err()
+    let (checked, cost) = check_priced(tool, MAX_SCHEMA_BYTES);
+    Verdict {
+        unusable: checked.err(),
+        cost,
+    }
 }
+
+/// What the schemas of one registration may still cost.
+#[derive(Debug)]
+pub(crate) struct Budget(usize);
+
+impl Default for Budget {
+    fn default() -> Self {
+        Self(MOST)
+    }
+}
+
+impl Budget {
+    #[cfg(feature = "tokio")]
+    pub(crate) const fn is_spent(&self) -> bool {
+        self.0 == 0
+    }
+
+    /// Spends what a verdict costs, where anything is left.
+    pub(crate) fn spend(&mut self, verdict: impl FnOnce() -> Verdict) -> Verdict {
+        if self.0 == 0 {
+            return Verdict::too_dear();
+        }
+        let verdict = verdict();
+        self.0 = self.0.saturating_sub(verdict.cost);
+        verdict
+    }
+}
+
+/// What the schemas of one registration may cost: twice what an agent may send at once.
+const MOST: usize = 16 << 20;
 
 /// What a [`SchemaCheck`] came to. A tool without a verdict is rejected.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

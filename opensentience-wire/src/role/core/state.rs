@@ -11,6 +11,7 @@ use super::schemas::{Registration, SchemaCheck};
 use super::throttle::Throttle;
 use crate::audit::AuditEvent;
 use crate::error::ErrorCode;
+use crate::ledger::{Charge, Ledger};
 use crate::message::{Health, Rejected, ToolSpec, ToolStream};
 use crate::role::common::CommonState;
 use crate::role::table::Table;
@@ -91,7 +92,7 @@ pub(in crate::role) enum Timer {
 
 /// One agent's connection, seen from the core.
 ///
-/// Its memory: one frame that is being received, the outputs that wait, the tools and the calls, each
+/// Its memory: one frame that is being received, the outputs that wait, and what the [`Ledger`] of its agent counts, all
 /// within [`Limits`](crate::limits::Limits).
 ///
 /// Spec: OpenSentience 2 to 6
@@ -103,14 +104,14 @@ pub struct CoreConnection {
     pub(super) session_id: Box<str>,
     pub(super) agent_id: Box<str>,
     pub(super) tools: BTreeMap<Box<str>, Arc<ToolSpec>>,
-    /// The bytes of the tools.
-    pub(super) tool_bytes: usize,
+    /// What is kept for the agent.
+    pub(super) ledger: Ledger,
+    /// What the tools hold.
+    pub(super) tool_charge: Charge,
     /// A registration that waits for the verdicts about its schemas: one at most, for nothing is read meanwhile.
     pub(super) registration: Option<Box<Registration>>,
     pub(super) calls: Table<PendingCall>,
     pub(super) queue: VecDeque<CallId>,
-    /// The bytes that the calls in the queue hold.
-    pub(super) queued_bytes: usize,
     pub(super) health: Health,
     pub(super) reading: bool,
     pub(super) throttle: Throttle,

@@ -11,14 +11,12 @@ use super::schemas::{Candidate, Registration, SchemaCheck, SchemaVerdicts, Verdi
 use super::state::{CoreConnection, Event, Output};
 use crate::envelope::{Envelope, Head};
 use crate::error::{ConnectionError, ErrorCode, ErrorObject};
+use crate::ledger::{Charge, Share};
 use crate::limits::{MAX_TOOL_ID_BYTES, MAX_TOOLS};
 use crate::message::{
     MessageType, Register, Registered, Rejected, ToolSpec, Unregister, Unregistered, is_tool_name,
 };
 use crate::role::common::Connection as _;
-
-/// What a byte of a schema that is compiled costs, in bytes of a message that is only read.
-const COMPILING: usize = 8;
 
 impl CoreConnection {
     // impl: OSW-4.2-4, OSW-4.2-6
@@ -27,21 +25,19 @@ impl CoreConnection {
         if register.tools.len() > most {
             return self.refuse_registration(now, envelope, most);
         }
-        let tools = register.tools.iter().map(|tool| self.read_tool(tool));
+        let mut charge = Charge::on(&self.ledger, Share::Tools);
+        let tools = register.tools.iter();
+        let tools = tools.map(|tool| self.read_tool(tool, &mut charge));
         let registration = Registration {
             id: (*envelope.id).into(),
             replace: register.replace == Some(true),
             tools: tools.collect(),
+            charge,
         };
         let new = (registration.tools.iter())
             .filter(|candidate| candidate.is_new)
             .filter_map(|candidate| candidate.tool.as_ref().ok().cloned());
         let check = SchemaCheck::of(new.collect());
-        let bytes: usize = check.tools.iter().map(|tool| tool.schema_bytes()).sum();
-        // Whatever is charged counts for 1 KiB at least.
-        if bytes > 0 {
-            self.charge(now, bytes * COMPILING);
-        }
         if check.tools.is_empty() || !self.config.schemas_apart {
             return self.register(now, registration, check.run());
         }
@@ -80,7 +76,13 @@ impl CoreConnection {
         let before = self.tools.clone();
         if registration.replace {
             self.tools.clear();
-            self.tool_bytes = 0;
+            self.tool_charge.shrink_to(0);
+        }
+        let mut charge = registration.charge;
+        let cost = verdicts.0.iter().map(|verdict| verdict.cost).sum();
+        // Whatever is charged counts for 1 KiB at least.
+        if cost > 0 {
+            self.charge(now, cost);
         }
         let mut reply = Registered::new(Vec::new());
         let mut verdicts = verdicts.0.into_iter();
@@ -88,7 +90,7 @@ impl CoreConnection {
         for Candidate { tool, is_new } in registration.tools {
             // One for each that is new, rejected or not.
             let verdict = match &tool {
-                Ok(_) if is_new => verdicts.next().unwrap_or_else(unchecked),
+                Ok(_) if is_new => verdicts.next().unwrap_or_else(unchecked).unusable,
                 _ => None,
             };
             // An agent, too, takes the first of two with one name, whatever becomes of it.
@@ -100,7 +102,10 @@ impl CoreConnection {
             match tool.and_then(|tool| self.judge(tool, is_first, &before, verdict)) {
                 Ok(tool) => {
                     reply.registered.push(tool.tool_id.clone());
-                    self.tool_bytes += tool.weight();
+                    // It was entered when it was read.
+                    if let Some(own) = charge.split(tool.weight()) {
+                        self.tool_charge.merge(own);
+                    }
                     self.tools.insert(tool.tool_id.as_str().into(), tool);
                 }
                 Err(rejected) => reply.rejected.get_or_insert_default().push(*rejected),
@@ -134,7 +139,7 @@ impl CoreConnection {
         let mut removed = Vec::new();
         for id in ids {
             if let Some(tool) = self.tools.remove(id.as_str()) {
-                self.tool_bytes -= tool.weight();
+                self.tool_charge.shrink(tool.weight());
                 removed.push(id.clone());
             }
         }
@@ -143,9 +148,9 @@ impl CoreConnection {
         self.event(Event::ToolsChanged);
     }
 
-    /// Reads a declaration.
+    /// Reads a declaration, and enters it.
     // impl: OSW-4.2-3
-    fn read_tool(&self, raw: &RawBuf) -> Candidate {
+    fn read_tool(&self, raw: &RawBuf, charge: &mut Charge) -> Candidate {
         let tool = match ToolSpec::read(raw.as_raw(), &self.config.limits.json) {
             Ok(tool) => tool,
             Err(findings) => {
@@ -163,11 +168,28 @@ impl CoreConnection {
                 };
             }
         };
+        let bytes = tool.weight();
+        if charge.bytes() + bytes > self.session_tool_bytes() || !charge.grow(bytes) {
+            return Candidate {
+                tool: Err(rejected(
+                    &tool.tool_id,
+                    ErrorCode::ToolConflict,
+                    NO_ROOM.into(),
+                )),
+                is_new: false,
+            };
+        }
         let known = self.tools.get(tool.tool_id.as_str());
         Candidate {
             is_new: known.is_none_or(|known| !known.has_same_schemas(&tool)),
             tool: Ok(tool.into()),
         }
+    }
+
+    /// The bytes that the tools of this session may have, and again those that are being registered: the other half of the
+    /// share is for a session that takes the place of this one.
+    fn session_tool_bytes(&self) -> usize {
+        self.ledger.max_bytes_of(Share::Tools) / 4
     }
 
     /// The tool, unless it is refused. One that stood there before as it is now is the same one.
@@ -177,7 +199,7 @@ impl CoreConnection {
         tool: Arc<ToolSpec>,
         is_first: bool,
         before: &BTreeMap<Box<str>, Arc<ToolSpec>>,
-        unusable: Verdict,
+        unusable: Option<String>,
     ) -> Result<Arc<ToolSpec>, Box<Rejected>> {
         let own = tool.tool_id.strip_prefix(&*self.agent_id);
         let name = own.and_then(|rest| rest.strip_prefix('/'));
@@ -191,9 +213,8 @@ impl CoreConnection {
         } else if self.tools.len() >= MAX_TOOLS {
             let message = "the session has as many tools as it may";
             (ErrorCode::ToolConflict, message)
-        } else if self.tool_bytes + tool.weight() > self.config.limits.max_tool_bytes {
-            let message = "the session's tools have as many bytes as they may";
-            (ErrorCode::ToolConflict, message)
+        } else if self.tool_charge.bytes() + tool.weight() > self.session_tool_bytes() {
+            (ErrorCode::ToolConflict, NO_ROOM)
         } else if let Some(why) = unusable {
             let code = ErrorCode::ToolInvalidSchema;
             return Err(rejected(&tool.tool_id, code, why));
@@ -208,9 +229,12 @@ impl CoreConnection {
     }
 }
 
+/// Why a tool is rejected that is too long.
+const NO_ROOM: &str = "the session's tools have as many bytes as they may";
+
 /// Of a tool that was left out of the verdicts.
 fn unchecked() -> Verdict {
-    Some("the schemas were not checked".to_owned())
+    Verdict::unchecked("the schemas were not checked")
 }
 
 fn rejected(id: &str, code: ErrorCode, message: String) -> Box<Rejected> {

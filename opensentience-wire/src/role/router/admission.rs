@@ -14,15 +14,14 @@ use crate::role::core::{CallRequest, Outcome};
 impl Router {
     /// The agent that a call goes to.
     pub(super) fn admit(&self, now: Now, request: &CallRequest) -> Result<Arc<str>, Refused> {
-        let tool = self
-            .tools
-            .get(request.tool_id.as_str())
-            .ok_or(Refused::ToolNotFound)?;
-        let agent = self
-            .agents
-            .get(&tool.agent)
-            .filter(|agent| agent.up)
-            .ok_or(Refused::ToolNotFound)?;
+        let missing = || match self.absent.contains(&request.tool_id) {
+            true => Refused::Unavailable,
+            false => Refused::ToolNotFound,
+        };
+        let tool = self.tools.get(request.tool_id.as_str());
+        let tool = tool.ok_or_else(missing)?;
+        let agent = self.agents.get(&tool.agent).filter(|agent| agent.up);
+        let agent = agent.ok_or_else(missing)?;
         // A kind that is not known is trusted no more than an agent.
         let stranger = request.caller.as_ref();
         let stranger =
@@ -40,10 +39,8 @@ impl Router {
         let bytes = request.input.as_str().len();
         let followers = self.followers.get(&tool.agent).copied();
         let calls = agent.routes.len() + followers.unwrap_or_default();
-        let held = agent.held_bytes.saturating_add(request.weight());
-        let is_full = self.routes.len() >= self.config.max_calls
-            || calls >= self.config.max_agent_calls
-            || held > self.config.max_agent_input_bytes;
+        let is_full =
+            self.routes.len() >= self.config.max_calls || calls >= self.config.max_agent_calls;
         if is_full {
             return Err(Refused::Busy);
         }
@@ -86,7 +83,6 @@ impl Router {
         let own = self.quota(&request.tool_id);
         if let Some(agent) = self.agents.get_mut(agent) {
             agent.routes.insert(route);
-            agent.held_bytes += request.weight();
         }
         (self.agent_meters).take(now.mono, agent, &self.config.agent_quota);
         let policy = self.policy_quota(agent);
@@ -100,9 +96,7 @@ impl Router {
         }
         if let Some(agent) = self.agents.get_mut(&entry.agent) {
             // One that was replaced meanwhile has its calls no more.
-            if agent.routes.remove(&route) {
-                agent.held_bytes = agent.held_bytes.saturating_sub(entry.held_bytes);
-            }
+            agent.routes.remove(&route);
         }
         self.agent_meters.give_back(&entry.agent);
         self.policy_meters.give_back(&entry.agent);
@@ -151,6 +145,7 @@ impl Router {
             Refused::PermissionDenied { .. } => (AuditName::Denied, "tool:invoke"),
             Refused::DirectiveRequired => (AuditName::Denied, "a directive"),
             Refused::ToolNotFound => (AuditName::CallRefused, "no such tool"),
+            Refused::Unavailable => (AuditName::CallRefused, "the agent is being launched again"),
             Refused::Unhealthy => (AuditName::CallRefused, "the agent is unhealthy"),
             Refused::InputTooLarge { .. } => (AuditName::CallRefused, "the input is too large"),
             Refused::RateExceeded { .. } => (AuditName::CallRefused, "too many calls in a time"),

@@ -62,34 +62,40 @@ impl Router {
         asked.into_iter().chain(own).min()
     }
 
-    pub(super) fn on_up(&mut self, now: Now, agent: &str, tools: Vec<Arc<ToolSpec>>) {
-        if !self.agents.contains_key(agent) && self.agents.len() >= self.config.max_agents {
-            return self.note(
-                now,
-                agent,
-                AuditName::MessageRejected,
-                "more agents than the router takes",
-            );
+    /// Knows an agent from now on; gives whether there is room for it.
+    fn know(&mut self, now: Now, agent: &str) -> bool {
+        if self.agents.contains_key(agent) {
+            return true;
         }
-        let name: Arc<str> = agent.into();
-        self.timers.clear(&Timer::Launch(Arc::clone(&name)));
-        let restart = self.restart_of(agent);
-        let entry = self
-            .agents
-            .entry(Arc::clone(&name))
-            .or_insert_with(|| Agent {
-                up: false,
-                health: Health::Ok,
-                tools: BTreeSet::new(),
-                routes: BTreeSet::new(),
-                held_bytes: 0,
-                supervision: Supervision::new(restart),
-                stopping: false,
-            });
+        if self.agents.len() >= self.config.max_agents {
+            let detail = "more agents than the router takes";
+            self.note(now, agent, AuditName::MessageRejected, detail);
+            return false;
+        }
+        let entry = Agent {
+            up: false,
+            health: Health::Ok,
+            tools: BTreeSet::new(),
+            routes: BTreeSet::new(),
+            supervision: Supervision::new(self.restart_of(agent)),
+            stopping: false,
+        };
+        self.agents.insert(agent.into(), entry);
+        true
+    }
+
+    pub(super) fn on_up(&mut self, now: Now, agent: &str, tools: Vec<Arc<ToolSpec>>) {
+        if !self.know(now, agent) {
+            return;
+        }
+        self.timers.clear(&Timer::Launch(agent.into()));
+        self.absent.forget(agent);
+        let Some(entry) = self.agents.get_mut(agent) else {
+            return;
+        };
         debug!(%agent, tools = tools.len(), "agent is up");
         // The calls of the one that it replaces go on there, and end by themselves.
         entry.routes.clear();
-        entry.held_bytes = 0;
         (entry.up, entry.health, entry.stopping) = (true, Health::Ok, false);
         entry.supervision.came_up(now.mono);
         self.on_tools(now, agent, tools);
@@ -148,7 +154,7 @@ impl Router {
             return;
         };
         let unwell = entry.up && entry.health == Health::Unhealthy && entry.routes.is_empty();
-        if unwell && !entry.stopping && entry.supervision.replaces_unwell() {
+        if unwell && !entry.stopping && entry.supervision.restarts() {
             entry.stopping = true;
             let agent = agent.into();
             self.out.push(Output::Stop { agent });
@@ -168,8 +174,16 @@ impl Router {
 
     // impl: OSW-4.5-3
     pub(super) fn on_disconnected(&mut self, agent: &str) {
+        let Some((name, entry)) = self.agents.get_key_value(agent) else {
+            return;
+        };
+        if entry.up && entry.supervision.restarts() {
+            let (name, tools) = (Arc::clone(name), entry.tools.clone());
+            let ledger = self.ledger(&name);
+            self.absent.expect(&name, &ledger, tools);
+        }
         self.on_stopping(agent);
-        let Some(entry) = self.agents.get_mut(agent) else {
+        let Some(entry) = self.agents.get(agent) else {
             return;
         };
         for route in entry.routes.clone() {
@@ -185,7 +199,20 @@ impl Router {
         if !entry.up {
             let name = Arc::clone(name);
             self.timers.clear(&Timer::Launch(Arc::clone(&name)));
-            self.agents.remove(&name);
+            self.forget(&name);
+        }
+    }
+
+    /// Keeps nothing of an agent that is gone for good.
+    fn forget(&mut self, agent: &str) {
+        self.agents.remove(agent);
+        self.absent.forget(agent);
+    }
+
+    /// One that never came up is known all the same, for it is to be launched again.
+    pub(super) fn on_launch_failed(&mut self, now: Now, agent: &str) {
+        if self.know(now, agent) {
+            self.on_down(now, agent, Ended::Failed);
         }
     }
 
@@ -204,7 +231,7 @@ impl Router {
                 let at = now.mono.saturating_add(delay);
                 self.timers.set(Timer::Launch(name), at);
             }
-            None => drop(self.agents.remove(&name)),
+            None => self.forget(&name),
         }
     }
 }

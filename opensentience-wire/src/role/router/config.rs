@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use super::RestartPolicy;
 use crate::error::{ConfigError, require};
+use crate::limits::MAX_AGENT_BYTES;
 
 ubos_common::config! {
     /// Settings of a [`Router`](super::Router).
@@ -13,8 +14,9 @@ ubos_common::config! {
     /// |---|---|---|
     /// | `max_agents` | 1,024 | another agent is not taken in, and audited |
     /// | `max_calls` | 4,096 | [`Refused::Busy`](super::Refused::Busy) |
-    /// | `max_agent_calls`, `max_agent_input_bytes` | 1,024, 32 MiB | the same, for one agent: it takes no place of the others |
-    /// | `max_remembered_calls`, `max_remembered_bytes` | 1,024, 16 MiB | the oldest results of the agent that holds the most are forgotten |
+    /// | `max_agent_calls` | 1,024 | the same, for one agent: it takes no place of the others |
+    /// | `max_agent_bytes` | 80 MiB | as the [`Ledger`](crate::Ledger) of the agent says for each kind |
+    /// | `max_remembered_calls`, `max_remembered_bytes` | 1,024, 16 MiB of all agents | the oldest results of the agent that holds the most are forgotten |
     /// | `grants` | none: no caller of kind agent may call a tool | |
     /// | `agent_quota`, `tool_quotas` | no bound beyond those of the connection | refused, retryable |
     /// | `restart` | never | |
@@ -27,8 +29,8 @@ ubos_common::config! {
         with_max_calls: max_calls: usize = 4_096,
         /// Sets how many calls of one agent's tools may run at once: 1,024 by default.
         with_max_agent_calls: max_agent_calls: usize = 1_024,
-        /// Sets the bytes of all that calls of one agent's tools hold that run at once: inputs, contexts, ids. 32 MiB by default.
-        with_max_agent_input_bytes: max_agent_input_bytes: usize = 32 << 20,
+        /// Sets the bytes of everything that is kept for one agent, by the router and by its connections: 80 MiB by default.
+        with_max_agent_bytes: max_agent_bytes: usize = MAX_AGENT_BYTES,
         /// Sets what each agent gets.
         with_agent_quota: agent_quota: Quota = Quota::default(),
         /// Sets whether agents are launched again.
@@ -68,6 +70,12 @@ impl Quota {
     }
 
     pub(super) fn check(&self, setting: &'static str) -> Result<(), ConfigError> {
+        require(
+            self.concurrent != Some(0),
+            setting,
+            self.concurrent,
+            "at least 1 call must be allowed at once",
+        )?;
         require(
             self.rate
                 .is_none_or(|(calls, span)| calls > 0 && !span.is_zero()),

@@ -36,9 +36,14 @@
 //!
 //! Spec: OpenSentience 4.2 to 4.5
 
+mod absent;
 mod admission;
 mod agents;
 mod config;
+#[cfg(test)]
+mod counted;
+mod entries;
+mod ledgers;
 mod policy;
 mod quota;
 mod restart;
@@ -64,6 +69,8 @@ use crate::audit::{AuditEvent, AuditName};
 use crate::error::{CommandError, ConfigError, ErrorCode, ErrorObject};
 use crate::message::{Health, Status, ToolSpec};
 use crate::trace::{debug, trace};
+use absent::Absent;
+use ledgers::Ledgers;
 use quota::Meters;
 use state::{Route, Timer};
 
@@ -82,9 +89,11 @@ impl Router {
             config,
             agents: BTreeMap::new(),
             tools: BTreeMap::new(),
+            absent: Absent::default(),
             routes: BTreeMap::new(),
             followers: BTreeMap::new(),
             policies: BTreeMap::new(),
+            ledgers: Ledgers::default(),
             agent_meters: Meters::default(),
             policy_meters: Meters::default(),
             tool_meters: Meters::default(),
@@ -102,6 +111,7 @@ impl Router {
             Input::AgentStopping { agent } => self.on_stopping(&agent),
             Input::AgentDisconnected { agent } => self.on_disconnected(&agent),
             Input::AgentStopped { agent } => self.on_stopped(&agent),
+            Input::LaunchFailed { agent } => self.on_launch_failed(now, &agent),
             Input::AgentDown { agent, ended } => self.on_down(now, &agent, ended),
             Input::NotSent { route, error } => {
                 let error = ErrorObject::of(ErrorCode::from(&error), error.to_string())
@@ -170,6 +180,13 @@ impl Router {
         self.tools.values().map(|tool| &tool.spec)
     }
 
+    /// The tools of an agent, by id; none where it is not connected.
+    pub fn tools_of(&self, agent: &str) -> impl Iterator<Item = &Arc<ToolSpec>> {
+        let ids = self.agents.get(agent).into_iter();
+        let ids = ids.flat_map(|entry| entry.tools.iter());
+        ids.filter_map(|id| Some(&self.tools.get(id)?.spec))
+    }
+
     /// How an agent is; `None` where it is not connected.
     #[must_use]
     pub fn health(&self, agent: &str) -> Option<&Health> {
@@ -204,6 +221,9 @@ impl Router {
         let route = RouteId(self.last);
         let key = request.idempotency_key.as_deref();
         let key = key.map(|key| Key::new(request.caller.as_ref(), &request.tool_id, key));
+        let Some(mut charge) = self.enter(&agent, key.as_ref(), &mut request) else {
+            return Err(self.refuse(now, &request, Refused::Busy));
+        };
         let turn = key
             .as_ref()
             .map(|key| self.memory.turn(key, &request.input, &route));
@@ -211,21 +231,26 @@ impl Router {
             None | Some(Turn::Run) => false,
             Some(Turn::Join) => true,
             Some(Turn::Repeat(outcome)) => {
-                self.out.push(Output::Ended {
-                    route,
-                    outcome: Box::new(outcome),
-                });
+                let copy = self.copy_of(&agent, &outcome);
+                // There is no room for the result: nothing has happened yet.
+                if copy.by_agent != outcome.by_agent {
+                    return Err(self.refuse(now, &request, Refused::Busy));
+                }
+                self.answer(route, copy);
                 return Ok(route);
             }
             Some(Turn::Conflict) => return Err(self.refuse(now, &request, Refused::Conflict)),
             Some(Turn::Full) => return Err(self.refuse(now, &request, Refused::Busy)),
         };
         trace!(?route, %agent, tool = %request.tool_id, follows, "call routed");
+        if follows {
+            charge.shrink_to(Route::bytes(&request.tool_id, key.as_ref()));
+        }
         let entry = Route {
             agent: Arc::clone(&agent),
             tool: request.tool_id.as_str().into(),
             key,
-            held_bytes: request.weight(),
+            charge,
             follows,
             answered: false,
         };
@@ -310,12 +335,16 @@ impl Router {
                         .error
                         .as_ref()
                         .is_some_and(|error| error.retryable != Some(true)));
-            let end = lasting.then(|| (outcome.clone(), outcome.weight()));
+            let end = match lasting {
+                true => self.to_remember(&entry, key, &outcome),
+                false => None,
+            };
             for follower in self.memory.end(key, &route, end) {
                 if let Some(waited) = self.routes.remove(&follower) {
                     self.forget_follower(&waited.agent);
                     self.timers.clear(&Timer::Follower(follower));
-                    self.answer(follower, outcome.clone());
+                    let copy = self.copy_of(&entry.agent, &outcome);
+                    self.answer(follower, copy);
                 }
             }
         }

@@ -12,9 +12,12 @@ use crate::error::ErrorCode;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refused {
-    /// No agent that is connected offers the tool.
+    /// No agent that is connected offers the tool, and none is expected back that did.
     #[error("no such tool")]
     ToolNotFound,
+    /// The agent of the tool is gone and may be launched again: try later.
+    #[error("the agent is not connected at the moment")]
+    Unavailable,
     /// The caller may not use the tool: it lacks this permission.
     #[error("the caller lacks {permission}")]
     PermissionDenied {
@@ -71,7 +74,7 @@ impl From<&Refused> for ErrorCode {
             Refused::ConcurrencyExceeded { .. } => Self::ConcurrencyExceeded,
             Refused::Conflict => Self::ToolConflict,
             Refused::Busy => Self::ToolBusy,
-            Refused::Closing => Self::AgentDisconnected,
+            Refused::Unavailable | Refused::Closing => Self::AgentDisconnected,
         }
     }
 }

@@ -56,7 +56,8 @@ impl Supervision {
         self.up_since = Some(now);
     }
 
-    pub(super) fn replaces_unwell(&self) -> bool {
+    /// Whether it is ever launched again.
+    pub(super) fn restarts(&self) -> bool {
         self.policy != RestartPolicy::Never
     }
 

@@ -8,15 +8,39 @@ use std::sync::{Arc, PoisonError};
 
 use super::sync::{Mutex, MutexGuard};
 use crate::error::{ErrorCode, ErrorObject};
+use crate::ledger::Charge;
 use crate::message::ToolStream;
 use crate::role::CallId;
 use crate::role::core::Outcome;
 
-/// Pieces of output of one call that wait for their reader. When they are more, nothing is read from the agent.
-const CHUNKS: usize = 64;
+/// A piece of output, and its entry in the ledger of its agent.
+pub(super) struct Piece {
+    pub(super) chunk: Box<ToolStream>,
+    #[expect(dead_code, reason = "gives its bytes back where it is dropped")]
+    pub(super) charge: Charge,
+}
 
-/// Bytes of these pieces. When they are more, nothing is read from the agent.
-const CHUNK_BYTES: usize = 1 << 20;
+/// How much output of one call waits for its reader. When there is more, nothing is read from the agent.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Room {
+    pieces: usize,
+    bytes: usize,
+}
+
+impl Room {
+    /// Of a call at its connection.
+    const CONNECTION: Self = Self {
+        pieces: 64,
+        bytes: 1 << 20,
+    };
+
+    /// Of a call behind a router, whose connection keeps the rest.
+    #[cfg(unix)]
+    const ROUTER: Self = Self {
+        pieces: 8,
+        bytes: 64 << 10,
+    };
+}
 
 /// What a call and its driver share.
 #[derive(Default)]
@@ -24,7 +48,8 @@ struct SharedCall(Mutex<CallState>);
 
 #[derive(Default)]
 struct CallState {
-    chunks: VecDeque<Box<ToolStream>>,
+    room: Room,
+    pieces: VecDeque<Piece>,
     /// What the pieces hold together.
     bytes: usize,
     outcome: Option<Outcome>,
@@ -61,23 +86,24 @@ impl SharedCall {
 }
 
 impl CallState {
-    fn push(&mut self, chunk: Box<ToolStream>) {
-        self.bytes = self.bytes.saturating_add(chunk.weight());
-        self.chunks.push_back(chunk);
+    fn push(&mut self, piece: Piece) {
+        self.bytes = self.bytes.saturating_add(piece.chunk.weight());
+        self.pieces.push_back(piece);
     }
 
-    fn pop(&mut self) -> Option<Box<ToolStream>> {
-        let chunk = self.chunks.pop_front()?;
-        self.bytes = self.bytes.saturating_sub(chunk.weight());
-        Some(chunk)
+    fn pop(&mut self) -> Option<Piece> {
+        let piece = self.pieces.pop_front()?;
+        self.bytes = self.bytes.saturating_sub(piece.chunk.weight());
+        Some(piece)
     }
 
     /// What has become of the call since the last look.
     fn look(&mut self) -> Change {
         // After the end no more pieces come.
-        let is_full = !self.has_ended && (self.chunks.len() > CHUNKS || self.bytes > CHUNK_BYTES);
+        let is_over = self.pieces.len() > self.room.pieces || self.bytes > self.room.bytes;
+        let is_full = !self.has_ended && is_over;
         let was_full = core::mem::replace(&mut self.is_full, is_full);
-        let is_settled = self.has_ended && self.chunks.is_empty();
+        let is_settled = self.has_ended && self.pieces.is_empty();
         let was_settled = core::mem::replace(&mut self.is_settled, is_settled);
         Change {
             is_full: is_full && !was_full,
@@ -103,12 +129,18 @@ pub(super) struct CallDriver(Arc<SharedCall>);
 
 impl CallDriver {
     /// Adds a piece of output; what nobody takes is dropped. The reader is to be woken.
-    pub(super) fn push(&self, chunk: Box<ToolStream>) -> (Change, Option<Waker>) {
+    pub(super) fn push(&self, piece: Piece) -> (Change, Option<Waker>) {
         let mut state = self.0.lock();
-        if !state.is_deaf {
-            state.push(chunk);
-        }
-        (state.look(), state.reader.take())
+        let unwanted = if state.is_deaf {
+            Some(piece)
+        } else {
+            state.push(piece);
+            None
+        };
+        let change = (state.look(), state.reader.take());
+        drop(state);
+        drop(unwanted);
+        change
     }
 
     /// Ends the call. The reader is to be woken.
@@ -176,7 +208,21 @@ pub struct RunningCall<I = CallId> {
 impl<I> RunningCall<I> {
     /// Both ends of a call.
     pub(super) fn new(id: I, link: Arc<dyn Link<I>>) -> (Self, CallDriver) {
-        let shared = Arc::new(SharedCall::default());
+        Self::within(Room::CONNECTION, id, link)
+    }
+
+    /// Both ends of a call behind a router.
+    #[cfg(unix)]
+    pub(super) fn routed(id: I, link: Arc<dyn Link<I>>) -> (Self, CallDriver) {
+        Self::within(Room::ROUTER, id, link)
+    }
+
+    fn within(room: Room, id: I, link: Arc<dyn Link<I>>) -> (Self, CallDriver) {
+        let state = CallState {
+            room,
+            ..CallState::default()
+        };
+        let shared = Arc::new(SharedCall(Mutex::new(state)));
         let driver = CallDriver(Arc::clone(&shared));
         let call = Self {
             id,
@@ -198,19 +244,23 @@ impl<I> RunningCall<I> {
     ///
     /// Take them, or take the result: an agent whose output nobody takes is not read from.
     pub async fn next_chunk(&mut self) -> Option<ToolStream> {
+        self.next_piece().await.map(|piece| *piece.chunk)
+    }
+
+    /// As [`next_chunk`](Self::next_chunk), with the entry of the piece for whoever keeps it.
+    pub(super) async fn next_piece(&mut self) -> Option<Piece> {
         poll_fn(|context| {
-            let (chunk, change) = self.shared.take(|state| match state.pop() {
+            let (piece, change) = self.shared.take(|state| match state.pop() {
                 None if !state.has_ended => {
                     wait(&mut state.reader, context);
                     Poll::Pending
                 }
-                chunk => Poll::Ready(chunk),
+                piece => Poll::Ready(piece),
             });
             self.link.on_change(change);
-            chunk
+            piece
         })
         .await
-        .map(|chunk| *chunk)
     }
 
     /// Waits for the end of the call, which it leaves there.
@@ -239,6 +289,11 @@ impl<I> RunningCall<I> {
 
     /// How the call ended. Output that was not taken is dropped.
     pub async fn result(self) -> Outcome {
+        self.end().await.taken()
+    }
+
+    /// As [`result`](Self::result), for whoever keeps it for somebody else.
+    pub(super) async fn end(self) -> Outcome {
         self.give_up_output();
         poll_fn(|context| {
             let mut state = self.shared.lock();
@@ -255,12 +310,12 @@ impl<I> RunningCall<I> {
 
     /// Drops the output that waits, and what is still to come; gives whether the call has ended.
     fn give_up_output(&self) -> bool {
-        let ((chunks, has_ended), change) = self.shared.take(|state| {
+        let ((pieces, has_ended), change) = self.shared.take(|state| {
             state.is_deaf = true;
             state.bytes = 0;
-            (core::mem::take(&mut state.chunks), state.has_ended)
+            (core::mem::take(&mut state.pieces), state.has_ended)
         });
-        drop(chunks);
+        drop(pieces);
         self.link.on_change(change);
         has_ended
     }
@@ -292,6 +347,8 @@ impl<I: fmt::Debug> fmt::Debug for RunningCall<I> {
 #[cfg(all(test, unix))]
 mod tests {
     use super::*;
+    use crate::ledger::{Ledger, Share};
+    use crate::message::{Channel, ChunkData};
 
     struct NoDriver;
 
@@ -299,6 +356,52 @@ mod tests {
         fn cancel(&self, _: &CallId) {}
 
         fn on_change(&self, _: Change) {}
+    }
+
+    fn piece(ledger: &Ledger, text: &str) -> Piece {
+        let mut data = ChunkData::new();
+        data.text = Some(text.to_owned());
+        let chunk = Box::new(ToolStream::new(String::new(), 1, Channel::Stdout, data));
+        let charge = ledger.take(Share::Output, chunk.weight()).unwrap();
+        Piece { chunk, charge }
+    }
+
+    #[tokio::test]
+    async fn output_counts_once_until_it_is_taken_and_a_router_keeps_little_of_it() {
+        let ledger = Ledger::new(160 << 20);
+        let link = || Arc::new(NoDriver);
+        let pushed = |driver: &CallDriver, text: &str| {
+            let full = (1..).find(|_| driver.push(piece(&ledger, text)).0.is_full);
+            full.unwrap()
+        };
+        let long = "x".repeat(100_000);
+        for (is_routed, text, most) in [
+            (false, "x", 65),
+            (false, &*long, 11),
+            (true, "x", 9),
+            (true, &*long, 1),
+        ] {
+            let id = CallId::from("c");
+            let (mut call, driver) = match is_routed {
+                true => RunningCall::routed(id, link()),
+                false => RunningCall::new(id, link()),
+            };
+            assert_eq!(pushed(&driver, text), most);
+            let one = ledger.held_bytes() / most;
+            assert!(one > text.len());
+            call.next_chunk().await.unwrap();
+            assert_eq!(ledger.held_bytes(), (most - 1) * one);
+            driver.end(Outcome::canceled("enough"));
+            let piece = call.next_piece().await;
+            // Whoever keeps it has its entry.
+            let left = most.saturating_sub(2) * one;
+            let kept = piece.as_ref().map_or(0, |_| one);
+            assert_eq!(ledger.held_bytes(), left + kept);
+            drop(piece);
+            drop(call);
+            driver.push(self::piece(&ledger, text));
+            assert_eq!(ledger.held_bytes(), 0, "nobody takes it");
+        }
     }
 
     #[tokio::test]
@@ -343,13 +446,12 @@ mod model {
         (told, call, driver)
     }
 
-    fn chunk(seq: u64) -> Box<ToolStream> {
-        Box::new(ToolStream::new(
-            String::new(),
-            seq,
-            Channel::Stdout,
-            ChunkData::new(),
-        ))
+    fn chunk(seq: u64) -> Piece {
+        let chunk = ToolStream::new(String::new(), seq, Channel::Stdout, ChunkData::new());
+        Piece {
+            chunk: Box::new(chunk),
+            charge: Charge::default(),
+        }
     }
 
     /// Wakes whom a change of the driver's wakes.
@@ -391,7 +493,7 @@ mod model {
 
     #[test]
     fn a_driver_without_room_gets_it_from_whoever_takes_or_leaves() {
-        const PIECES: u64 = CHUNKS as u64 + 2;
+        const PIECES: u64 = Room::CONNECTION.pieces as u64 + 2;
         for taken in [0, 1, PIECES] {
             let order = move || {
                 let (told, mut call, driver) = call();

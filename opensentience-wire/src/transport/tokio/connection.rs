@@ -12,11 +12,12 @@ use ubos_common::os::Clock;
 use ubos_common::time::Mono;
 
 use super::audit::Listeners;
-use super::call::{CallDriver, Change};
+use super::call::{CallDriver, Change, Piece};
 use super::io::{Alarm, HIGH_WATER, Moved, Wire};
 use super::schemas;
 use super::trace::{self, Span};
 use crate::error::CommandError;
+use crate::ledger::{Charge, Share};
 use crate::message::SharedTools;
 use crate::role::core::{CallRequest, CoreConnection, Event, Output, SchemaVerdicts};
 use crate::role::{CallId, CloseReason, Input};
@@ -62,8 +63,10 @@ pub(super) struct Connection {
     clock: Clock,
     wire: Wire<dyn Duplex>,
     slots: BTreeMap<CallId, Slot>,
-    /// Nothing is read while output of some call waits for its reader.
+    /// Nothing is read while output of some call waits for its reader, or there is no room for more.
     is_blocked: bool,
+    /// Room for the output that one read may bring.
+    room: Charge,
     /// Bytes that wait to be sent and were provoked by the agent; at most [`HIGH_WATER`] and what one read provokes.
     answers: usize,
     listeners: Listeners,
@@ -88,6 +91,8 @@ pub(super) struct Slot {
 pub(super) enum Turn {
     /// There is more to do: the alarm rang, or others are to get the lock first.
     Again,
+    /// So many results wait for their readers that these are to run first.
+    Crowded,
     /// The handshake is decided.
     Open,
     Closed(CloseReason),
@@ -106,11 +111,12 @@ impl Connection {
         }
         conn.check_schemas_apart();
         Self {
-            conn,
             clock,
             wire: Wire::new(stream),
             slots: BTreeMap::new(),
             is_blocked: false,
+            room: Charge::on(conn.ledger(), Share::Output),
+            conn,
             answers: 0,
             listeners,
             tools: Some(tools),
@@ -228,7 +234,8 @@ impl Connection {
             if greeting && self.conn.is_open() {
                 return Poll::Ready(Turn::Open);
             }
-            let is_blocked = counts.full.load(Ordering::Relaxed) > 0;
+            let is_full = counts.full.load(Ordering::Relaxed) > 0;
+            let is_blocked = is_full || !self.has_output_room(context);
             if mem::replace(&mut self.is_blocked, is_blocked) != is_blocked {
                 self.conn.set_reading(self.clock.now(), !is_blocked);
             }
@@ -240,8 +247,20 @@ impl Connection {
                 Poll::Ready(moved) => self.on_moved(counts, &moved),
                 Poll::Pending => return Poll::Pending,
             }
+            if self.conn.ledger().is_half_full(Share::Results) {
+                return Poll::Ready(Turn::Crowded);
+            }
         }
         Poll::Ready(Turn::Again)
+    }
+
+    /// Whether there is room for the output that the next read may bring; without calls it brings none.
+    fn has_output_room(&mut self, context: &Context<'_>) -> bool {
+        if self.slots.is_empty() {
+            self.room.shrink_to(0);
+            return true;
+        }
+        self.room.fill(self.conn.room_bytes(), context)
     }
 
     /// Lets the machine go on where its schemas are checked.
@@ -310,7 +329,10 @@ impl Connection {
         match event {
             Event::Stream(id, chunk) => {
                 if let Some(slot) = self.slots.get(&id) {
-                    let (change, reader) = slot.call.push(Box::new(chunk));
+                    // One read brings no more than there is room for.
+                    let charge = self.room.split(chunk.weight()).unwrap_or_default();
+                    let chunk = Box::new(chunk);
+                    let (change, reader) = slot.call.push(Piece { chunk, charge });
                     counts.count(change);
                     self.readers.extend(reader);
                 }
@@ -342,6 +364,7 @@ impl Connection {
     /// Ends it: the stream, on which the rest may still be sent, is its driver's to close.
     pub(super) fn end(&mut self) -> Wire<dyn Duplex> {
         self.tools = None;
+        self.room.shrink_to(0);
         let gone: Pin<Box<dyn Duplex>> = Box::pin(tokio::io::empty());
         mem::replace(&mut self.wire, Wire::new(gone))
     }
@@ -355,6 +378,7 @@ impl Connection {
             self.drain(counts);
         }
         self.tools = None;
+        self.room.shrink_to(0);
     }
 }
 

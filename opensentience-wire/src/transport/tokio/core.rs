@@ -18,6 +18,7 @@ use super::connection::{Connection, Counts, Duplex, Slot, Turn};
 use super::io::Alarm;
 use super::trace;
 use crate::error::CommandError;
+use crate::ledger::Ledger;
 use crate::message::SharedTools;
 use crate::role::core::{CallRequest, CoreConnection};
 use crate::role::{CallId, CloseReason};
@@ -32,6 +33,7 @@ pub(super) struct SharedConnection {
     /// At most one for each call that was taken.
     cancels: Mutex<Vec<CallId>>,
     counts: Counts,
+    ledger: Ledger,
     call_timeout: Option<Duration>,
     /// Notified when there is room for calls again, and at the end.
     room: Notify,
@@ -56,7 +58,7 @@ impl SharedConnection {
         listeners: Listeners,
         tools: watch::Sender<SharedTools>,
     ) -> Arc<Self> {
-        let call_timeout = conn.call_timeout();
+        let (call_timeout, ledger) = (conn.call_timeout(), conn.ledger().clone());
         let connection = Connection::new(Box::pin(stream), clock, conn, listeners, tools);
         Arc::new(Self {
             clock,
@@ -64,6 +66,7 @@ impl SharedConnection {
             driver: Mutex::new(None),
             cancels: Mutex::default(),
             counts: Counts::default(),
+            ledger,
             call_timeout,
             room: Notify::new(),
         })
@@ -71,6 +74,10 @@ impl SharedConnection {
 
     pub(super) fn pending_calls(&self) -> usize {
         self.counts.pending()
+    }
+
+    pub(super) const fn ledger(&self) -> &Ledger {
+        &self.ledger
     }
 
     /// The time that a call has.
@@ -154,7 +161,7 @@ impl SharedConnection {
             let (mut alarm, mut readers) = (Alarm::new(self.clock), Vec::new());
             loop {
                 match self.turn(&mut alarm, &mut readers, None, true).await {
-                    Turn::Again => {}
+                    Turn::Again | Turn::Crowded => {}
                     Turn::Open => return true,
                     Turn::Closed(_) => return false,
                 }
@@ -180,11 +187,15 @@ impl SharedConnection {
         let mut shutdown = Some(shutdown);
         loop {
             let turn = shared.turn(&mut alarm, &mut readers, Some(&mut shutdown), false);
-            if let Turn::Closed(reason) = turn.await {
-                // Handles and calls know the end already.
-                let mut wire = lock(&shared.connection).end();
-                wire.close().await;
-                return reason;
+            match turn.await {
+                Turn::Again | Turn::Open => {}
+                Turn::Crowded => tokio::task::yield_now().await,
+                Turn::Closed(reason) => {
+                    // Handles and calls know the end already.
+                    let mut wire = lock(&shared.connection).end();
+                    wire.close().await;
+                    return reason;
+                }
             }
         }
     }

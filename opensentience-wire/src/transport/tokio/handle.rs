@@ -13,6 +13,7 @@ use super::audit::{AuditSink, Listeners};
 use super::call::RunningCall;
 use super::core::SharedConnection;
 use crate::error::{CommandError, ConfigError};
+use crate::ledger::Ledger;
 use crate::message::{SharedTools, ToolSpec};
 use crate::role::CloseReason;
 use crate::role::core::{CallRequest, Config, CoreConnection};
@@ -71,6 +72,12 @@ impl CoreHandle {
     #[must_use]
     pub fn pending_calls(&self) -> usize {
         self.caller.shared.pending_calls()
+    }
+
+    /// What is kept for the agent.
+    #[must_use]
+    pub fn ledger(&self) -> &Ledger {
+        self.caller.shared.ledger()
     }
 
     /// The tools that the agent offers now.

@@ -30,6 +30,6 @@ pub use launch::{AgentProcess, Captured, LaunchError, Launcher};
 #[cfg(feature = "manifest")]
 pub use manifest::{manifest_hash, permissions_hash, read_manifest};
 #[cfg(unix)]
-pub use router::{AddError, AgentSource, ToolRouter, ToolRouterBuilder, View};
+pub use router::{AddError, AgentSource, AgentView, ToolRouter, ToolRouterBuilder, View};
 pub use tcp::Loopback;
 pub use typed::CallError;

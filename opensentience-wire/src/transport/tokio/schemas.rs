@@ -9,7 +9,7 @@ use tokio::task::spawn_blocking;
 use ubos_common::canon::Digest;
 
 use crate::message::ToolSpec;
-use crate::role::core::{SchemaCheck, SchemaVerdicts, Verdict, verdict};
+use crate::role::core::{Budget, SchemaCheck, SchemaVerdicts, Verdict, verdict};
 
 /// Verdicts that are kept; past it all are forgotten.
 const KNOWN: usize = 4_096;
@@ -22,17 +22,22 @@ static VERDICTS: LazyLock<Mutex<HashMap<Digest, Verdict>>> = LazyLock::new(Mutex
 /// Gives one verdict for each tool.
 pub(super) async fn check(check: SchemaCheck) -> SchemaVerdicts {
     let mut verdicts = Vec::with_capacity(check.tools().len());
+    let mut budget = Budget::default();
     for tool in check.tools() {
-        verdicts.push(verdict_of(tool).await);
+        verdicts.push(verdict_of(tool, &mut budget).await);
     }
     SchemaVerdicts(verdicts)
 }
 
-async fn verdict_of(tool: &Arc<ToolSpec>) -> Verdict {
+/// What is known costs nothing again; what is not is compiled while there is anything left to spend.
+async fn verdict_of(tool: &Arc<ToolSpec>, budget: &mut Budget) -> Verdict {
     let digest = digest_of(tool);
     let known = |digest| known(|verdicts| verdicts.get(digest).cloned());
     if let Some(verdict) = known(&digest) {
         return verdict;
+    }
+    if budget.is_spent() {
+        return Verdict::too_dear();
     }
     // Nobody closes it.
     let turn = Arc::clone(&TURN).acquire_owned().await;
@@ -46,15 +51,19 @@ async fn verdict_of(tool: &Arc<ToolSpec>) -> Verdict {
         verdict(&tool)
     });
     let Ok(verdict) = compiled.await else {
-        return Some("the schemas could not be checked".to_owned());
+        return Verdict::unchecked("the schemas could not be checked");
+    };
+    let kept = Verdict {
+        cost: 0,
+        ..verdict.clone()
     };
     self::known(|verdicts| {
         if verdicts.len() >= KNOWN {
             verdicts.clear();
         }
-        verdicts.insert(digest, verdict.clone());
+        verdicts.insert(digest, kept);
     });
-    verdict
+    budget.spend(|| verdict)
 }
 
 fn known<T>(look: impl FnOnce(&mut HashMap<Digest, Verdict>) -> T) -> T {
@@ -110,9 +119,12 @@ mod tests {
         let mut context = Context::from_waker(Waker::noop());
         let mut first = pin!(check(asked.clone()));
         assert!(first.as_mut().poll(&mut context).is_pending());
-        let verdicts = first.await;
+        let mut verdicts = first.await;
         assert_eq!(verdicts, asked.run());
-        assert_eq!(verdicts.0[0].is_some(), cfg!(feature = "schema"));
+        let verdict = &mut verdicts.0[0];
+        assert_eq!(verdict.unusable.is_some(), cfg!(feature = "schema"));
+        assert!(verdict.cost > 0);
+        verdict.cost = 0;
         let again = pin!(check(asked)).poll(&mut context);
         assert_eq!(again, core::task::Poll::Ready(verdicts));
     }

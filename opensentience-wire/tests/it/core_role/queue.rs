@@ -5,7 +5,7 @@ use core::time::Duration;
 use opensentience_wire::message::{ActorType, CallContext};
 use opensentience_wire::role::CallId;
 use opensentience_wire::role::core::{Config, CoreConnection};
-use opensentience_wire::{CommandError, Limits};
+use opensentience_wire::{CommandError, Limits, Share};
 use serde_json::json;
 
 use crate::kit::RequestExt as _;
@@ -51,37 +51,46 @@ fn calls_past_the_limit_wait_and_past_the_queue_are_refused() {
     );
 }
 
-// spec: OSW-2-6
-#[test]
-fn inputs_that_wait_are_bounded_in_bytes() {
+/// One place, and room for two long calls that wait.
+fn narrow() -> CoreConnection {
     let limits = Limits::default()
         .with_max_inflight_requests(1)
-        .with_max_queued_bytes(100);
-    let mut conn = open_core(Config::default().with_limits(limits));
+        .with_max_frame_bytes(1 << 20)
+        .with_max_agent_bytes(16 * 700_000);
+    let conn = open_core(Config::default().with_limits(limits));
+    assert_eq!(conn.ledger().max_bytes_of(Share::Calls), 2_100_000);
+    conn
+}
+
+// spec: OSW-2-6
+#[test]
+fn calls_that_wait_are_bounded_in_bytes() {
+    let mut conn = narrow();
     let input = |bytes: usize| {
         let mut call = request("echo");
-        let text = bytes - call.tool_id.len() - 11;
-        call.input = object(&json!({"text": "x".repeat(text)}));
-        call
+        call.input = object(&json!({"text": "x".repeat(bytes)}));
+        call.with_timeout(Duration::from_secs(60))
     };
-    // What is sent at once does not wait.
-    let mut running = conn.call_tool(at(0), input(500)).unwrap();
+    let long = || input(1_000_000);
+    let mut running = started(&mut conn, 0);
     let at_the_end = |conn: &mut CoreConnection, id: &CallId| {
         drain_core(conn);
         tell_core(conn, 0, &result(id, "succeeded"))
     };
     // Each way out of the queue gives its bytes back: sent, canceled, out of time.
     for way in 0..3 {
-        let waiting = conn
-            .call_tool(at(0), input(60).with_timeout(Duration::from_millis(1)))
-            .unwrap();
-        assert_eq!(
-            conn.call_tool(at(0), input(41)),
-            Err(CommandError::Busy),
-            "{way}"
-        );
-        let other = conn.call_tool(at(0), input(40)).unwrap();
-        conn.cancel(at(0), &other, None).unwrap();
+        drain_core(&mut conn);
+        let hasty = long().with_timeout(Duration::from_millis(1));
+        let waiting = conn.call_tool(at(0), hasty).unwrap();
+        let second = conn.call_tool(at(0), long()).unwrap();
+        let refused = conn.call_tool(at(0), long());
+        assert_eq!(refused, Err(CommandError::Busy), "{way}");
+        let said = drain_core(&mut conn);
+        assert_eq!(said.audits(), ["tool.call_refused tool.busy"]);
+        let short = conn.call_tool(at(0), input(10_000)).unwrap();
+        for id in [short, second] {
+            conn.cancel(at(0), &id, None).unwrap();
+        }
         match way {
             0 => {
                 at_the_end(&mut conn, &running);
@@ -91,7 +100,9 @@ fn inputs_that_wait_are_bounded_in_bytes() {
             _ => conn.handle_timeout(at(5_000)),
         }
     }
-    conn.call_tool(at(5_000), input(100)).unwrap();
+    for _ in 0..2 {
+        conn.call_tool(at(5_000), long()).unwrap();
+    }
 }
 
 // spec: OSW-2-6
@@ -167,11 +178,8 @@ fn one_place_is_given_to_one_call() {
 
 // spec: OSW-2-6
 #[test]
-fn all_that_a_call_keeps_while_it_waits_is_bounded_in_bytes() {
-    let limits = Limits::default()
-        .with_max_inflight_requests(1)
-        .with_max_queued_bytes(10_000);
-    let text = "x".repeat(9_000);
+fn all_that_a_call_keeps_is_bounded_in_bytes() {
+    let text = "x".repeat(900_000);
     let mut hinted = request("echo");
     let mut context = CallContext::new();
     context.ui = Some(object(&json!({"hint": text})));
@@ -179,19 +187,53 @@ fn all_that_a_call_keeps_while_it_waits_is_bounded_in_bytes() {
     let mut keyed = request("echo");
     keyed.idempotency_key = Some(text.clone());
     let asked = request("echo").with_caller(ActorType::Human, &text);
-    for asked in [
-        hinted,
-        keyed,
-        asked,
-        request("echo").with_correlation_id(&text),
+    for (asked, most) in [
+        (hinted, 2),
+        (keyed, 2),
+        // Callers are kept as long as the call, and sent as well.
+        (asked, 1),
+        (request("echo").with_correlation_id(&text), 2),
     ] {
-        let mut conn = open_core(Config::default().with_limits(limits.clone()));
-        let first = started(&mut conn, 0);
-        conn.call_tool(at(0), asked.clone()).unwrap();
-        let more = conn.call_tool(at(0), asked.clone());
-        assert_eq!(more, Err(CommandError::Busy), "{asked:?}");
+        let mut conn = narrow();
+        let mut running = vec![started(&mut conn, 0)];
+        loop {
+            match conn.call_tool(at(0), asked.clone()) {
+                Ok(id) => running.push(id),
+                Err(refused) => break assert_eq!(refused, CommandError::Busy),
+            }
+        }
+        assert_eq!(running.len(), 1 + most);
         conn.call_tool(at(0), request("echo")).unwrap();
-        tell_core(&mut conn, 0, &result(&first, "succeeded"));
+        for id in running {
+            tell_core(&mut conn, 0, &result(&id, "succeeded"));
+        }
         conn.call_tool(at(0), asked).unwrap();
     }
+}
+
+// What was sent is not kept, but who asked for it is.
+// spec: OSW-4.3-2
+#[test]
+fn calls_that_run_are_bounded_in_bytes() {
+    let limits = Limits::default()
+        .with_max_frame_bytes(1 << 20)
+        .with_max_agent_bytes(16 * 700_000);
+    let mut conn = open_core(Config::default().with_limits(limits));
+    let text = "x".repeat(900_000);
+    let mut long = request("echo");
+    long.input = object(&json!({"text": text}));
+    for _ in 0..9 {
+        conn.call_tool(at(0), long.clone()).unwrap();
+        drain_core(&mut conn);
+    }
+    let asked = || request("echo").with_causation_id(&text);
+    let first = conn.call_tool(at(0), asked()).unwrap();
+    conn.call_tool(at(0), asked()).unwrap();
+    drain_core(&mut conn);
+    let refused = conn.call_tool(at(0), asked());
+    assert_eq!(refused, Err(CommandError::Busy));
+    let held = conn.ledger().held_bytes_of(Share::Calls);
+    assert!((1_800_000..1_820_000).contains(&held), "{held}");
+    tell_core(&mut conn, 0, &result(&first, "succeeded"));
+    conn.call_tool(at(0), asked()).unwrap();
 }

@@ -137,7 +137,8 @@ fn tools_ids_and_schemas_are_limited() {
 // spec: OSW-4.2-2
 #[test]
 fn the_tools_of_a_session_have_a_bound_of_bytes_together() {
-    let mut conn = open_core(Config::default());
+    let limits = Limits::default().with_max_agent_bytes(64 << 20);
+    let mut conn = open_core(Config::default().with_limits(limits));
     // Members that nobody knows are kept, so they count.
     let described = |name: &str, bytes: usize| {
         let mut tool = tool(name);
@@ -169,10 +170,18 @@ fn the_tools_of_a_session_have_a_bound_of_bytes_together() {
 #[test]
 fn two_tools_of_one_size_fit_into_twice_the_bytes_that_one_needs() {
     let taken = |names: &[&str], bytes: usize| {
-        let limits = Limits::default().with_max_tool_bytes(bytes);
+        // A quarter of the share of tools, which is a quarter of all.
+        let limits = Limits::default()
+            .with_max_frame_bytes(1 << 20)
+            .with_max_agent_bytes(16 * bytes);
         let mut conn = new_core(Config::default().with_limits(limits));
         tell_core(&mut conn, 0, &hello());
-        let tools: Vec<_> = names.iter().map(|name| tool(name)).collect();
+        let long = |name: &&str| {
+            let mut tool = tool(name);
+            tool["description"] = json!("x".repeat(450_000));
+            tool
+        };
+        let tools: Vec<_> = names.iter().map(long).collect();
         tell_core(
             &mut conn,
             0,
@@ -180,7 +189,9 @@ fn two_tools_of_one_size_fit_into_twice_the_bytes_that_one_needs() {
         );
         conn.tools().count()
     };
-    let needs = (1..).find(|bytes| taken(&["a"], *bytes) == 1).unwrap();
+    let needs = (450_000..)
+        .find(|bytes| taken(&["a"], *bytes) == 1)
+        .unwrap();
     assert_eq!(taken(&["a", "b"], 2 * needs), 2);
     assert_eq!(taken(&["a", "b"], 2 * needs - 1), 1);
 }
@@ -213,9 +224,63 @@ fn compiling_schemas_has_a_rate_and_the_same_tools_again_compile_nothing() {
     });
     assert_eq!(
         until_throttled.count(),
-        15,
-        "60 KB and eight times that for the schema, of 8 MiB"
+        13,
+        "60 KB and nine times that for the schema, of 8 MiB"
     );
+}
+
+/// A short schema in which references lead to each other many thousand times.
+#[cfg(feature = "schema")]
+fn dear(name: &str, title: usize) -> Value {
+    let mut levels = serde_json::Map::new();
+    levels.insert("a0".into(), json!({"title": title.to_string()}));
+    for level in 1..13 {
+        let below = json!({"$ref": format!("#/$defs/a{}", level - 1)});
+        levels.insert(format!("a{level}"), json!({"allOf": [below, below]}));
+    }
+    let mut tool = tool(name);
+    tool["input_schema"] = json!({"$defs": levels, "$ref": "#/$defs/a12"});
+    tool
+}
+
+// spec: OSW-4.2-3
+#[cfg(feature = "schema")]
+#[test]
+fn short_schemas_that_are_dear_to_compile_have_a_rate() {
+    let mut conn = open_core(Config::default());
+    let until_throttled = (0..1_000).take_while(|n| {
+        let tools = json!({"tools": [dear("dear", *n)], "replace": true});
+        tell_core(&mut conn, 0, &message("agent.tools.register", tools));
+        assert_eq!(conn.tools().count(), 1);
+        conn.accepts_input()
+    });
+    let count = until_throttled.count();
+    assert!((8..24).contains(&count), "{count}");
+}
+
+// spec: OSW-4.2-2
+#[cfg(feature = "schema")]
+#[test]
+fn a_registration_has_no_more_schemas_compiled_than_it_may() {
+    let mut conn = open_core(Config::default());
+    let tools: Vec<_> = (0..100).map(|n| dear(&format!("t{n:02}"), n)).collect();
+    let register = message("agent.tools.register", json!({"tools": tools}));
+    let said = tell_core(&mut conn, 0, &register);
+    let registered = conn.tools().count() - 2;
+    assert!((16..48).contains(&registered), "{registered}");
+    let rejected = said.sent[0]["payload"]["rejected"].as_array().unwrap();
+    assert_eq!(rejected.len(), 100 - registered);
+    for rejected in rejected {
+        let error = &rejected["error"];
+        assert_eq!(error["code"], "tool.invalid_schema");
+        let why = error["message"].as_str().unwrap();
+        assert!(why.contains("cost as much"), "{why}");
+    }
+    // The agent pays for it, and may come back with the others.
+    assert!(!conn.accepts_input());
+    conn.handle_timeout(at(120_000));
+    tell_core(&mut conn, 120_000, &register);
+    assert!(conn.tools().count() - 2 > registered);
 }
 
 // spec: OSW-4.2-4

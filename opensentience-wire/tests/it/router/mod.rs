@@ -396,7 +396,7 @@ fn an_agent_whose_connection_ended_is_down_before_its_process_is() {
     assert_eq!((router.health("a"), router.tools().count()), (None, 1));
     assert_eq!(
         router.call(at(1), request("a/read")),
-        Err(Refused::ToolNotFound)
+        Err(Refused::Unavailable)
     );
     let ended = Ended::Failed;
     router.handle_input(
@@ -410,6 +410,55 @@ fn an_agent_whose_connection_ended_is_down_before_its_process_is() {
         router.poll_timeout().is_some(),
         "it is to be launched again"
     );
+}
+
+// spec: OSW-4.3-4
+#[test]
+fn the_tools_of_an_agent_that_is_launched_again_are_missed_for_a_while_alone() {
+    let agent = || "a".to_owned();
+    let down = |router: &mut Router, ended| {
+        let agent = agent();
+        router.handle_input(at(1), Input::AgentDown { agent, ended });
+    };
+    let call = |router: &mut Router, tool: &str| router.call(at(2), request(tool)).err();
+    let (missing, unavailable) = (Some(Refused::ToolNotFound), Some(Refused::Unavailable));
+    let started = || router(Config::default().with_restart(RestartPolicy::OnFailure));
+    let mut router = started();
+    let ledger = router.ledger("a");
+    down(&mut router, Ended::Failed);
+    // Its launches may fail for long.
+    for _ in 0..3 {
+        assert_eq!(call(&mut router, "a/read"), unavailable);
+        assert_eq!(call(&mut router, "a/none"), missing);
+        router.handle_input(at(2), Input::LaunchFailed { agent: agent() });
+    }
+    let refused = unavailable.as_ref().unwrap();
+    let error = ErrorObject::of(ErrorCode::from(refused), refused.to_string());
+    assert_eq!(
+        (error.code.as_str(), error.retryable),
+        ("agent.disconnected", Some(true))
+    );
+    assert!(ledger.held_bytes() > 0);
+    up(&mut router, 3, "a", &["write"]);
+    assert_eq!(call(&mut router, "a/write"), None);
+    assert_eq!(call(&mut router, "a/read"), missing, "it has it no more");
+    // One that ends for good is not expected back.
+    for ended in [Ended::Well, Ended::Asked] {
+        let mut router = started();
+        let ledger = router.ledger("a");
+        router.handle_input(at(1), Input::AgentDisconnected { agent: agent() });
+        assert_eq!(call(&mut router, "a/read"), unavailable);
+        down(&mut router, ended);
+        assert_eq!(call(&mut router, "a/read"), missing);
+        assert_eq!(ledger.held_bytes(), 0);
+    }
+    let mut router = started();
+    down(&mut router, Ended::Failed);
+    router.handle_input(at(2), Input::AgentStopped { agent: agent() });
+    assert_eq!(call(&mut router, "a/read"), missing);
+    let mut router = started();
+    router.handle_input(at(1), Input::AgentStopping { agent: agent() });
+    assert_eq!(call(&mut router, "a/read"), missing);
 }
 
 // spec: OSW-4.3-10
@@ -464,7 +513,7 @@ fn figures_and_errors_count_for_what_is_remembered() {
         sent(&drain(router)).is_empty()
     };
     let known = (0..40).filter(|n| is_known(&mut router, *n)).count();
-    assert_eq!(known, 15, "of 1 MiB each, and 16 MiB may be kept");
+    assert_eq!(known, 4, "of 1 MiB each, and 5 MiB may be kept of an agent");
 }
 
 // spec: OSW-4.3-10

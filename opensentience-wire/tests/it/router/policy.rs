@@ -132,6 +132,12 @@ fn policies_out_of_their_range_are_refused() {
         AgentPolicy::default().with_quota(Quota::default().with_rate(0, Duration::from_secs(1)));
     let refused = router.set_policy("a", none).unwrap_err();
     assert!(refused.to_string().starts_with("quota is"), "{refused}");
+    let none = AgentPolicy::default().with_quota(Quota::default().with_concurrent(0));
+    let refused = router.set_policy("a", none).unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "quota is Some(0), but at least 1 call must be allowed at once"
+    );
     router.set_policy("a", AgentPolicy::default()).unwrap();
     router.set_policy("b", AgentPolicy::default()).unwrap();
     router.set_policy("b", AgentPolicy::default()).unwrap();

@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use opensentience_wire::role::router::{Config, Ended, Input, Output, Refused, RestartPolicy};
-use opensentience_wire::{CommandError, EncodeError};
+use opensentience_wire::{CommandError, EncodeError, Share};
 use serde_json::json;
 
 use super::*;
@@ -38,9 +38,16 @@ fn calls_that_wait_for_others_take_places_of_their_agent_too() {
     assert_eq!(router.call(at(0), request("a/read")), busy);
 }
 
+/// A router with room for two calls of about 1,000 bytes, of each agent.
+fn narrow() -> Router {
+    let mut router = router(Config::default().with_max_agent_bytes(16 * 1_300));
+    assert_eq!(router.ledger("a").max_bytes_of(Share::Calls), 3_900);
+    router
+}
+
 #[test]
 fn all_that_a_call_holds_counts_for_its_agent() {
-    let mut router = router(Config::default().with_max_agent_input_bytes(2_000));
+    let mut router = narrow();
     let long = || request("a/read").with_correlation_id(&"x".repeat(900));
     let first = router.call(at(0), long()).unwrap();
     router.call(at(0), long()).unwrap();
@@ -51,19 +58,59 @@ fn all_that_a_call_holds_counts_for_its_agent() {
 
 #[test]
 fn the_inputs_that_one_agent_is_given_are_bounded_together() {
-    let long = || CallRequest::new("a/read", object(&json!({"text": "x".repeat(900)})));
-    let mut router = router(Config::default().with_max_agent_input_bytes(2_000));
-    let first = router.call(at(0), long()).unwrap();
-    router.call(at(0), long()).unwrap();
-    assert_eq!(router.call(at(0), long()), Err(Refused::Busy));
+    let long = |tool: &str| CallRequest::new(tool, object(&json!({"text": "x".repeat(900)})));
+    let mut router = narrow();
+    let first = router.call(at(0), long("a/read")).unwrap();
+    router.call(at(0), long("a/read")).unwrap();
+    let busy = Err(Refused::Busy);
+    assert_eq!(router.call(at(0), long("a/read")), busy);
     assert!(router.call(at(0), request("a/read")).is_ok(), "a short one");
+    assert!(router.call(at(0), long("b/count")).is_ok(), "another's");
     end(&mut router, first, good(RawObject::empty()));
-    assert!(router.call(at(0), long()).is_ok());
-    // Those of one that was replaced are no longer its own.
+    assert!(router.call(at(0), long("a/read")).is_ok());
+    // What is kept of one that was replaced is still the agent's.
     up(&mut router, 1, "a", &["read"]);
-    assert!(router.call(at(1), long()).is_ok());
-    assert!(router.call(at(1), long()).is_ok());
-    assert_eq!(router.call(at(1), long()), Err(Refused::Busy));
+    assert_eq!(router.call(at(1), long("a/read")), busy);
+}
+
+// spec: OSW-4.3-10
+#[test]
+fn an_agent_forgets_its_own_oldest_results_for_the_next() {
+    // Its results have 5,000 bytes together, of which each takes about 1,500.
+    let mut router = router(Config::default().with_max_agent_bytes(16 * 5_000));
+    let keyed = |tool: &str, key: &str| {
+        let mut request = request(tool);
+        request.idempotency_key = Some(key.to_owned());
+        request
+    };
+    let output = || good(object(&json!({"text": "y".repeat(900)})));
+    let run = |router: &mut Router, tool: &str, key: &str| {
+        let route = router.call(at(0), keyed(tool, key)).unwrap();
+        let is_new = sent(&drain(router)).len() == 1;
+        end(router, route, output());
+        is_new
+    };
+    for key in ["1", "2", "3", "4"] {
+        assert!(run(&mut router, "a/write", key), "{key}");
+        assert!(key != "1" || run(&mut router, "b/count", key));
+    }
+    let ledger = router.ledger("a");
+    assert!(ledger.held_bytes_of(Share::Remembered) <= 5_000);
+    assert!(!run(&mut router, "b/count", "1"), "another's is kept");
+    for (key, is_forgotten) in [("4", false), ("3", false), ("1", true)] {
+        assert_eq!(run(&mut router, "a/write", key), is_forgotten, "{key}");
+    }
+}
+
+#[test]
+fn a_result_that_is_too_long_to_remember_is_given_all_the_same() {
+    let mut router = router(Config::default().with_max_agent_bytes(16 * 1_000));
+    let route = router.call(at(0), keyed("a/write", 1)).unwrap();
+    let long = good(object(&json!({"text": "y".repeat(2_000)})));
+    let ends = end(&mut router, route, long);
+    assert_eq!(ends, [(route, "succeeded".into())].into());
+    let again = router.call(at(0), keyed("a/write", 1)).unwrap();
+    assert_eq!(sent(&drain(&mut router)).len(), 1, "{again:?}");
 }
 
 // spec: OSW-4.3-9

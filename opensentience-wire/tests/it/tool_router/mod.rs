@@ -11,7 +11,7 @@ use opensentience_wire::role::router::{AgentPolicy, Config, Quota, Refused, Rest
 use opensentience_wire::transport::tokio::{
     AddError, AgentSource, AuditSink, LaunchError, Launcher, ToolRouter, ToolRouterBuilder,
 };
-use opensentience_wire::{AuditEvent, AuditName, Manifest};
+use opensentience_wire::{AuditEvent, AuditName, Manifest, Share};
 use serde_json::json;
 
 use crate::kit::object;
@@ -51,7 +51,7 @@ async fn calls_reach_the_agent_that_has_the_tool() {
     router.ready().await;
     let view = router.view();
     assert_eq!(view.agents.len(), 2);
-    assert!(view.agents.values().all(|health| *health == Health::Ok));
+    assert!(view.agents.values().all(|agent| agent.health == Health::Ok));
     let (a, b) = tokio::join!(
         call(&router, "com.example.a/environment", json!({})),
         call(&router, "com.example.b/environment", json!({}))
@@ -100,6 +100,42 @@ async fn pieces_come_in_order_and_a_dropped_call_is_cancelled() {
     );
     // It would wait for the drain time if that call went on.
     router.shutdown().await;
+}
+
+#[tokio::test]
+async fn what_is_kept_for_an_agent_is_shown_and_given_back() {
+    let config = Config::default().with_restart(RestartPolicy::Always);
+    let router = builder(config, &["com.example.a"]).start().unwrap();
+    router.ready().await;
+    let ledger = router.view().agents["com.example.a"].ledger.clone();
+    let held = |share| ledger.held_bytes_of(share);
+    assert!(held(Share::Tools) > 0);
+    let long = |tool: &str| {
+        let text = "x".repeat(10_000);
+        let mut request = request(&format!("com.example.a/{tool}"), json!({"text": text}));
+        request.idempotency_key = Some("k".into());
+        router.call(request)
+    };
+    let mut blocked = long("block").await.unwrap();
+    blocked.next_chunk().await.unwrap();
+    assert!(held(Share::Calls) > 10_000, "the input of a key is kept");
+    assert!(held(Share::Output) > 0, "there is room for more of it");
+    blocked.cancel();
+    assert_eq!(blocked.result().await.status, Status::Canceled);
+    let mut echo = long("echo").await.unwrap();
+    assert!(echo.next_chunk().await.is_none(), "it has ended");
+    assert!(held(Share::Results) > 10_000);
+    assert!(held(Share::Remembered) > 20_000, "input and output");
+    assert_eq!(echo.result().await.status, Status::Succeeded);
+    assert_eq!(held(Share::Results), 0);
+    while held(Share::Calls) + held(Share::Output) > 0 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    // The next one of its id has the same account.
+    let died = call(&router, "com.example.a/die", json!({})).await;
+    assert_eq!(code(died), "agent.disconnected");
+    router.shutdown().await;
+    assert_eq!(ledger.held_bytes(), 0, "{ledger:?}");
 }
 
 #[tokio::test]
@@ -182,6 +218,57 @@ async fn an_agent_that_dies_ends_its_calls_and_is_launched_again() {
         ),
         (3, 1, 2)
     );
+}
+
+// spec: OSW-4.5-3
+// spec: OSW-5-3
+#[tokio::test]
+async fn restart_policy_and_environment_are_those_of_the_agent() {
+    let greeting = |agent: &'static str, text: &'static str| {
+        AgentSource::new(agent, move || launcher(agent).env("GREETING", text))
+    };
+    let always = AgentPolicy::default().with_restart(RestartPolicy::Always);
+    let router = ToolRouter::builder(Config::default())
+        .with_agent(greeting("com.example.a", "hello").with_policy(always))
+        .with_agent(greeting("com.example.b", "good day"))
+        .with_agent(source("com.example.c"));
+    let mut router = router.start().unwrap();
+    router.ready().await;
+    let said = async |router: &ToolRouter, agent: &str| -> serde_json::Value {
+        let environment = request(&format!("{agent}/environment"), json!({}));
+        let seen: serde_json::Value = router.ask(environment).await.unwrap();
+        seen["greeting"].clone()
+    };
+    assert_eq!(said(&router, "com.example.a").await, "hello");
+    assert_eq!(said(&router, "com.example.b").await, "good day");
+    assert_eq!(said(&router, "com.example.c").await, json!(null));
+    for agent in ["com.example.a", "com.example.b"] {
+        let died = call(&router, &format!("{agent}/die"), json!({})).await;
+        assert_eq!(code(died), "agent.disconnected");
+    }
+    // One of them comes back, and has its environment again. Between the two its tools are expected.
+    let again = async {
+        loop {
+            let echo = request("com.example.a/echo", json!({}));
+            match router.call(echo).await {
+                Ok(call) => match call.result().await.status {
+                    Status::Succeeded => break,
+                    _ => {}
+                },
+                Err(refused) => assert_eq!(refused, Refused::Unavailable),
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let patience = Duration::from_secs(60);
+    tokio::time::timeout(patience, again).await.unwrap();
+    assert_eq!(said(&router, "com.example.a").await, "hello");
+    while router.view().agents.contains_key("com.example.b") {
+        assert!(router.view_changed().await);
+    }
+    let refused = router.call(request("com.example.b/echo", json!({}))).await;
+    assert_eq!(refused.unwrap_err(), Refused::ToolNotFound);
+    router.shutdown().await;
 }
 
 #[tokio::test]
@@ -291,7 +378,7 @@ async fn an_agent_is_down_when_its_connection_ends_however_long_its_process_live
     while !router.view().agents.is_empty() {
         assert!(router.view_changed().await);
     }
-    assert!(router.view().tools.is_empty());
+    assert_eq!(router.view().tools().count(), 0);
     let refused = router.call(request("com.example.a/echo", json!({}))).await;
     assert_eq!(refused.unwrap_err(), Refused::ToolNotFound);
 }
@@ -320,7 +407,7 @@ async fn an_agent_that_is_stopped_gets_no_calls_however_long_its_process_lives()
     };
     let patience = Duration::from_secs(60);
     tokio::time::timeout(patience, gone).await.unwrap();
-    assert!(router.view().tools.is_empty());
+    assert_eq!(router.view().tools().count(), 0);
     let refused = router.call(request("com.example.a/echo", json!({}))).await;
     assert_eq!(refused.unwrap_err(), Refused::ToolNotFound);
 }
@@ -443,6 +530,32 @@ async fn an_agent_is_added_to_a_router_that_runs() {
     router.shutdown().await;
 }
 
+// spec: OSW-4.1-9
+#[tokio::test]
+async fn an_agent_whose_policy_is_out_of_its_range_stops_no_other() {
+    let (events, mut records) = tokio::sync::mpsc::unbounded_channel();
+    let none = Quota::default().with_concurrent(0);
+    let idle = source("com.example.b").with_policy(AgentPolicy::default().with_quota(none));
+    let router = builder(Config::default(), &["com.example.a"])
+        .with_agent(idle)
+        .with_audit(move |event: AuditEvent| drop(events.send(event)))
+        .start()
+        .unwrap();
+    router.ready().await;
+    let echo = call(&router, "com.example.a/echo", json!({})).await;
+    assert_eq!(echo.status, Status::Succeeded);
+    assert_eq!(router.view().agents.len(), 1);
+    router.shutdown().await;
+    let mut refused = Vec::new();
+    while let Some(event) = records.recv().await {
+        if event.agent_id.as_deref() == Some("com.example.b") {
+            refused.push((event.name, event.detail.unwrap()));
+        }
+    }
+    let why = "quota is Some(0), but at least 1 call must be allowed at once";
+    assert_eq!(refused, [(AuditName::RunCrashed, why.to_owned())]);
+}
+
 #[tokio::test]
 async fn an_agent_that_never_came_leaves_its_place_when_it_is_stopped() {
     let config = Config::default()
@@ -519,7 +632,7 @@ async fn an_agent_that_hangs_is_unhealthy_and_gets_no_calls() {
             break call;
         }
     };
-    while router.view().agents["com.example.a"] == Health::Ok {
+    while router.view().agents["com.example.a"].health == Health::Ok {
         assert!(router.view_changed().await);
     }
     let refused = router.call(request("com.example.a/echo", json!({}))).await;

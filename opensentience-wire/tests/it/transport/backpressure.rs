@@ -6,7 +6,7 @@ use std::time::Duration;
 use opensentience_wire::message::Status;
 use opensentience_wire::role::CloseReason;
 use opensentience_wire::role::core::Config;
-use opensentience_wire::{CommandError, Limits};
+use opensentience_wire::{CommandError, Limits, Share};
 use serde_json::json;
 use tokio::io::DuplexStream;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -345,4 +345,82 @@ async fn what_a_call_waits_for_room_is_taken_from_its_time() {
     let (_third, left) = tokio::join!(waits, reads);
     assert!(left <= 600_000 - 40, "{left} ms are left");
     drop((first, second));
+}
+
+/// A piece of output of a call, as its agent sends it.
+fn piece(id: &str, seq: u64, bytes: usize) -> Vec<u8> {
+    let data = json!({"text": "x".repeat(bytes)});
+    let piece = json!({"call_id": id, "seq": seq, "channel": "stdout", "data": data});
+    frame(&message("agent.tool.stream", piece))
+}
+
+// spec: OSW-4.3-11
+#[tokio::test]
+async fn output_of_all_calls_is_bounded_together_and_the_agent_is_read_again() {
+    let limits = Limits::default().with_max_agent_bytes(32 << 20);
+    let (handle, mut far) = raw_agent_within(limits).await;
+    let ledger = handle.ledger().clone();
+    let most = ledger.max_bytes_of(Share::Output);
+    let before = ledger.held_bytes();
+    let mut calls = Vec::new();
+    for _ in 0..20 {
+        calls.push(handle.call(request("echo", json!({}))).await.unwrap());
+    }
+    let ids = next_calls(&mut far, 20).await;
+    // Of each no more than one call may have.
+    let mut flood = pin!(async {
+        for id in &ids {
+            far.write_all(&piece(id, 1, 900_000)).await.unwrap();
+        }
+    });
+    let quiet = tokio::time::timeout(Duration::from_secs(2), &mut flood);
+    assert!(quiet.await.is_err());
+    let held = ledger.held_bytes_of(Share::Output);
+    assert!((900_000..=most).contains(&held), "{held} of {most}");
+    let take = async {
+        for call in &mut calls {
+            assert!(call.next_chunk().await.is_some());
+            assert!(ledger.held_bytes_of(Share::Output) <= most);
+        }
+    };
+    tokio::join!(flood, take);
+    drop(calls);
+    handle.shutdown().await;
+    assert_eq!(ledger.held_bytes_of(Share::Output), 0);
+    assert!(before > 0 && ledger.held_bytes() == 0, "{ledger:?}");
+}
+
+// spec: OSW-2-7
+#[tokio::test]
+async fn results_that_nobody_takes_are_bounded_together() {
+    let limits = Limits::default().with_max_agent_bytes(32 << 20);
+    let (handle, mut far) = raw_agent_within(limits).await;
+    let ledger = handle.ledger().clone();
+    let most = ledger.max_bytes_of(Share::Results);
+    let mut calls = Vec::new();
+    for _ in 0..12 {
+        calls.push(handle.call(request("echo", json!({}))).await.unwrap());
+    }
+    for id in next_calls(&mut far, 12).await {
+        let output = json!({"text": "y".repeat(1_000_000)});
+        let result = json!({"call_id": id, "status": "succeeded", "output": output});
+        let result = message("agent.tool.result", result);
+        far.write_all(&frame(&result)).await.unwrap();
+    }
+    while handle.pending_calls() > 0 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let held = ledger.held_bytes_of(Share::Results);
+    assert!((most / 2..=most).contains(&held), "{held} of {most}");
+    let mut ends = Vec::new();
+    for call in calls {
+        let outcome = call.result().await;
+        ends.push(code(&outcome).to_owned());
+    }
+    // Those that came first are there.
+    let good = held / 1_000_000;
+    assert!(ends[..good].iter().all(String::is_empty), "{ends:?}");
+    let too_large = |code: &String| code == "tool.output_too_large";
+    assert!(ends[good..].iter().all(too_large), "{ends:?}");
+    assert_eq!(ledger.held_bytes_of(Share::Results), 0);
 }

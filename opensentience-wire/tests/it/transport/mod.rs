@@ -87,7 +87,8 @@ fn tools() -> Agent {
             let names: Vec<String> = std::env::vars().map(|(name, _)| name).collect();
             let args: Vec<String> = std::env::args().collect();
             Ok(object(
-                &json!({"names": names, "args": args, "pid": std::process::id()}),
+                &json!({"names": names, "args": args, "pid": std::process::id(),
+                    "greeting": std::env::var("GREETING").ok()}),
             ))
         });
     #[cfg(feature = "schemars")]

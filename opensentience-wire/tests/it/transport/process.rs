@@ -23,6 +23,40 @@ async fn until_no_task_is_left() {
         .expect("nobody reads the pipes any more");
 }
 
+/// Whether a process runs: one that nobody has reaped does not.
+fn is_alive(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = stat.rsplit(") ").next();
+    state.is_some_and(|rest| !rest.is_empty() && !rest.starts_with(['Z', 'X']))
+}
+
+// spec: OSW-5-3
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_leader_that_exits_well_leaves_no_process_of_its_group() {
+    // What it leaves behind holds no pipe, and heeds no request to end.
+    let launcher = noisy("trap '' TERM; sleep 600 >/dev/null 2>&1 & echo $!; exit 0");
+    let process = launcher.spawn().unwrap();
+    let pid: u32 = loop {
+        if let Ok(pid) = launcher.output().text().trim().parse() {
+            break pid;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    };
+    assert!(is_alive(pid));
+    // However busy the machine is, the leader ends by itself.
+    let status = process.stop(Duration::from_secs(300)).await;
+    assert!(status.is_some_and(|status| status.success()));
+    let gone = async {
+        while is_alive(pid) {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), gone)
+        .await
+        .expect("its group is killed with it");
+}
+
 // spec: OSW-5-3
 #[tokio::test]
 async fn nothing_is_left_of_a_launch_whose_pipe_somebody_holds_open() {

@@ -11,6 +11,7 @@ use ubos_common::os::Clock;
 use ubos_common::secret::Redactor;
 use ubos_common::time::Mono;
 
+use crate::ledger::{Charge, Ledger, Share};
 use crate::token::SessionToken;
 
 /// How much of what a process writes is kept.
@@ -36,7 +37,7 @@ impl Default for LogLimits {
 /// | limit | value | at the limit |
 /// |---|---|---|
 /// | bytes of one line | 8,192 | the line is cut and ends with `…` |
-/// | bytes of all lines, their ends counted | 5,000,000 | the oldest lines go, and are counted |
+/// | bytes of all lines, their ends counted | 5,000,000, within the agent's [`Ledger`] | the oldest lines go, and are counted |
 /// | time for reading what it writes | a tenth of a processor | the process waits when its pipe is full |
 /// | bytes that each stream writes | 8 MiB at once, and in a second | the same |
 ///
@@ -50,6 +51,8 @@ struct Kept {
     token: Option<SessionToken>,
     /// The lines, each with its end: a line takes no more than it has bytes.
     lines: VecDeque<u8>,
+    /// What the lines hold.
+    charge: Charge,
     dropped: u64,
     status: Option<ExitStatus>,
 }
@@ -85,6 +88,11 @@ impl Captured {
     #[cfg(test)]
     fn set_limits(&self, limits: LogLimits) {
         self.lock().limits = limits;
+    }
+
+    /// Counts the lines in the ledger of the agent; of a launch, so there are none yet.
+    pub(super) fn count_in(&self, ledger: &Ledger) {
+        self.lock().charge = Charge::on(ledger, Share::Log);
     }
 
     /// Keeps a token out of the log.
@@ -223,16 +231,29 @@ impl Kept {
             line.push('…');
         }
         line.push('\n');
-        self.make_room(line.len());
-        self.lines.extend(line.as_bytes());
+        if self.make_room(line.len()) {
+            self.lines.extend(line.as_bytes());
+        } else {
+            self.dropped += 1;
+        }
     }
 
-    /// Drops the oldest lines, until so many bytes fit.
-    fn make_room(&mut self, bytes: usize) {
-        while !self.lines.is_empty() && self.lines.len() + bytes > self.limits.run_bytes {
+    /// Drops the oldest lines, until so many bytes fit; gives whether they do.
+    fn make_room(&mut self, bytes: usize) -> bool {
+        loop {
+            let is_over = self.lines.len() + bytes > self.limits.run_bytes;
+            if self.lines.is_empty() || !is_over {
+                if self.charge.grow(bytes) {
+                    return true;
+                }
+                if self.lines.is_empty() {
+                    return false;
+                }
+            }
             let end = self.lines.iter().position(|byte| *byte == b'\n');
             let end = end.map_or(self.lines.len(), |end| end + 1);
             self.lines.drain(..end);
+            self.charge.shrink(end);
             self.dropped += 1;
         }
     }
@@ -322,6 +343,30 @@ mod tests {
         assert_eq!(rate.charge(Mono::ZERO, 4096), PAUSE);
         assert_eq!(rate.charge(Mono::ZERO, 4 << 20).as_millis(), 500);
         assert_eq!(rate.charge(second, 4 << 20), PAUSE);
+    }
+
+    #[tokio::test]
+    async fn lines_count_in_the_ledger_of_their_agent_until_the_log_is_dropped() {
+        // 2/16 of it are for logs.
+        let ledger = Ledger::new(16 * 50);
+        let log = |text: &str| {
+            let captured = Captured::default();
+            captured.count_in(&ledger);
+            let pipe = std::io::Cursor::new(text.as_bytes().to_vec());
+            let read = captured.follow(pipe);
+            async { (read.await.unwrap(), captured).1 }
+        };
+        let first = log(&"four\n".repeat(50)).await;
+        assert_eq!((first.text().len(), first.dropped_lines()), (100, 30));
+        assert_eq!(ledger.held_bytes_of(Share::Log), 100);
+        // What an application keeps of a run takes the place of the next.
+        let second = log("more\nlines\n").await;
+        assert_eq!((second.text().len(), second.dropped_lines()), (0, 2));
+        drop(first);
+        assert_eq!(ledger.held_bytes(), 0);
+        let third = log("more\nlines\n").await;
+        assert_eq!(third.text(), "more\nlines\n");
+        assert_eq!(ledger.held_bytes(), third.text().len());
     }
 
     // They hold no bytes, and take memory all the same.

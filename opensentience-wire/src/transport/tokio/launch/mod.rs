@@ -26,6 +26,7 @@ use super::core::SharedConnection;
 use super::handle::{CoreHandle, drive};
 use crate::audit::{AuditEvent, AuditName};
 use crate::error::ErrorCode;
+use crate::ledger::Ledger;
 use crate::manifest::Manifest;
 use crate::message::{Health, SharedTools};
 use crate::role::CloseReason;
@@ -108,10 +109,17 @@ impl Launcher {
         self
     }
 
-    /// Has only the agent of this id be launched.
-    pub(super) fn for_router(mut self, agent: &str) -> Self {
-        self.router_agent = Some(agent.to_owned());
+    /// Has only the agent of this id be launched, and counts what is kept for it in a ledger.
+    pub(super) fn for_router(mut self, agent: &str, ledger: Ledger) -> Self {
+        self.router_agent = Some((agent.to_owned(), ledger));
         self
+    }
+
+    /// Where everything counts that is kept for the agent.
+    fn ledger(&self) -> Ledger {
+        let new = || Ledger::new(self.config.limits.max_agent_bytes);
+        let given = self.router_agent.as_ref();
+        given.map_or_else(new, |(_, ledger)| ledger.clone())
     }
 
     pub(super) fn map_config(&mut self, change: impl FnOnce(Config) -> Config) {
@@ -158,6 +166,8 @@ impl Launcher {
     /// See [`LaunchError`]; no process is left behind.
     pub async fn launch(self) -> Result<CoreHandle, LaunchError> {
         let clock = Clock::start();
+        let ledger = self.ledger();
+        self.output.count_in(&ledger);
         let begun = self.check().and_then(|()| self.spawn());
         let mut agent = begun.inspect_err(|error| self.on_failed(error, &clock))?;
         self.listeners
@@ -168,7 +178,7 @@ impl Launcher {
             grant = grant.with_manifest_hash(hash);
         }
         let (tools_tx, tools) = watch::channel(Arc::from(Vec::new()));
-        let accepted = self.accept(&mut agent, &clock, grant, tools_tx);
+        let accepted = self.accept(&mut agent, &clock, grant, tools_tx, &ledger);
         let shared = match accepted.await {
             Ok(shared) => shared,
             Err(error) => {
@@ -207,7 +217,8 @@ impl Launcher {
             let (manifest, agent) = (manifest.clone(), agent());
             return Err(LaunchError::OtherManifest { manifest, agent });
         }
-        if let Some(wanted) = self.router_agent.as_ref().filter(is_other) {
+        let wanted = self.router_agent.as_ref().map(|(wanted, _)| wanted);
+        if let Some(wanted) = wanted.filter(is_other) {
             let (launcher, agent) = (agent(), wanted.clone());
             return Err(LaunchError::OtherLauncher { launcher, agent });
         }
@@ -250,6 +261,7 @@ impl Launcher {
         clock: &Clock,
         grant: Grant,
         tools: watch::Sender<SharedTools>,
+        ledger: &Ledger,
     ) -> Result<Arc<SharedConnection>, LaunchError> {
         let mut grant = Some(grant);
         let late = tokio::time::sleep(self.config.handshake_timeout);
@@ -269,6 +281,7 @@ impl Launcher {
             let ids = IdSource::from_os()?;
             let config = self.bounded_config();
             let conn = CoreConnection::new(clock.now(), config, ids, grant.take())?;
+            let conn = conn.with_ledger(ledger.clone())?;
             let listeners = self.listeners.clone();
             let shared = SharedConnection::new(stream, *clock, conn, listeners, tools.clone());
             if shared.handshake().await {

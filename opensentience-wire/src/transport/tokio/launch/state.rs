@@ -9,6 +9,7 @@ use ubos_common::os::OsError;
 use super::super::audit::Listeners;
 use super::logs::Captured;
 use crate::error::ConfigError;
+use crate::ledger::Ledger;
 use crate::role::core::Config;
 
 /// Why an agent is not launched.
@@ -82,8 +83,8 @@ pub struct Launcher {
     pub(super) manifest_agent: Option<String>,
     /// The calls that its manifest lets run at once, and the time of one.
     pub(super) manifest_bounds: Option<(usize, Duration)>,
-    /// The agent that a router launches.
-    pub(super) router_agent: Option<String>,
+    /// The agent that a router launches, and what is kept for it.
+    pub(super) router_agent: Option<(String, Ledger)>,
     pub(super) config: Config,
     pub(super) listeners: Listeners,
     pub(super) stop_timeout: Duration,

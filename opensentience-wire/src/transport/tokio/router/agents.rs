@@ -115,11 +115,11 @@ pub(super) async fn call(
     };
     loop {
         tokio::select! {
-            chunk = call.next_chunk() => {
-                let Some(chunk) = chunk else { break };
+            piece = call.next_piece() => {
+                let Some(piece) = piece else { break };
                 // The result comes, even where nobody takes the output.
                 let Some(slot) = &slot else { continue };
-                if let (_, Some(reader)) = slot.push(Box::new(chunk)) {
+                if let (_, Some(reader)) = slot.push(piece) {
                     reader.wake();
                 }
                 tokio::select! {
@@ -133,5 +133,5 @@ pub(super) async fn call(
         }
     }
     // No more pieces come after the end, which may still be on its way.
-    Report::Called(route, Ok(Box::new(call.result().await)))
+    Report::Called(route, Ok(Box::new(call.end().await)))
 }

@@ -1,6 +1,6 @@
 //! The driver of a [`Router`]: one task, and one for each agent and call.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use tokio::sync::{mpsc, watch};
@@ -12,15 +12,17 @@ use super::super::io::Alarm;
 use super::agents;
 use super::connected::Connected;
 use super::report::{AgentEvent, Report};
-use super::source::{ToolRouterBuilder, View};
+use super::source::ToolRouterBuilder;
 use super::state::{Command, Driver, Launching};
+use super::view::{AgentView, View};
+use crate::audit::{AuditEvent, AuditName};
 use crate::error::{CommandError, ConfigError};
 use crate::role::core::CallRequest;
 use crate::role::router::{Ended, Input, Output, RouteId, Router};
 
 impl Driver {
     pub(super) fn new(
-        builder: ToolRouterBuilder,
+        mut builder: ToolRouterBuilder,
         view: watch::Sender<Arc<View>>,
         ready: watch::Sender<bool>,
     ) -> Result<Self, ConfigError> {
@@ -28,6 +30,17 @@ impl Driver {
         let (reports_tx, reports) = mpsc::channel(64);
         let max_agents = builder.config.max_agents;
         let mut router = Router::new(builder.config)?;
+        let audit = &builder.audit;
+        builder.sources.retain(|agent, source| {
+            let refused = source.policy.check().err();
+            if let Some(error) = &refused {
+                let mut event = AuditEvent::of(AuditName::RunCrashed, clock.now().wall);
+                event.detail = Some(error.to_string());
+                event.agent_id = Some(agent.to_string());
+                audit.take(event);
+            }
+            refused.is_none()
+        });
         for (agent, source) in &builder.sources {
             router.set_policy(agent, source.policy.clone())?;
         }
@@ -99,7 +112,7 @@ impl Driver {
             Some(Command::Call(request, cancels, reply)) => {
                 let taken = self.router.call(self.clock.now(), *request);
                 let call = taken.map(|route| {
-                    let (call, slot) = RunningCall::new(route, cancels);
+                    let (call, slot) = RunningCall::routed(route, cancels);
                     self.slots.insert(route, Arc::new(slot));
                     call
                 });
@@ -125,7 +138,7 @@ impl Driver {
                     // Its process may take long to end.
                     self.stopping(agent.to_string());
                 }
-                self.show();
+                self.show(&agent.into());
             }
             Some(Command::Shutdown) | None => {
                 self.closing = true;
@@ -138,42 +151,42 @@ impl Driver {
                 self.connected.stop_all();
                 for agent in self.connected.ids().cloned().collect::<Vec<_>>() {
                     self.stopping(agent.to_string());
+                    self.show(&agent);
                 }
-                self.show();
             }
         }
     }
 
     fn on_report(&mut self, report: Report) {
-        match report {
+        let (agent, launch, event) = match report {
             Report::Called(route, result) => {
                 self.connected.called(route);
-                self.input(match result {
+                return self.input(match result {
                     Ok(outcome) => Input::Ended { route, outcome },
                     Err(error) => Input::NotSent { route, error },
                 });
-                // Agents and tools are what they were.
-                return;
             }
-            Report::Agent(agent, launch, AgentEvent::Launched(result)) => {
+            Report::Agent(agent, launch, event) => (agent, launch, event),
+        };
+        match event {
+            AgentEvent::Launched(result) => {
                 let is_awaited = |launching: &Launching| launching.launch == launch;
                 // The process of a launch that was given up ends with its handle.
                 if self.launching.get(&agent).is_some_and(is_awaited) {
                     self.on_launched(&agent, result);
                 }
             }
-            Report::Agent(agent, launch, AgentEvent::Down(ended)) => {
+            AgentEvent::Down(ended) => {
                 if self.connected.remove(&agent, launch) {
                     self.down(&agent, ended);
                 }
             }
-            Report::Agent(agent, launch, event) => {
-                if self.connected.is_current(&agent, launch) {
-                    self.on_event(agent.to_string(), event);
-                }
+            event if self.connected.is_current(&agent, launch) => {
+                self.on_event(agent.to_string(), event);
             }
+            _ => {}
         }
-        self.show();
+        self.show(&agent);
     }
 
     fn on_event(&mut self, agent: String, event: AgentEvent) {
@@ -244,28 +257,17 @@ impl Driver {
             .spawn(agents::call(route, caller, request, slot, cancel));
     }
 
-    fn show(&self) {
-        let up = |agent: &Arc<str>| {
-            let health = self.router.health(agent)?;
-            Some((Arc::clone(agent), health.clone()))
-        };
-        let agents: BTreeMap<_, _> = self.connected.ids().filter_map(up).collect();
-        self.view.send_if_modified(|shown| {
-            // Declarations are shared: the same one is the same pointer.
-            let same_tools = self
-                .router
-                .tools()
-                .map(Arc::as_ptr)
-                .eq(shown.tools.iter().map(Arc::as_ptr));
-            let is_other = !same_tools || shown.agents != agents;
-            if is_other {
-                let tools = match same_tools {
-                    true => Arc::clone(&shown.tools),
-                    false => self.router.tools().cloned().collect(),
-                };
-                *shown = Arc::new(View { tools, agents });
-            }
-            is_other
+    /// Shows what has become of an agent.
+    fn show(&mut self, agent: &Arc<str>) {
+        let is_connected = self.connected.get(agent).is_some();
+        let ledger = self.router.ledger(agent);
+        let health = self.router.health(agent).filter(|_| is_connected);
+        let now = health.map(|health| AgentView {
+            health: health.clone(),
+            tools: self.router.tools_of(agent).cloned().collect(),
+            ledger,
         });
+        self.view
+            .send_if_modified(|shown| View::show(shown, agent, now));
     }
 }

@@ -11,7 +11,7 @@ use super::connected::Live;
 use super::report::{LaunchId, RunningAgent, Wanted};
 use super::source::{AddError, AgentSource};
 use super::state::{AddReply, Driver, Launching, Mode};
-use crate::role::router::{Ended, Input};
+use crate::role::router::Input;
 
 impl Driver {
     pub(super) fn may_add(&self, source: &AgentSource, mode: Mode) -> Result<(), AddError> {
@@ -59,7 +59,7 @@ impl Driver {
             return;
         };
         let launcher = (source.make_launcher)().with_audit(self.audit.clone());
-        let mut launcher = launcher.for_router(agent);
+        let mut launcher = launcher.for_router(agent, self.router.ledger(agent));
         // The router alone checks permissions.
         launcher.map_config(|config| {
             config
@@ -101,13 +101,13 @@ impl Driver {
         let running = match (result, change) {
             (Ok(running), None) => return self.keep(agent, launch, *running, Duration::ZERO),
             (Ok(running), Some(change)) => (running, change),
-            (Err(_), None) => return self.never_came_up(agent),
+            (Err(_), None) => return self.launch_failed(agent),
             (Err(error), Some((_, reply))) => {
                 // Who asked may be gone.
                 drop(reply.send(Err(error.into())));
                 // The one before may have gone down meanwhile, and waited for this one.
                 if self.sources.contains_key(agent) && self.connected.get(agent).is_none() {
-                    self.never_came_up(agent);
+                    self.launch_failed(agent);
                 }
                 return;
             }
@@ -146,13 +146,11 @@ impl Driver {
         self.input(Input::AgentUp { agent, tools });
     }
 
-    /// One that never came up is known to the router all the same, for it is to be launched again.
-    fn never_came_up(&mut self, agent: &Arc<str>) {
-        let tools = Vec::new();
-        self.input(Input::AgentUp {
-            agent: agent.to_string(),
-            tools,
-        });
-        self.down(agent, Ended::Failed);
+    /// Nobody is told to launch one again that is not wanted any more.
+    fn launch_failed(&mut self, agent: &Arc<str>) {
+        if self.sources.contains_key(agent) {
+            let agent = agent.to_string();
+            self.input(Input::LaunchFailed { agent });
+        }
     }
 }

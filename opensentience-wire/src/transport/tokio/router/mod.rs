@@ -7,6 +7,7 @@ mod launches;
 mod report;
 mod source;
 mod state;
+mod view;
 
 use core::fmt;
 use std::collections::BTreeMap;
@@ -21,8 +22,9 @@ use super::launch::Launcher;
 use crate::error::ConfigError;
 use crate::role::core::CallRequest;
 use crate::role::router::{Config, Refused, RouteId};
-pub use source::{AddError, AgentSource, ToolRouterBuilder, View};
+pub use source::{AddError, AgentSource, ToolRouterBuilder};
 use state::{Cancels, Command, Driver, Mode};
+pub use view::{AgentView, View};
 
 /// Commands that wait for the driver.
 const COMMANDS: usize = 64;
@@ -170,7 +172,8 @@ impl ToolRouterBuilder {
     ///
     /// # Errors
     ///
-    /// A setting is out of its range; nothing was launched.
+    /// A setting of the router is out of its range; nothing was launched. An agent whose policy is out of its range is recorded
+    /// (`agent.run_crashed`) and not launched, and the others are.
     ///
     /// # Panics
     ///

@@ -1,4 +1,4 @@
-//! What agents a router has, and what it shows of them.
+//! What agents a router has.
 
 use core::fmt;
 use core::time::Duration;
@@ -9,7 +9,6 @@ use super::super::audit::AuditSink;
 use super::super::launch::{LaunchError, Launcher};
 use crate::error::ConfigError;
 use crate::manifest::Manifest;
-use crate::message::{Health, ToolSpec};
 use crate::role::router::{AgentPolicy, Config};
 
 /// Makes the launcher for each launch of an agent.
@@ -112,16 +111,6 @@ pub enum AddError {
     /// It was stopped meanwhile, or the router is shutting down or gone.
     #[error("the agent was stopped, or the router is closing")]
     Closing,
-}
-
-/// What is there to be called, as it was a moment ago.
-#[derive(Clone, Debug, Default, PartialEq)]
-#[non_exhaustive]
-pub struct View {
-    /// The tools of all agents that are connected, by id.
-    pub tools: Arc<[Arc<ToolSpec>]>,
-    /// How the agents are that are connected, by id.
-    pub agents: BTreeMap<Arc<str>, Health>,
 }
 
 /// Puts a [`ToolRouter`](super::ToolRouter) together.

@@ -12,7 +12,8 @@ use super::super::call::{CallDriver, Change, Link, RunningCall};
 use super::super::io::Alarm;
 use super::connected::Connected;
 use super::report::{LaunchId, Report};
-use super::source::{AddError, AgentSource, View};
+use super::source::{AddError, AgentSource};
+use super::view::View;
 use crate::role::core::CallRequest;
 use crate::role::router::{Refused, RouteId, Router};
 
