@@ -192,7 +192,8 @@ const UNUSABLE: usize = 512 << 10;
 #[cfg(feature = "schema")]
 const REFUSED: usize = 128 << 10;
 
-#[cfg(all(test, feature = "schema"))]
+#[cfg(test)]
+#[cfg(feature = "schema")]
 mod tests {
     use ubos_common::json::RawBuf;
 

@@ -49,23 +49,7 @@ impl CoreConnection {
             Some(id) => id,
             None => self.common.encoder.next_id().to_string(),
         };
-        let mut call = PendingCall {
-            tool,
-            ids: CallIds {
-                request_id,
-                correlation_id: request.correlation_id.take(),
-                causation_id: request.causation_id.take(),
-            },
-            caller: request.caller.clone(),
-            asked: now.mono,
-            waiting: None,
-            charge: core::mem::take(&mut request.charge),
-            canceled: false,
-            acknowledged: false,
-            is_timed: request.timeout.is_some(),
-            last_seq: 0,
-            stream_done: false,
-        };
+        let mut call = PendingCall::of(now.mono, tool, request_id, &mut request);
         let waits = self.inflight() >= self.config.limits.max_inflight_requests;
         if !self.enter(&mut call, waits.then_some(&request)) {
             return Err(self.refuse_unsent(now, request, call.ids, CommandError::Busy));

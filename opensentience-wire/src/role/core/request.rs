@@ -278,6 +278,32 @@ impl<'a> From<&'a CallIds> for Ids<'a> {
 const CALL_BYTES: usize = 512;
 
 impl PendingCall {
+    /// A call that is asked for, with the other ids of its request, and what was entered for it.
+    pub(super) fn of(
+        asked: Mono,
+        tool: Arc<ToolSpec>,
+        request_id: String,
+        request: &mut CallRequest,
+    ) -> Self {
+        Self {
+            tool,
+            ids: CallIds {
+                request_id,
+                correlation_id: request.correlation_id.take(),
+                causation_id: request.causation_id.take(),
+            },
+            caller: request.caller.clone(),
+            asked,
+            waiting: None,
+            charge: core::mem::take(&mut request.charge),
+            canceled: false,
+            acknowledged: false,
+            is_timed: request.timeout.is_some(),
+            last_seq: 0,
+            stream_done: false,
+        }
+    }
+
     /// The bytes that it holds, without what waits.
     pub(super) fn own_bytes(&self) -> usize {
         let text = |text: &Option<String>| text.as_ref().map_or(0, String::len);

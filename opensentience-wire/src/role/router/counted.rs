@@ -171,73 +171,63 @@ impl Play {
             assert!(!outcome.by_agent || outcome.charge.bytes() > outcome.weight());
         }
     }
+
+    /// Results that found no room.
+    fn too_large(&self) -> usize {
+        let code = |outcome: &&Outcome| outcome.error.as_ref().map(|error| error.code.clone());
+        let is_ours = |outcome: &&Outcome| code(outcome) == Some(ErrorCode::ToolOutputTooLarge);
+        self.results.iter().filter(is_ours).count()
+    }
+
+    fn remembered(&self) -> usize {
+        let entries = self.router.memory.entries();
+        entries.filter(|(.., end)| end.is_some()).count()
+    }
+
+    /// Ends all agents, and the calls of those that were replaced.
+    fn end_all(&mut self) {
+        for agent in AGENTS.map(str::to_owned) {
+            let stopping = Input::AgentStopping {
+                agent: agent.clone(),
+            };
+            self.router.handle_input(self.now, stopping);
+            let ended = Ended::Asked;
+            let down = Input::AgentDown { agent, ended };
+            self.router.handle_input(self.now, down);
+        }
+        self.drain();
+        self.check();
+        while let Some((route, ..)) = self.sent.pop() {
+            let outcome = Box::new(Outcome::canceled("gone"));
+            let ended = Input::Ended { route, outcome };
+            self.router.handle_input(self.now, ended);
+        }
+        self.drain();
+        self.results.clear();
+        self.check();
+    }
 }
 
 #[test]
 fn the_ledgers_say_what_is_held_whatever_happens() {
-    let (mut refused, mut too_large, mut repeated) = (0, 0, 0);
+    let (mut refused, mut too_large, mut remembered) = (0, 0, 0);
     for seed in 0..24 {
         let mut play = Play::new(seed);
         for _ in 0..600 {
             play.step();
             play.check();
-            too_large += play
-                .results
-                .iter()
-                .filter(|it| {
-                    !it.by_agent
-                        && it
-                            .error
-                            .as_ref()
-                            .is_some_and(|error| error.code == ErrorCode::ToolOutputTooLarge)
-                })
-                .count();
+            too_large += play.too_large();
         }
         refused += play.refused;
-        repeated += play
-            .router
-            .memory
-            .entries()
-            .filter(|(.., end)| end.is_some())
-            .count();
-        for agent in AGENTS {
-            let agent = agent.to_owned();
-            play.router.handle_input(
-                play.now,
-                Input::AgentStopping {
-                    agent: agent.clone(),
-                },
-            );
-            play.router.handle_input(
-                play.now,
-                Input::AgentDown {
-                    agent,
-                    ended: Ended::Asked,
-                },
-            );
-        }
-        play.drain();
-        play.check();
-        // Those of an agent that was replaced end by themselves.
-        while let Some((route, ..)) = play.sent.pop() {
-            let outcome = Box::new(Outcome::canceled("gone"));
-            play.router
-                .handle_input(play.now, Input::Ended { route, outcome });
-        }
-        play.drain();
-        play.results.clear();
-        play.check();
-        assert_eq!(
-            (play.entered(Share::Calls), play.entered(Share::Tools)),
-            (0, 0)
-        );
+        remembered += play.remembered();
+        play.end_all();
+        assert_eq!(play.entered(Share::Calls), 0);
+        assert_eq!(play.entered(Share::Tools), 0);
         // What is remembered outlives its agent, and goes with the router.
         let ledgers = AGENTS.map(|agent| play.router.ledger(agent));
         drop(play);
         assert!(ledgers.iter().all(|ledger| ledger.held_bytes() == 0));
     }
-    assert!(
-        refused > 10 && too_large > 10 && repeated > 10,
-        "{refused} {too_large} {repeated}"
-    );
+    let seen = [refused, too_large, remembered];
+    assert!(seen.iter().all(|count| *count > 10), "{seen:?}");
 }

@@ -39,7 +39,7 @@ impl Router {
     }
 
     /// A copy of an end that is to be remembered, and its bytes. The oldest ones of the agent make room for it.
-    pub(super) fn to_remember(
+    pub(super) fn remembered(
         &mut self,
         entry: &Route,
         key: &Key,

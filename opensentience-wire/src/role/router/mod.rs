@@ -336,7 +336,7 @@ impl Router {
                         .as_ref()
                         .is_some_and(|error| error.retryable != Some(true)));
             let end = match lasting {
-                true => self.to_remember(&entry, key, &outcome),
+                true => self.remembered(&entry, key, &outcome),
                 false => None,
             };
             for follower in self.memory.end(key, &route, end) {

@@ -344,7 +344,8 @@ impl<I: fmt::Debug> fmt::Debug for RunningCall<I> {
     }
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
+#[cfg(unix)]
 mod tests {
     use super::*;
     use crate::ledger::{Ledger, Share};

@@ -251,10 +251,11 @@ async fn restart_policy_and_environment_are_those_of_the_agent() {
         loop {
             let echo = request("com.example.a/echo", json!({}));
             match router.call(echo).await {
-                Ok(call) => match call.result().await.status {
-                    Status::Succeeded => break,
-                    _ => {}
-                },
+                Ok(call) => {
+                    if call.result().await.status == Status::Succeeded {
+                        break;
+                    }
+                }
                 Err(refused) => assert_eq!(refused, Refused::Unavailable),
             }
             tokio::time::sleep(Duration::from_millis(10)).await;

@@ -11,11 +11,10 @@ use super::super::call::RunningCall;
 use super::super::io::Alarm;
 use super::agents;
 use super::connected::Connected;
-use super::report::{AgentEvent, Report};
+use super::report::{AgentEvent, LaunchId, Report};
 use super::source::ToolRouterBuilder;
 use super::state::{Command, Driver, Launching};
 use super::view::{AgentView, View};
-use crate::audit::{AuditEvent, AuditName};
 use crate::error::{CommandError, ConfigError};
 use crate::role::core::CallRequest;
 use crate::role::router::{Ended, Input, Output, RouteId, Router};
@@ -29,18 +28,8 @@ impl Driver {
         let clock = Clock::start();
         let (reports_tx, reports) = mpsc::channel(64);
         let max_agents = builder.config.max_agents;
+        builder.refuse_policies(clock.now());
         let mut router = Router::new(builder.config)?;
-        let audit = &builder.audit;
-        builder.sources.retain(|agent, source| {
-            let refused = source.policy.check().err();
-            if let Some(error) = &refused {
-                let mut event = AuditEvent::of(AuditName::RunCrashed, clock.now().wall);
-                event.detail = Some(error.to_string());
-                event.agent_id = Some(agent.to_string());
-                audit.take(event);
-            }
-            refused.is_none()
-        });
         for (agent, source) in &builder.sources {
             router.set_policy(agent, source.policy.clone())?;
         }
@@ -176,11 +165,7 @@ impl Driver {
                     self.on_launched(&agent, result);
                 }
             }
-            AgentEvent::Down(ended) => {
-                if self.connected.remove(&agent, launch) {
-                    self.down(&agent, ended);
-                }
-            }
+            AgentEvent::Down(ended) => self.on_down(&agent, launch, ended),
             event if self.connected.is_current(&agent, launch) => {
                 self.on_event(agent.to_string(), event);
             }
@@ -198,6 +183,12 @@ impl Driver {
             AgentEvent::Disconnected => self.input(Input::AgentDisconnected { agent }),
             AgentEvent::Health(health) => self.input(Input::Health { agent, health }),
             AgentEvent::Launched(_) | AgentEvent::Down(_) => {}
+        }
+    }
+
+    fn on_down(&mut self, agent: &Arc<str>, launch: LaunchId, ended: Ended) {
+        if self.connected.remove(agent, launch) {
+            self.down(agent, ended);
         }
     }
 

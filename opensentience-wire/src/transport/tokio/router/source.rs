@@ -5,8 +5,11 @@ use core::time::Duration;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use ubos_common::time::Now;
+
 use super::super::audit::AuditSink;
 use super::super::launch::{LaunchError, Launcher};
+use crate::audit::{AuditEvent, AuditName};
 use crate::error::ConfigError;
 use crate::manifest::Manifest;
 use crate::role::router::{AgentPolicy, Config};
@@ -118,4 +121,21 @@ pub struct ToolRouterBuilder {
     pub(super) config: Config,
     pub(super) sources: BTreeMap<Arc<str>, AgentSource>,
     pub(super) audit: AuditSink,
+}
+
+impl ToolRouterBuilder {
+    /// Leaves out the agents whose policies are out of their range, and records why: the others are none the worse for it.
+    pub(super) fn refuse_policies(&mut self, now: Now) {
+        let audit = &self.audit;
+        self.sources.retain(|agent, source| {
+            let refused = source.policy.check().err();
+            if let Some(error) = &refused {
+                let mut event = AuditEvent::of(AuditName::RunCrashed, now.wall);
+                event.detail = Some(error.to_string());
+                event.agent_id = Some(agent.to_string());
+                audit.take(event);
+            }
+            refused.is_none()
+        });
+    }
 }
