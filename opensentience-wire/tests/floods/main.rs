@@ -59,8 +59,8 @@ mod core {
 
     /// How long each flood is watched.
     const WATCHED: Duration = Duration::from_millis(1_500);
-    /// What a router may grow by under any flood: the bounds of one agent together, and what an allocator keeps of them.
-    const MOST: u64 = 192 << 20;
+    /// What a router may grow by under any flood: the ledger of one agent, a frame, and what an allocator keeps of them.
+    const MOST: u64 = 112 << 20;
     /// What no busy machine takes for one call: beyond it the neighbour counts as dead.
     const DEAD: Duration = Duration::from_secs(60);
 
