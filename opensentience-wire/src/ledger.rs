@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// |---|---|---|---|
 /// | [`Tools`](Share::Tools) | 4/16 | 20 MiB | the tool is rejected with `tool.conflict`; a session has a quarter of the share for the tools that stand, and another for those that are being registered |
 /// | [`Calls`](Share::Calls) | 3/16 | 15 MiB | the call is refused with `tool.busy` |
-/// | [`Output`](Share::Output) | 3/16 | 15 MiB | the agent is not read while it has calls, until output is taken |
+/// | [`Output`](Share::Output) | 3/16 | 15 MiB | the agent is not read while it has calls, until output is taken; a call whose piece finds no room all the same ends with `tool.output_too_large` |
 /// | [`Results`](Share::Results) | 3/16 | 15 MiB | the call ends with `tool.output_too_large`; from half of it on readers come first |
 /// | [`Remembered`](Share::Remembered) | 1/16 | 5 MiB | the oldest results of the agent are forgotten |
 /// | [`Log`](Share::Log) | 2/16 | 10 MiB | the oldest lines of the run go, and are counted; where it has none, the new ones |

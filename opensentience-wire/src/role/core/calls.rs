@@ -292,6 +292,16 @@ impl CoreConnection {
         self.end_call(now, id, Outcome::failed(error.noticed_by("core.router")));
     }
 
+    /// Ends a call whose output cannot be kept.
+    // impl: OSW-2-7
+    #[cfg(feature = "tokio")]
+    pub(crate) fn end_unkept(&mut self, now: Now, id: &CallId) {
+        self.send_cancel(now, id, Some("there is no room for the output"), None);
+        let message = "the output that nobody has taken has as many bytes as it may";
+        let error = ErrorObject::of(ErrorCode::ToolOutputTooLarge, message);
+        self.end_call(now, id, Outcome::failed(error.noticed_by("core.router")));
+    }
+
     /// Ends a call and gives its place to the next.
     pub(super) fn end_call(&mut self, now: Now, id: &CallId, outcome: Outcome) {
         self.finish(now, id, outcome);

@@ -18,7 +18,7 @@ use super::schemas;
 use super::trace::{self, Span};
 use crate::error::CommandError;
 use crate::ledger::{Charge, Share};
-use crate::message::SharedTools;
+use crate::message::{SharedTools, ToolStream};
 use crate::role::core::{CallRequest, CoreConnection, Event, Output, SchemaVerdicts};
 use crate::role::{CallId, CloseReason, Input};
 use crate::token::Grant;
@@ -327,16 +327,7 @@ impl Connection {
     fn on_event(&mut self, counts: &Counts, event: Event) {
         self.listeners.observe(&event);
         match event {
-            Event::Stream(id, chunk) => {
-                if let Some(slot) = self.slots.get(&id) {
-                    // One read brings no more than there is room for.
-                    let charge = self.room.split(chunk.weight()).unwrap_or_default();
-                    let chunk = Box::new(chunk);
-                    let (change, reader) = slot.call.push(Piece { chunk, charge });
-                    counts.count(change);
-                    self.readers.extend(reader);
-                }
-            }
+            Event::Stream(id, chunk) => self.on_piece(counts, &id, chunk),
             Event::Ended(id, outcome) => {
                 if let Some(slot) = self.slots.remove(&id) {
                     trace::ended(&slot.span, &outcome);
@@ -353,6 +344,23 @@ impl Connection {
             Event::Audit(event) => self.listeners.audit.take(*event),
             _ => {}
         }
+    }
+
+    /// Keeps a piece of output for its reader.
+    fn on_piece(&mut self, counts: &Counts, id: &CallId, chunk: ToolStream) {
+        let Some(slot) = self.slots.get(id) else {
+            return;
+        };
+        // One read brings no more than there is room for, unless it is of members that take many times their length.
+        let bytes = chunk.weight();
+        let more = || self.conn.ledger().take(Share::Output, bytes);
+        let Some(charge) = self.room.split(bytes).or_else(more) else {
+            return self.conn.end_unkept(self.clock.now(), id);
+        };
+        let chunk = Box::new(chunk);
+        let (change, reader) = slot.call.push(Piece { chunk, charge });
+        counts.count(change);
+        self.readers.extend(reader);
     }
 
     /// Sends the refusal of a handshake and closes; gives the grant back.
@@ -386,11 +394,14 @@ impl Connection {
 mod tests {
     use super::*;
     use crate::audit::AuditName;
+    use crate::error::ErrorCode;
     use crate::frame::encode_frame;
-    use crate::message::Health;
+    use crate::message::{Channel, ChunkData, Health};
     use crate::role::core::Config;
     use crate::token::SessionToken;
+    use crate::transport::tokio::call::{Link, RunningCall};
     use serde_json::json;
+    use std::sync::Arc;
     use ubos_common::id::IdSource;
     use ubos_common::json::RawObject;
 
@@ -402,8 +413,67 @@ mod tests {
             .unwrap();
     }
 
+    struct NoLink;
+
+    impl Link<CallId> for NoLink {
+        fn cancel(&self, _: &CallId) {}
+
+        fn on_change(&self, _: Change) {}
+    }
+
+    // spec: OSW-2-7
+    #[tokio::test]
+    async fn a_call_ends_whose_output_finds_no_room() {
+        let (mut made, counts) = (connection(Listeners::default()), Counts::default());
+        let request = || CallRequest::new("a/t", RawObject::empty());
+        let begin = |made: &mut Connection| {
+            let id = made.call_tool(&counts, request()).unwrap();
+            let (running, call) = RunningCall::new(id.clone(), Arc::new(NoLink));
+            let span = trace::call(&request());
+            made.add(&counts, id.clone(), Slot { call, span });
+            (id, running)
+        };
+        let piece = |made: &mut Connection, id: &CallId| {
+            let mut data = ChunkData::new();
+            data.text = Some("x".repeat(1_000));
+            let chunk = ToolStream::new(id.to_string(), 1, Channel::Stdout, data);
+            made.on_event(&counts, Event::Stream(id.clone(), chunk));
+            made.drain(&counts);
+        };
+        let ledger = made.conn.ledger().clone();
+        let (id, mut kept) = begin(&mut made);
+        piece(&mut made, &id);
+        assert!(kept.next_chunk().await.is_some(), "there is room");
+        let all = ledger.take(Share::Output, ledger.max_bytes_of(Share::Output));
+        let (id, mut unkept) = begin(&mut made);
+        piece(&mut made, &id);
+        assert!(unkept.next_chunk().await.is_none(), "it has ended");
+        let error = unkept.result().await.error.unwrap();
+        assert_eq!(error.code, ErrorCode::ToolOutputTooLarge);
+        assert_eq!(made.conn.pending_calls(), 1);
+        drop(all);
+        assert_eq!(ledger.held_bytes_of(Share::Output), 0);
+    }
+
     #[tokio::test]
     async fn records_of_calls_are_made_for_somebody_alone() {
+        let mut made = connection(Listeners {
+            health: Some(watch::channel(Health::Ok).0),
+            ..Listeners::default()
+        });
+        let request = CallRequest::new("a/t", RawObject::empty());
+        made.conn.call_tool(made.clock.now(), request).unwrap();
+        let is_record = |output| match output {
+            Output::Event(Event::Audit(record)) => record.name == AuditName::CallRouted,
+            _ => false,
+        };
+        let mut outputs = core::iter::from_fn(|| made.conn.poll_output());
+        // With the feature `tracing` spans may listen at any time.
+        assert_eq!(outputs.any(is_record), cfg!(feature = "tracing"));
+    }
+
+    /// A connection of the agent `a`, which offers `a/t`.
+    fn connection(listeners: Listeners) -> Connection {
         let (clock, token) = (Clock::start(), SessionToken::from_random([9; 32]));
         let hello = json!({"session_token": token.expose(), "agent_id": "a", "agent_version": "1.0.0",
             "protocol": {"supported_versions": [1], "capabilities": ["tools"]}});
@@ -421,19 +491,6 @@ mod tests {
         );
         let (tools, _) = watch::channel(SharedTools::from(Vec::new()));
         let stream = Box::pin(tokio::io::empty());
-        let listeners = Listeners {
-            health: Some(watch::channel(Health::Ok).0),
-            ..Listeners::default()
-        };
-        let mut made = Connection::new(stream, clock, conn, listeners, tools);
-        let request = CallRequest::new("a/t", RawObject::empty());
-        made.conn.call_tool(clock.now(), request).unwrap();
-        let is_record = |output| match output {
-            Output::Event(Event::Audit(record)) => record.name == AuditName::CallRouted,
-            _ => false,
-        };
-        let mut outputs = core::iter::from_fn(|| made.conn.poll_output());
-        // With the feature `tracing` spans may listen at any time.
-        assert_eq!(outputs.any(is_record), cfg!(feature = "tracing"));
+        Connection::new(stream, clock, conn, listeners, tools)
     }
 }
