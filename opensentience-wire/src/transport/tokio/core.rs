@@ -18,11 +18,14 @@ use super::connection::{Connection, Counts, Duplex, Slot, Turn};
 use super::io::Alarm;
 use super::trace;
 use crate::error::CommandError;
-use crate::ledger::Ledger;
+use crate::ledger::{Ledger, Share};
 use crate::message::SharedTools;
 use crate::role::core::{CallRequest, CoreConnection};
 use crate::role::{CallId, CloseReason};
 use crate::token::Grant;
+
+/// How long nothing is read while many results wait for their readers, before each piece that is.
+const CROWDED: Duration = Duration::from_millis(2);
 
 /// What handles and driver share.
 pub(super) struct SharedConnection {
@@ -189,7 +192,7 @@ impl SharedConnection {
             let turn = shared.turn(&mut alarm, &mut readers, Some(&mut shutdown), false);
             match turn.await {
                 Turn::Again | Turn::Open => {}
-                Turn::Crowded => tokio::task::yield_now().await,
+                Turn::Crowded => shared.let_readers_run().await,
                 Turn::Closed(reason) => {
                     // Handles and calls know the end already.
                     let mut wire = lock(&shared.connection).end();
@@ -197,6 +200,15 @@ impl SharedConnection {
                     return reason;
                 }
             }
+        }
+    }
+
+    /// Lets those run who wait for results, and gives them a little time on a busy machine. It only slows reading down: a result
+    /// that somebody waits for may stand behind those that nobody takes.
+    async fn let_readers_run(&self) {
+        tokio::task::yield_now().await;
+        if self.ledger.is_half_full(Share::Results) {
+            tokio::time::sleep(CROWDED).await;
         }
     }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 use opensentience_wire::message::Status;
 use opensentience_wire::role::CloseReason;
 use opensentience_wire::role::core::Config;
+use opensentience_wire::transport::tokio::AuditSink;
 use opensentience_wire::{CommandError, Limits, Share};
 use serde_json::json;
 use tokio::io::DuplexStream;
@@ -14,7 +15,8 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use crate::kit::{frame, message, token, tool};
 
 use super::{
-    code, connect, launch, next_frame, raw_agent, raw_agent_with, raw_agent_within, request,
+    code, connect, launch, next_frame, raw_agent, raw_agent_over, raw_agent_with, raw_agent_within,
+    request,
 };
 
 // spec: OSW-4.3-11
@@ -423,4 +425,30 @@ async fn results_that_nobody_takes_are_bounded_together() {
     let too_large = |code: &String| code == "tool.output_too_large";
     assert!(ends[good..].iter().all(too_large), "{ends:?}");
     assert_eq!(ledger.held_bytes_of(Share::Results), 0);
+}
+
+// The core could read them all at once.
+// spec: OSW-2-7
+#[tokio::test]
+async fn results_that_are_waited_for_are_taken_before_more_are_read() {
+    let limits = Limits::default().with_max_agent_bytes(32 << 20);
+    let config = Config::default().with_limits(limits);
+    let (handle, mut far) = raw_agent_over(32 << 20, config, AuditSink::default()).await;
+    let most = handle.ledger().max_bytes_of(Share::Results);
+    let mut callers = tokio::task::JoinSet::new();
+    for _ in 0..16 {
+        let call = handle.call(request("echo", json!({}))).await.unwrap();
+        callers.spawn(call.result());
+    }
+    let mut results = Vec::new();
+    for id in next_calls(&mut far, 16).await {
+        let output = json!({"text": "y".repeat(1_000_000)});
+        let result = json!({"call_id": id, "status": "succeeded", "output": output});
+        results.extend(frame(&message("agent.tool.result", result)));
+    }
+    assert!(results.len() > 2 * most);
+    far.write_all(&results).await.unwrap();
+    while let Some(outcome) = callers.join_next().await {
+        assert_eq!(code(&outcome.unwrap()), "");
+    }
 }

@@ -459,7 +459,16 @@ async fn raw_agent_with(config: Config) -> (CoreHandle, DuplexStream) {
 }
 
 async fn audited_raw_agent(config: Config, audit: AuditSink) -> (CoreHandle, DuplexStream) {
-    let (near, mut far) = tokio::io::duplex(4_096);
+    raw_agent_over(4_096, config, audit).await
+}
+
+/// An agent whose stream holds so many bytes.
+async fn raw_agent_over(
+    bytes: usize,
+    config: Config,
+    audit: AuditSink,
+) -> (CoreHandle, DuplexStream) {
+    let (near, mut far) = tokio::io::duplex(bytes);
     let register = message("agent.tools.register", json!({"tools": [tool("echo")]}));
     far.write_all(&frame(&hello())).await.unwrap();
     let clock = Clock::start();
