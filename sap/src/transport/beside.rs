@@ -6,6 +6,8 @@ use ubos_common::trace_context::TraceContext;
 use super::{Message, SendError};
 use crate::lifecycle::digest_of;
 use crate::processor::Peer;
+#[cfg(any(feature = "sign", feature = "http"))]
+use crate::result::TaskResult;
 use crate::task::Task;
 use crate::validate::Options;
 use crate::work::{self, For};
@@ -97,8 +99,20 @@ impl Beside {
     }
 
     fn check(&self, message: &Message, signature: Option<&str>) -> Result<(), SendError> {
+        match message {
+            Message::Result(result) => self.check_result(result, signature),
+            Message::Ack(_) | Message::Nack(_) => Ok(()),
+        }
+    }
+
+    /// Whether a result is signed by its producer, where that is asked for.
+    pub(super) fn check_result(
+        &self,
+        result: &TaskResult,
+        signature: Option<&str>,
+    ) -> Result<(), SendError> {
         use crate::sign::SignatureError;
-        let (Some(keys), Message::Result(result)) = (&self.keys, message) else {
+        let Some(keys) = &self.keys else {
             return Ok(());
         };
         signature
@@ -122,6 +136,15 @@ impl Beside {
     }
 
     const fn check(&self, _: &Message, _: Option<&str>) -> Result<(), SendError> {
+        Ok(())
+    }
+
+    #[cfg(feature = "http")]
+    pub(super) const fn check_result(
+        &self,
+        _: &TaskResult,
+        _: Option<&str>,
+    ) -> Result<(), SendError> {
         Ok(())
     }
 }

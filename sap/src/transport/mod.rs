@@ -42,7 +42,7 @@ pub use about::About;
 #[cfg(feature = "tokio")]
 pub use clock::TokioClock;
 pub use message::Message;
-pub use service::{Caller, Replies, Service};
+pub use service::{Caller, Replies, Service, ToEndpoint};
 
 use crate::dispatch::DispatchError;
 use crate::lifecycle::LifecycleError;

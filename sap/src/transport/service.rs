@@ -22,21 +22,27 @@ use crate::processor::{
 use crate::receipt::Nack;
 use crate::result::TaskResult;
 use crate::task::Task;
-#[cfg(all(
-    feature = "sign",
-    any(feature = "http", feature = "mcp", feature = "nats")
-))]
+#[cfg(feature = "sign")]
 use crate::work::{self, For};
 
 /// Sends results to the endpoints that tasks name.
 pub trait Replies: fmt::Debug + Send + Sync {
-    /// Sends one result, with the place in a trace that came beside its task.
-    fn send<'a>(
-        &'a self,
-        endpoint: &'a str,
-        result: &'a TaskResult,
-        trace: Option<&'a TraceContext>,
-    ) -> BoxFuture<'a, Result<(), Unreachable>>;
+    /// Sends one result.
+    fn send<'a>(&'a self, sent: ToEndpoint<'a>) -> BoxFuture<'a, Result<(), Unreachable>>;
+}
+
+/// A result on its way to the endpoint that its task names, and what goes beside it.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct ToEndpoint<'a> {
+    /// The endpoint, as the task names it.
+    pub endpoint: &'a str,
+    /// The result.
+    pub result: &'a TaskResult,
+    /// Its signature as text, where the service signs and the result has a canonical form.
+    pub signature: Option<&'a str>,
+    /// The place in a trace that came beside the task.
+    pub trace: Option<&'a TraceContext>,
 }
 
 /// No endpoint can be reached: the default.
@@ -44,12 +50,7 @@ pub trait Replies: fmt::Debug + Send + Sync {
 pub(crate) struct NoReplies;
 
 impl Replies for NoReplies {
-    fn send<'a>(
-        &'a self,
-        _: &'a str,
-        _: &'a TaskResult,
-        _: Option<&'a TraceContext>,
-    ) -> BoxFuture<'a, Result<(), Unreachable>> {
+    fn send<'a>(&'a self, _: ToEndpoint<'a>) -> BoxFuture<'a, Result<(), Unreachable>> {
         Box::pin(core::future::ready(Err(Unreachable::NoWay)))
     }
 }
@@ -126,7 +127,6 @@ impl Service {
 
     /// The signature of a result, where this service signs and the result has a canonical form; made on another thread
     /// where the result is long.
-    #[cfg(any(feature = "http", feature = "mcp", feature = "nats"))]
     #[cfg_attr(
         not(feature = "sign"),
         expect(clippy::unused_async, unused_variables, reason = "the feature does it")
@@ -273,18 +273,27 @@ impl Service {
         elsewhere: Option<(&str, Option<&TraceContext>)>,
         caller: &mut dyn Caller,
     ) {
-        match (message, elsewhere) {
-            (Message::Result(result), Some((endpoint, trace))) => {
+        let Some((endpoint, trace)) = elsewhere else {
+            return caller.tell(message).await;
+        };
+        let signature = self.signature(&message).await;
+        match message {
+            Message::Result(result) => {
                 caller.elsewhere(&result);
-                let sent = async { self.replies.send(endpoint, &result, trace).await };
-                let sent = guarded(sent).await;
+                let sent = ToEndpoint {
+                    endpoint,
+                    result: &result,
+                    signature: signature.as_deref(),
+                    trace,
+                };
+                let sent = guarded(async { self.replies.send(sent).await }).await;
                 let sent =
                     sent.unwrap_or_else(|panicked| Err(Unreachable::Carrier(panicked.into())));
                 if let Err(why) = sent {
                     self.warn(&Warning::Unreachable(why));
                 }
             }
-            (message, _) => caller.tell(message).await,
+            message => caller.tell(message).await,
         }
     }
 
@@ -324,7 +333,7 @@ mod tests {
     use crate::store::MemoryTranscript;
 
     // spec: SAP-2-4
-    #[cfg(all(feature = "sign", feature = "http"))]
+    #[cfg(feature = "sign")]
     #[test]
     fn a_result_is_signed_on_another_thread_whatever_part_of_it_is_long() {
         use futures::executor::block_on;

@@ -12,8 +12,8 @@ use sap::learning::{Signal, SignalSink};
 use sap::processor::{Context, Delivery, Outcome, Processor, Progress, StopReason, Unreachable};
 use sap::store::MemoryCache;
 use sap::transcript::Transcript as _;
-use sap::transport::{Caller, Message, Replies, Service};
-use sap::{BoxFuture, ErrorCode, Status, StoreError, TaskResult};
+use sap::transport::{Caller, Message, Replies, Service, ToEndpoint};
+use sap::{BoxFuture, ErrorCode, Status, StoreError};
 use serde_json::{Value, json};
 use ubos_common::json::RawBuf;
 
@@ -55,12 +55,7 @@ fn a_handler_whose_time_is_over_is_dropped_before_its_end_is_written() {
 struct Panicking;
 
 impl Replies for Panicking {
-    fn send<'a>(
-        &'a self,
-        _: &'a str,
-        _: &'a TaskResult,
-        _: Option<&'a ubos_common::trace_context::TraceContext>,
-    ) -> BoxFuture<'a, Result<(), Unreachable>> {
+    fn send<'a>(&'a self, _: ToEndpoint<'a>) -> BoxFuture<'a, Result<(), Unreachable>> {
         panic!("a transport's own fault")
     }
 }

@@ -49,13 +49,12 @@ use futures::channel::mpsc;
 use futures::future::BoxFuture;
 use futures::stream::Stream;
 use ubos_common::driver::Sleep;
-use ubos_common::trace_context::TraceContext;
 
 use self::agents::Agents;
 use self::places::{Place, Places, lock};
 use super::about::unknown;
 use super::sent::{Heard, Sent};
-use super::{About, Caller, Message, Replies, SendError, Service};
+use super::{About, Caller, Message, Replies, SendError, Service, ToEndpoint};
 use crate::ConfigError;
 use crate::dispatch::dispatch_apart;
 use crate::error::ErrorCode;
@@ -382,13 +381,8 @@ impl fmt::Debug for Mailboxes {
 }
 
 impl Replies for Mailboxes {
-    fn send<'a>(
-        &'a self,
-        endpoint: &'a str,
-        result: &'a TaskResult,
-        _: Option<&'a TraceContext>,
-    ) -> BoxFuture<'a, Result<(), Unreachable>> {
-        Box::pin(core::future::ready(self.put(endpoint, result)))
+    fn send<'a>(&'a self, sent: ToEndpoint<'a>) -> BoxFuture<'a, Result<(), Unreachable>> {
+        Box::pin(core::future::ready(self.put(sent.endpoint, sent.result)))
     }
 }
 

@@ -44,6 +44,8 @@ pub use client::{ClientError, HttpClient};
 pub(super) use closing::{Closing, Running};
 pub use config::Config;
 pub use connections::Listener;
+#[cfg(feature = "sign")]
+pub use replies::signed_inbox;
 pub use replies::{HttpReplies, inbox};
 #[cfg(feature = "mcp")]
 pub(super) use request::asking;

@@ -7,18 +7,19 @@ use std::sync::Arc;
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, State};
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, HeaderName, StatusCode};
 use axum::routing::post;
 use futures::future::BoxFuture;
 use reqwest::Url;
 use reqwest::header::CONTENT_TYPE;
-use ubos_common::trace_context::TraceContext;
 
+use super::admission::text;
 use super::client::{ClientError, http};
 use super::{CORRELATION, JSON};
 use crate::processor::Unreachable;
 use crate::result::TaskResult;
-use crate::transport::Replies;
+use crate::transport::beside::{self, Beside};
+use crate::transport::{Replies, ToEndpoint};
 use crate::validate::{Options, decode_result};
 use crate::work::{self, For};
 
@@ -51,12 +52,10 @@ impl HttpReplies {
         })
     }
 
-    async fn post(
-        &self,
-        endpoint: &str,
-        result: &TaskResult,
-        trace: Option<&TraceContext>,
-    ) -> Result<(), Unreachable> {
+    async fn post(&self, sent: ToEndpoint<'_>) -> Result<(), Unreachable> {
+        let ToEndpoint {
+            endpoint, result, ..
+        } = sent;
         let url = Url::parse(endpoint).map_err(|_| Unreachable::NoWay)?;
         let is_bare = url.username().is_empty() && url.password().is_none();
         if !is_bare || !self.origins.contains(&url.origin().ascii_serialization()) {
@@ -69,7 +68,10 @@ impl HttpReplies {
             .header(CONTENT_TYPE, JSON)
             .header(CORRELATION, result.correlation_id.to_string())
             .body(result.encode());
-        for (name, value) in trace.iter().flat_map(|trace| trace.to_carry()) {
+        if let Some(signature) = sent.signature {
+            request = request.header(beside::SIGNATURE, signature);
+        }
+        for (name, value) in sent.trace.iter().flat_map(|trace| trace.to_carry()) {
             request = request.header(name, value);
         }
         let response = request
@@ -84,23 +86,43 @@ impl HttpReplies {
 }
 
 impl Replies for HttpReplies {
-    fn send<'a>(
-        &'a self,
-        endpoint: &'a str,
-        result: &'a TaskResult,
-        trace: Option<&'a TraceContext>,
-    ) -> BoxFuture<'a, Result<(), Unreachable>> {
-        Box::pin(self.post(endpoint, result, trace))
+    fn send<'a>(&'a self, sent: ToEndpoint<'a>) -> BoxFuture<'a, Result<(), Unreachable>> {
+        Box::pin(self.post(sent))
     }
 }
 
 /// An endpoint: results that are posted to `path` are read and given to `on_result`. It answers 204, or 400.
 ///
-/// Whether a result is one that is waited for is the application's to check, with a
-/// [`Lifecycle`](crate::Lifecycle).
+/// Anybody who reaches it can post to it: see [`signed_inbox`]. Whether a result is one that is waited for is the
+/// application's to check, with a [`Lifecycle`](crate::Lifecycle).
 pub fn inbox(
     path: &str,
     options: Options,
+    on_result: impl Fn(TaskResult) + Send + Sync + 'static,
+) -> Router {
+    routes(path, options, Beside::default(), on_result)
+}
+
+/// As [`inbox`], for results that their producer has signed with one of these keys. Any other is answered 401.
+// impl: SAP-2-4
+#[cfg(feature = "sign")]
+pub fn signed_inbox(
+    path: &str,
+    options: Options,
+    keys: Arc<crate::sign::Keys>,
+    on_result: impl Fn(TaskResult) + Send + Sync + 'static,
+) -> Router {
+    let beside = Beside {
+        keys: Some(keys),
+        ..Beside::default()
+    };
+    routes(path, options, beside, on_result)
+}
+
+fn routes(
+    path: &str,
+    options: Options,
+    beside: Beside,
     on_result: impl Fn(TaskResult) + Send + Sync + 'static,
 ) -> Router {
     Router::new()
@@ -108,6 +130,7 @@ pub fn inbox(
         .layer(DefaultBodyLimit::max(options.limits.max_bytes))
         .with_state(Arc::new(Inbox {
             options,
+            beside,
             on_result: Box::new(on_result),
         }))
 }
@@ -117,19 +140,26 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 
 struct Inbox {
     options: Options,
+    beside: Beside,
     on_result: Box<dyn Fn(TaskResult) + Send + Sync>,
 }
 
-async fn take(State(inbox): State<Arc<Inbox>>, body: Bytes) -> StatusCode {
-    let options = inbox.options;
+async fn take(State(inbox): State<Arc<Inbox>>, headers: HeaderMap, body: Bytes) -> StatusCode {
+    let name = HeaderName::from_static(beside::SIGNATURE);
+    let signature = text(&headers, &name).map(str::to_owned);
+    let of = Arc::clone(&inbox);
     let read = work::done(For::Stranger, body.len(), move || {
-        decode_result(&body, &options)
+        let read = decode_result(&body, &of.options);
+        let (result, _) = read.map_err(|_| StatusCode::BAD_REQUEST)?;
+        let signed = of.beside.check_result(&result, signature.as_deref());
+        signed.map_err(|_| StatusCode::UNAUTHORIZED)?;
+        Ok(result)
     });
     match read.await {
-        Ok((result, _)) => {
+        Ok(result) => {
             (inbox.on_result)(result);
             StatusCode::NO_CONTENT
         }
-        Err(_) => StatusCode::BAD_REQUEST,
+        Err(refused) => refused,
     }
 }

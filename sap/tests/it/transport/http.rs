@@ -428,6 +428,48 @@ async fn results_are_posted_to_endpoints_that_are_allowed() {
     assert_eq!(seen.calls.load(Ordering::SeqCst), 0);
 }
 
+#[cfg(all(feature = "sign", feature = "mcp"))]
+// spec: SAP-2-4, SAP-4.1-17
+#[tokio::test]
+async fn a_result_goes_to_its_endpoint_with_its_signature() {
+    use super::world::{Signatures, signed_service};
+    let signatures = Signatures::new();
+    for (keys, wanted) in [(signatures.keys, true), (signatures.other_keys, false)] {
+        let seen = Seen::default();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let origin = format!("http://{}", listener.local_addr().unwrap());
+        let arrived = Arc::clone(&seen.inbox);
+        let inbox = http::signed_inbox("/results", Options::default(), keys, move |result| {
+            arrived.lock().unwrap().push(result);
+        });
+        #[expect(clippy::disallowed_methods, reason = "a server beside the test")]
+        tokio::spawn(async move { axum::serve(listener, inbox).await });
+        let replies = HttpReplies::new([origin.as_str()]).unwrap();
+        let warnings = Arc::clone(&seen.warnings);
+        let service = signed_service(&seen)
+            .replies(Arc::new(replies))
+            .on_warning(move |warning| warnings.lock().unwrap().push(warning.to_string()));
+        let server = OverHttp::of(service, http::Config::default()).await;
+        let there = json!({"endpoint": format!("{origin}/results")});
+        let task = with(ask(1, "test.echo"), "/replyTo", Some(there));
+        let client = server.client.with_signing_key(Arc::clone(&signatures.desk));
+        let answer = client.send(&typed(&task.to_string()), &mut |_| {}).await;
+        assert!(matches!(answer, Ok(Some(Message::Ack(_)))), "{answer:?}");
+        // RUNNING and SUCCEEDED.
+        until(|| seen.inbox.lock().unwrap().len() + seen.warnings.lock().unwrap().len() == 2).await;
+        let inbox = seen.inbox.lock().unwrap().clone();
+        assert_eq!(inbox.len(), if wanted { 2 } else { 0 });
+        // Anybody may post what was said, and only with its signature is it taken.
+        if let Some(result) = inbox.last() {
+            let posted = plain()
+                .post(format!("{origin}/results"))
+                .body(result.encode())
+                .send();
+            assert_eq!(posted.await.unwrap().status().as_u16(), 401);
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_server_refuses_settings_out_of_range() {
     let seen = Seen::default();

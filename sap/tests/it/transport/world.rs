@@ -12,8 +12,7 @@ use sap::processor::{
 };
 use sap::store::MemoryTranscript;
 use sap::transcript::{EntryKind, Transcript as _};
-use sap::transport::Replies;
-use sap::transport::Service;
+use sap::transport::{Replies, Service, ToEndpoint};
 use sap::validate::{Options, decode_task};
 use sap::{Producer, ProducerKind, Task, TaskResult};
 use serde_json::{Value, json};
@@ -76,18 +75,13 @@ pub(crate) struct Seen {
 pub(crate) const INBOX: &str = "test:inbox";
 
 impl Replies for Seen {
-    fn send<'a>(
-        &'a self,
-        endpoint: &'a str,
-        result: &'a TaskResult,
-        trace: Option<&'a TraceContext>,
-    ) -> BoxFuture<'a, Result<(), Unreachable>> {
+    fn send<'a>(&'a self, sent: ToEndpoint<'a>) -> BoxFuture<'a, Result<(), Unreachable>> {
         Box::pin(async move {
-            if endpoint != INBOX {
+            if sent.endpoint != INBOX {
                 return Err(Unreachable::NoWay);
             }
-            self.inbox.lock().unwrap().push(result.clone());
-            self.traces.lock().unwrap().push(trace.cloned());
+            self.inbox.lock().unwrap().push(sent.result.clone());
+            self.traces.lock().unwrap().push(sent.trace.cloned());
             Ok(())
         })
     }
