@@ -1,8 +1,11 @@
-//! The way to an endpoint: HTTP/1.1 without TLS, a connection for each request.
+//! The way to an endpoint: HTTP/1.1 without TLS, a connection for each request. For an endpoint that speaks TLS alone, a program
+//! that ends TLS stands between.
 
 use std::io::{Read as _, Write as _};
 use std::net::ToSocketAddrs as _;
 use std::time::Duration;
+
+use ubos_common::secret::Secret;
 
 use super::{Endpoint, HttpResponse, Work};
 
@@ -12,6 +15,8 @@ pub struct HttpEndpoint {
     authority: String,
     path: String,
     work: Work,
+    /// Of each request, with the break of its line; empty where none is set.
+    authorization: Secret<String>,
 }
 
 impl HttpEndpoint {
@@ -32,7 +37,22 @@ impl HttpEndpoint {
             authority: authority.to_owned(),
             path: format!("/{path}"),
             work,
+            authorization: Secret::new(String::new()),
         })
+    }
+
+    /// Sends a bearer token with each request. It is shown nowhere, and goes in the clear.
+    ///
+    /// # Errors
+    ///
+    /// In words: the token is empty, or has more than visible ASCII.
+    pub fn with_bearer(mut self, token: &Secret<String>) -> Result<Self, String> {
+        let text = token.expose();
+        if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err("a token of visible ASCII, without spaces, is wanted".to_owned());
+        }
+        self.authorization = Secret::new(format!("authorization: Bearer {text}\r\n"));
+        Ok(self)
     }
 
     /// Sends a request on a connection of its own.
@@ -74,9 +94,10 @@ impl HttpEndpoint {
             "application/json"
         };
         let (path, host, length) = (&self.path, &self.authority, body.len());
+        let authorization = self.authorization.expose();
         let mut request = format!(
             "POST {path} HTTP/1.1\r\nhost: {host}\r\ncontent-type: application/json\r\naccept: {accept}\r\n\
-             content-length: {length}\r\nconnection: close\r\n{headers}\r\n"
+             content-length: {length}\r\nconnection: close\r\n{authorization}{headers}\r\n"
         )
         .into_bytes();
         request.extend_from_slice(body);
@@ -126,9 +147,10 @@ impl Endpoint for HttpEndpoint {
         let id = task.get("taskId").and_then(serde_json::Value::as_str);
         let (path, host) = (self.path.trim_end_matches('/'), &self.authority);
         let (id, issuer) = (id.unwrap_or_default(), escaped(&self.work.issuer));
+        let authorization = self.authorization.expose();
         let delete = format!(
             "DELETE {path}/{id}?issuer={issuer} HTTP/1.1\r\nhost: {host}\r\naccept: application/json\r\n\
-             connection: close\r\n\r\n"
+             connection: close\r\n{authorization}\r\n"
         );
         let both = self.interrupt(&self.posting(body, true), delete.as_bytes());
         let (answer, deleted) = both.map_err(|error| error.to_string())?;
@@ -222,6 +244,26 @@ mod tests {
         }
         let cut = format!("{head}transfer-encoding: chunked\r\n\r\n9\r\nabc");
         assert!(read(cut.as_bytes()).is_none() && read(b"what").is_none());
+    }
+
+    #[test]
+    fn a_token_goes_with_each_request_and_is_not_shown() {
+        let work = Work::new("a.b", serde_json::Value::Null, "A", 1);
+        let endpoint = HttpEndpoint::new("http://a/b", work).unwrap();
+        let with = |token: &str| {
+            let token = Secret::new(token.to_owned());
+            endpoint.clone().with_bearer(&token)
+        };
+        for token in ["", "a b", "a\r\nx: y", "\u{e4}"] {
+            let refused = with(token).unwrap_err();
+            assert!(token.is_empty() || !refused.contains(token), "{refused}");
+        }
+        let endpoint = with("hunter2").unwrap();
+        let request = String::from_utf8(endpoint.posting(b"{}", false)).unwrap();
+        let (head, body) = request.split_once("\r\n\r\n").unwrap();
+        assert!(head.contains("\r\nauthorization: Bearer hunter2"), "{head}");
+        assert_eq!(body, "{}");
+        assert!(!format!("{endpoint:?}").contains("hunter2"));
     }
 
     #[test]
