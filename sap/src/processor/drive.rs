@@ -107,11 +107,7 @@ impl<'p, S: Sleep + Clone + Send + Sync + 'static> Driver<'p, S> {
         let mut effect = pin!(Fuse::terminated());
         let effects = self.effects;
         for wakes in 1_u32.. {
-            // What came while the machine was at work is heard before it goes on: there is one place to keep it in.
-            if self.stashed.is_some()
-                && self.bench.hold()
-                && let Some(wake) = self.stashed.take()
-            {
+            if let Some(wake) = self.unstashed() {
                 self.woken(wake, under_way, sink);
             }
             while self.bench.hold()
@@ -164,6 +160,12 @@ impl<'p, S: Sleep + Clone + Send + Sync + 'static> Driver<'p, S> {
             self.woken(wake, under_way, sink);
         }
         Err(self.why_lost())
+    }
+
+    /// What came while the machine was at work. It is heard before the machine goes on: there is one place to keep it in.
+    fn unstashed(&mut self) -> Option<Wake> {
+        let is_heard = self.stashed.is_some() && self.bench.hold();
+        is_heard.then(|| self.stashed.take()).flatten()
     }
 
     fn woken(&mut self, wake: Wake, under_way: u64, sink: Sink<'_>) {
@@ -230,10 +232,7 @@ impl<'p, S: Sleep + Clone + Send + Sync + 'static> Driver<'p, S> {
         }
         // While the machine is at work it hears nothing; its work wakes this when it is over. It is taken from its work
         // for nothing less than what it must hear.
-        if self.stashed.is_some()
-            && self.bench.hold()
-            && let Some(wake) = self.stashed.take()
-        {
+        if let Some(wake) = self.unstashed() {
             return Poll::Ready(wake);
         }
         let is_heard = !is_at_work && self.machine().accepts_report();

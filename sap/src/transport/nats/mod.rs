@@ -37,6 +37,7 @@ mod claim;
 mod client;
 mod job;
 mod stop;
+mod taken;
 mod worker;
 
 use core::time::Duration;
