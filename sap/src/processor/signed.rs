@@ -79,8 +79,10 @@ mod tests {
                 RawObject::empty(),
             );
             task.tags = Some(vec!["x".repeat(bytes)]);
-            let mut peer = Peer::default();
-            peer.signature = Some(key.sign_task(&task).unwrap());
+            let peer = Peer {
+                signature: Some(key.sign_task(&task).unwrap()),
+                ..Peer::default()
+            };
             let authorize = || block_on(signed.authorize(&peer, &task));
             let (access, handed_over) = work::handed_over(authorize);
             assert_eq!((access, handed_over), (Access::Allowed, threads));

@@ -217,11 +217,9 @@ impl Service {
             sender.close_channel();
             outcome
         });
-        let gated = poll_fn(|cx| {
-            if waiting.hold_up() {
-                return Poll::Pending;
-            }
-            process.as_mut().poll(cx)
+        let gated = poll_fn(|cx| match waiting.hold_up() {
+            true => Poll::Pending,
+            false => process.as_mut().poll(cx),
         });
         let deliver = async {
             while let Some(message) = receiver.next().await {

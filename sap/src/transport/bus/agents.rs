@@ -17,13 +17,13 @@ struct State {
     agents: BTreeMap<String, Service>,
     /// The agents of the tasks that are on the bus: an agent does not know at once what it is given, and one that another
     /// takes the place of still has what it was given.
-    given: BTreeMap<Key, Given>,
+    given: BTreeMap<TaskKey, Given>,
     turn: usize,
 }
 
 /// Which task it is: the agent that it names is a part of its body.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Key {
+struct TaskKey {
     task_id: TaskId,
     issuer: AgentId,
     agent: Option<String>,
@@ -39,7 +39,7 @@ struct Given {
 pub(super) struct AtAgent<'a> {
     pub(super) agent: Service,
     agents: &'a Agents,
-    key: Key,
+    key: TaskKey,
 }
 
 impl Agents {
@@ -54,7 +54,7 @@ impl Agents {
     /// The agent that a task is given to. A task that is on the bus has its agent, and so has one that an agent knows.
     // impl: SAP-4.1-16, SAP-5-10
     pub(super) fn give(&self, task: &Task) -> Option<AtAgent<'_>> {
-        let key = Key::of(task);
+        let key = TaskKey::of(task);
         let mut state = lock(&self.0);
         let agent = match state.given.get_mut(&key) {
             Some(given) => {
@@ -81,7 +81,7 @@ impl Agents {
     /// The agents that may know a task, likely ones first.
     pub(super) fn of(&self, task: &Task) -> Vec<Service> {
         let state = lock(&self.0);
-        let given = state.given.get(&Key::of(task));
+        let given = state.given.get(&TaskKey::of(task));
         let given = given.map(|given| &given.agent);
         let named = task.target.agent_id.as_ref();
         let (able, others): (Vec<_>, Vec<_>) = state
@@ -123,7 +123,7 @@ impl State {
     }
 }
 
-impl Key {
+impl TaskKey {
     fn of(task: &Task) -> Self {
         Self {
             task_id: task.task_id,

@@ -32,6 +32,7 @@
 //!
 //! Streams alone are used, so that servers from 2.9 on will do.
 
+mod begin;
 mod cancel;
 mod claim;
 mod client;
