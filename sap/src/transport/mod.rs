@@ -18,6 +18,9 @@
 //! A task that was sent is asked about by whoever may send it: how far it is, what follows, and its [cancel](About).
 //!
 //! An endpoint that cannot be reached is [reported](Service::on_warning), and the result stays in the transcript.
+//! While 64 messages wait for one that is slow to take them, the task waits, too, and the end of its time is noticed late. It
+//! does not wait for an endpoint that takes more than 1 s for one result: results on the way are left out then, each with
+//! a warning, and the end is sent. An endpoint has 30 s for one result.
 //! MCP has neither Ack nor results on the way: the caller gets the last one.
 
 mod about;
@@ -26,6 +29,7 @@ mod beside;
 pub mod bus;
 #[cfg(feature = "tokio")]
 mod clock;
+mod endpoint;
 #[cfg(any(feature = "http", feature = "mcp", feature = "nats"))]
 mod exchange;
 #[cfg(feature = "http")]
@@ -41,8 +45,9 @@ mod service;
 pub use about::About;
 #[cfg(feature = "tokio")]
 pub use clock::TokioClock;
+pub use endpoint::{Replies, ToEndpoint};
 pub use message::Message;
-pub use service::{Caller, Replies, Service, ToEndpoint};
+pub use service::{Caller, Service};
 
 use crate::dispatch::DispatchError;
 use crate::lifecycle::LifecycleError;

@@ -6,7 +6,6 @@ use core::pin::pin;
 use core::task::Poll;
 use std::panic::catch_unwind;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures::StreamExt as _;
 use futures::channel::mpsc;
@@ -15,6 +14,7 @@ use ubos_common::driver::Sleep;
 use ubos_common::trace_context::TraceContext;
 
 use super::Message;
+use super::endpoint::{NoReplies, Replies, ToEndpoint, Undelivered};
 use crate::future::{LARGE, yield_once};
 use crate::processor::{
     Answer, Asker, Delivery, Given, Peer, ProcessError, Processor, Unreachable, Warning, guarded,
@@ -24,36 +24,6 @@ use crate::result::TaskResult;
 use crate::task::Task;
 #[cfg(feature = "sign")]
 use crate::work::{self, For};
-
-/// Sends results to the endpoints that tasks name.
-pub trait Replies: fmt::Debug + Send + Sync {
-    /// Sends one result.
-    fn send<'a>(&'a self, sent: ToEndpoint<'a>) -> BoxFuture<'a, Result<(), Unreachable>>;
-}
-
-/// A result on its way to the endpoint that its task names, and what goes beside it.
-#[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
-pub struct ToEndpoint<'a> {
-    /// The endpoint, as the task names it.
-    pub endpoint: &'a str,
-    /// The result.
-    pub result: &'a TaskResult,
-    /// Its signature as text, where the service signs and the result has a canonical form.
-    pub signature: Option<&'a str>,
-    /// The place in a trace that came beside the task.
-    pub trace: Option<&'a TraceContext>,
-}
-
-/// No endpoint can be reached: the default.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct NoReplies;
-
-impl Replies for NoReplies {
-    fn send<'a>(&'a self, _: ToEndpoint<'a>) -> BoxFuture<'a, Result<(), Unreachable>> {
-        Box::pin(core::future::ready(Err(Unreachable::NoWay)))
-    }
-}
 
 /// Who sent the task and waits for what is said about it.
 pub trait Caller: Send {
@@ -86,10 +56,6 @@ pub struct Service {
 }
 
 impl Service {
-    /// Messages that wait for one that is slow to take them; at the bound the handler waits too, and the end of
-    /// its time is noticed late.
-    pub(crate) const MAX_WAITING: usize = 64;
-
     /// A service that reaches no endpoint.
     #[must_use]
     pub fn new(processor: Arc<Processor>, clock: Arc<dyn Sleep + Send + Sync>) -> Self {
@@ -221,10 +187,13 @@ impl Service {
         let peer = caller.peer();
         let cancelled = caller.cancelled();
         let (sender, mut receiver) = mpsc::unbounded();
-        // The channel itself has no bound: while this many wait, nothing is made that could be sent.
-        let waiting = AtomicUsize::new(0);
+        // The channel itself has no bound: while as many wait as may, nothing is made that could be sent, or it is left out.
+        let waiting = Undelivered::default();
         let say = |message| {
-            waiting.fetch_add(1, Ordering::Relaxed);
+            if waiting.is_too_much(&message) {
+                return self.warn(&Warning::Unreachable(Unreachable::Refused));
+            }
+            waiting.add();
             let _ = sender.unbounded_send(message);
         };
         let mut process = pin!(async {
@@ -248,17 +217,19 @@ impl Service {
             sender.close_channel();
             outcome
         });
-        let gated = poll_fn(|cx| {
-            if waiting.load(Ordering::Relaxed) >= Self::MAX_WAITING {
-                return Poll::Pending;
-            }
-            process.as_mut().poll(cx)
+        let gated = poll_fn(|cx| match waiting.hold_up() {
+            true => Poll::Pending,
+            false => process.as_mut().poll(cx),
         });
         let deliver = async {
             while let Some(message) = receiver.next().await {
-                let elsewhere = endpoint.as_deref().map(|to| (to, peer.trace.as_ref()));
-                self.pass(message, elsewhere, caller).await;
-                waiting.fetch_sub(1, Ordering::Relaxed);
+                if waiting.is_overtaken(&message) {
+                    self.warn(&Warning::Unreachable(Unreachable::Refused));
+                } else {
+                    let elsewhere = endpoint.as_deref().map(|to| (to, peer.trace.as_ref()));
+                    self.pass(message, elsewhere, &waiting, caller).await;
+                }
+                waiting.remove();
             }
         };
         // Delivering is polled first, so that what it makes room for is used in the same turn.
@@ -271,6 +242,7 @@ impl Service {
         &self,
         message: Message,
         elsewhere: Option<(&str, Option<&TraceContext>)>,
+        waiting: &Undelivered,
         caller: &mut dyn Caller,
     ) {
         let Some((endpoint, trace)) = elsewhere else {
@@ -286,7 +258,8 @@ impl Service {
                     signature: signature.as_deref(),
                     trace,
                 };
-                let sent = guarded(async { self.replies.send(sent).await }).await;
+                let sent = async { self.replies.send(sent).await };
+                let sent = guarded(waiting.taken(self.clock.as_ref(), sent)).await;
                 let sent =
                     sent.unwrap_or_else(|panicked| Err(Unreachable::Carrier(panicked.into())));
                 if let Err(why) = sent {

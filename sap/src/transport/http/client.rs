@@ -31,6 +31,11 @@ use crate::validate::Options;
 /// |---|---|---|
 /// | how long the server may be silent, and how long after a deadline it may speak | 300 s | the task is sent again, or [`SendError::NoAnswer`] |
 /// | how often it is sent again | never | [`SendError::NoAnswer`] |
+///
+/// A task has an hour where it says nothing else, and a handler that says nothing on the way is silent for as long: a server
+/// that is gone looks the same. Where a handler may be silent for more than 300 s, set a longer patience or
+/// [`with_resends`](Self::with_resends), or have it [report](crate::processor::Context::report). A client that gave up
+/// finds the task again by [`status`](Self::status) and [`follow`](Self::follow).
 #[derive(Clone)]
 pub struct HttpClient {
     http: reqwest::Client,

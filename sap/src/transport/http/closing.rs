@@ -7,10 +7,10 @@ use tokio::sync::watch;
 
 /// The end of a server. It goes with requests for the routes of the application, too. Clones are one.
 #[derive(Clone, Debug)]
-pub(crate) struct Closing(Arc<ServerEnd>);
+pub(crate) struct Closing(Arc<Signals>);
 
 #[derive(Debug)]
-struct ServerEnd {
+struct Signals {
     is_closed: watch::Sender<bool>,
     /// Every task that runs has a receiver of it.
     tasks: watch::Sender<()>,
@@ -26,7 +26,7 @@ pub(crate) struct Running {
 impl Default for Closing {
     fn default() -> Self {
         let (is_closed, tasks) = (watch::Sender::new(false), watch::Sender::new(()));
-        Self(Arc::new(ServerEnd { is_closed, tasks }))
+        Self(Arc::new(Signals { is_closed, tasks }))
     }
 }
 
