@@ -393,7 +393,7 @@ fn an_endpoint_of_sap_is_judged_while_it_runs() {
 fn an_endpoint_of_sap_that_wants_a_token_is_judged_with_one() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("token");
-    std::fs::write(&file, "hunter2\n").unwrap();
+    fs::write(&file, "hunter2\n").unwrap();
     let file = file.to_str().unwrap();
     let agent = crate::sap_programs::Agent::start(&["--token", &format!("A-conformance={file}")]);
     let run = |bearer: &[&str]| {
@@ -407,7 +407,7 @@ fn an_endpoint_of_sap_that_wants_a_token_is_judged_with_one() {
     let (code, told, _) = run(&[]);
     assert_eq!(code, 1, "{told}");
     // Of a token that cannot be sent nothing is shown.
-    std::fs::write(file, "hunter2 and more").unwrap();
+    fs::write(file, "hunter2 and more").unwrap();
     let (code, told, said) = run(&["--bearer-file", file]);
     assert_eq!((code, told.as_str(), said.lines().count()), (2, "", 1));
     assert!(!said.contains("hunter2"), "{said}");
