@@ -288,7 +288,7 @@ async fn what_one_holder_was_given_is_of_no_use_to_another() {
     ] {
         assert_eq!(executes(&mut hub, token, &session).await, code, "{token}");
     }
-    drop((hub, stdin, listening));
+    drop((sender, hub, stdin, listening));
     // What is told of an agent that went comes behind all else that is told of it.
     let told = tokio::task::spawn_blocking(move || {
         let mut told = Vec::new();
