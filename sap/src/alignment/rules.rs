@@ -91,7 +91,8 @@ impl Rules {
     /// and with characters in them that nobody sees, and as one name such as `homeAddress`.
     #[must_use]
     pub fn forbid(self, principle: &str, words: &str) -> Self {
-        let apart = taken_apart(words).map(|words| reading_of(&words));
+        let apart = is_name(words).then(|| taken_apart(words)).flatten();
+        let apart = apart.map(|words| reading_of(&words));
         self.with(principle, Rule::Forbid(reading_of(words), apart))
     }
 
@@ -356,6 +357,15 @@ impl Found<'_> {
         }
         checks
     }
+}
+
+/// Whether words are one name, such as `homeAddress` or `home_address`, and no phrase or mark: taken apart, `KEY-----` would be
+/// any key.
+fn is_name(words: &str) -> bool {
+    let mut parts = words.split(['_', '-', '.']);
+    parts.all(|part| {
+        part.starts_with(char::is_alphabetic) && part.chars().all(char::is_alphanumeric)
+    })
 }
 
 /// Principles of a task that are listed one by one.

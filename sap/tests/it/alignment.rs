@@ -378,6 +378,30 @@ fn words_are_forbidden_however_they_are_joined() {
     }
 }
 
+// spec: SAP-4.2-9
+#[test]
+fn what_is_no_name_is_forbidden_as_it_is_written() {
+    let capability = "a.b".parse().unwrap();
+    let context = context(&["privacy"], RiskTolerance::High);
+    for (words, output) in [
+        ("PRIVATE KEY-----", "a private key"),
+        ("-----BEGIN", "we begin"),
+        ("1.5", "1 5"),
+    ] {
+        let rules = Rules::default().forbid("privacy", words);
+        for (output, found) in [(output, 0), (&*format!("x {words} x"), 1)] {
+            let output = RawBuf::from_serialize(output).unwrap();
+            let mut subject = Subject::admission(&capability, &context);
+            subject.output = Some(output.as_raw());
+            assert_eq!(
+                rules.assess(&subject).violations.len(),
+                found,
+                "{words} in {output:?}"
+            );
+        }
+    }
+}
+
 // spec: SAP-4.2-4
 #[test]
 fn of_many_principles_few_are_listed() {
