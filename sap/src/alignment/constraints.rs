@@ -18,10 +18,28 @@ pub(super) struct Checked {
 /// Constraints of one task that are checked; further ones are listed as unchecked, once.
 const MAX_CHECKED: usize = 64;
 
-/// How much of the constraints of a task is checked, in bytes of their text.
-pub(super) fn length(context: &ConstitutionalContext) -> usize {
-    let constraints = context.constraints.iter().flatten();
-    constraints.take(MAX_CHECKED).map(String::len).sum()
+/// How often at most the constraints of a task look at all of an output: once a term.
+pub(super) fn looks(context: &ConstitutionalContext, known: &[(String, Predicate)]) -> usize {
+    /// Bytes of the shortest term, with what joins it to the one before.
+    const TERM: usize = 10;
+    let looks = context.constraints.iter().flatten().take(MAX_CHECKED);
+    let looks = looks.map(|text| match (given(text, known), own(text)) {
+        (Some(predicate), _) => predicate.terms(),
+        (None, Some(own)) => (1 + own.len() / TERM).min(Predicate::MAX_TERMS),
+        (None, None) => 0,
+    });
+    looks.sum()
+}
+
+/// What a constraint in words is checked by.
+fn given<'k>(text: &str, known: &'k [(String, Predicate)]) -> Option<&'k Predicate> {
+    let mut known = known.iter();
+    known.find_map(|(words, predicate)| (words == text).then_some(predicate))
+}
+
+/// The predicate that a constraint is itself, as text.
+fn own(text: &str) -> Option<&str> {
+    text.strip_prefix("output ")
 }
 
 /// Characters of a constraint, or of a principle, that a check shows.
@@ -36,10 +54,15 @@ pub(super) fn shown(text: &str) -> String {
 pub(crate) fn all_unchecked(context: &ConstitutionalContext, why: &str) -> Vec<PolicyCheck> {
     let constraints = context.constraints.as_deref().unwrap_or_default();
     let named = constraints.iter().take(MAX_CHECKED).map(|text| shown(text));
-    let more = constraints.len().saturating_sub(MAX_CHECKED);
-    let more = (more > 0).then(|| format!("{more} more constraints"));
+    let more = unlisted(constraints);
     let check = |name: String| PolicyCheck::with(&name, "UNCHECKED", why);
     named.chain(more).map(check).collect()
+}
+
+/// The name of what stands for the constraints beyond those that are checked.
+fn unlisted(constraints: &[String]) -> Option<String> {
+    let more = constraints.len().saturating_sub(MAX_CHECKED);
+    (more > 0).then(|| format!("{more} more constraints"))
 }
 
 /// Holds an output against the task's constraints; nothing at admission, or where the level is instant.
@@ -57,15 +80,13 @@ pub(super) fn check(
     let mut checked = Vec::new();
     for text in constraints.iter().take(MAX_CHECKED) {
         let name = shown(text);
-        let given = known.iter().find(|(words, _)| words == text);
-        let own = text.strip_prefix("output ").map(str::parse::<Predicate>);
-        let outcome = match (given, own) {
-            (Some((_, predicate)), _) => predicate
-                .holds_within(output)
-                .map_err(|spent| spent.to_string()),
-            (None, Some(Ok(predicate))) => predicate
-                .holds_within(output)
-                .map_err(|spent| spent.to_string()),
+        let mut hold = |predicate: &Predicate| {
+            let held = predicate.holds_within(output);
+            held.map_err(|spent| spent.to_string())
+        };
+        let outcome = match (given(text, known), own(text).map(str::parse::<Predicate>)) {
+            (Some(predicate), _) => hold(predicate),
+            (None, Some(Ok(predicate))) => hold(&predicate),
             (None, Some(Err(error))) => Err(error.to_string()),
             (None, None) => Err("nobody here can check it".to_owned()),
         };
@@ -75,8 +96,7 @@ pub(super) fn check(
             Err(why) => unchecked(name, why, is_thorough),
         });
     }
-    if constraints.len() > MAX_CHECKED {
-        let more = format!("{} more constraints", constraints.len() - MAX_CHECKED);
+    if let Some(more) = unlisted(constraints) {
         checked.push(unchecked(more, "too many to check".to_owned(), is_thorough));
     }
     checked

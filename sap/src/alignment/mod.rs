@@ -8,6 +8,7 @@
 //! ```
 
 mod constraints;
+mod dear;
 mod output;
 mod predicate;
 mod reading;

@@ -105,6 +105,11 @@ impl Predicate {
         self.holds_within(&mut output) == Ok(true)
     }
 
+    /// How many terms it has.
+    pub(super) fn terms(&self) -> usize {
+        self.terms.len()
+    }
+
     /// Whether an output is like that, where its steps suffice.
     pub(super) fn holds_within(&self, output: &mut Output<'_>) -> Result<bool, Spent> {
         for term in &self.terms {

@@ -3,9 +3,10 @@
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
-use ubos_common::json::{MemberWriter, Raw, RawBuf, RawObject};
+use ubos_common::json::{MemberWriter, RawBuf, RawObject};
 
 use super::constraints::{self, shown};
+use super::dear::{self, Owned};
 use super::output::Output;
 use super::predicate::Predicate;
 use super::reading::{reading_of, taken_apart};
@@ -219,48 +220,15 @@ impl Rules {
 }
 
 impl Rules {
-    /// About how many steps a verdict takes: each rule, and each term of a constraint, may look at all of the output.
+    /// About how many steps a verdict takes: each rule, and each term of a predicate, may look at all of the output.
     fn price(&self, subject: &Subject<'_>) -> usize {
-        /// Bytes of a short term of a constraint.
-        const TERM: usize = 12;
-        let context = subject.context;
-        let principles = context.principles.as_deref().map_or(0, <[String]>::len);
-        let readings = context
-            .pressure
-            .as_ref()
-            .map_or(0, |pressure| pressure.len());
-        let output = subject.output.map_or(0, |output| output.as_str().len());
-        let looks = 1 + self.rules.len() + constraints::length(context) / TERM;
-        output.saturating_mul(looks)
-            + principles
-            + readings.saturating_mul(1 + self.thresholds.len())
-    }
-}
-
-/// Steps of a verdict that is made at once: at most 2 or 3 ms.
-const DEAR: usize = 512 << 10;
-
-/// A subject for another thread.
-struct Owned {
-    capability: Capability,
-    context: ConstitutionalContext,
-    output: Option<RawBuf>,
-    citations: Vec<String>,
-}
-
-impl Owned {
-    fn of(subject: &Subject<'_>) -> Self {
-        Self {
-            capability: subject.capability.clone(),
-            context: subject.context.clone(),
-            output: subject.output.map(Raw::to_owned),
-            citations: subject.citations.to_vec(),
-        }
-    }
-
-    fn subject(&self) -> Subject<'_> {
-        let output = self.output.as_ref().map(RawBuf::as_raw);
-        Subject::admission(&self.capability, &self.context).proposing(output, &self.citations)
+        let rules = self.rules.iter().map(|(_, rule)| match rule {
+            Rule::Require(predicate, _) => predicate.terms(),
+            Rule::Forbid(..) | Rule::Cite => 1,
+        });
+        let constraints = constraints::looks(subject.context, &self.constraints);
+        let looks = 1 + rules.sum::<usize>() + constraints;
+        dear::price(subject, looks, 1 + self.thresholds.len())
     }
 }
 
@@ -300,7 +268,7 @@ impl Policy for Rules {
     }
 
     fn assess_apart<'a>(&'a self, subject: Subject<'a>) -> BoxFuture<'a, Assessment> {
-        if self.price(&subject) <= DEAR {
+        if self.price(&subject) <= dear::DEAR {
             return ready(self.assess(&subject));
         }
         let (rules, owned) = (self.clone(), Owned::of(&subject));
@@ -436,5 +404,36 @@ struct Verbatim<'a>(&'a [u8]);
 impl ubos_common::json::Write for Verbatim<'_> {
     fn write(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The price of a verdict over 100,000 bytes, where a task names constraints.
+    fn price(rules: &Rules, constraints: &[&str]) -> usize {
+        let mut context = ConstitutionalContext::new(PressureLevel::Consulted);
+        context.constraints = Some(constraints.iter().map(|&text| text.into()).collect());
+        let (capability, output) = ("desk.answer".parse().unwrap(), "1".repeat(100_000));
+        let output = RawBuf::parse(&output).unwrap();
+        let mut subject = Subject::admission(&capability, &context);
+        subject.output = Some(output.as_raw());
+        rules.price(&subject)
+    }
+
+    #[test]
+    fn each_term_looks_at_the_output() {
+        let terms = ["/* exists"; 16].join(" and ");
+        let predicate: crate::alignment::Predicate = terms.parse().unwrap();
+        let bare = Rules::default();
+        let look = price(&bare, &[]);
+        let required = bare.clone().require("p", predicate.clone(), Severity::Low);
+        assert_eq!(price(&required, &[]), 17 * look);
+        let worded = bare.clone().constraint("in words", predicate);
+        assert_eq!(price(&worded, &[]), look);
+        assert_eq!(price(&worded, &["in words", "in words"]), 33 * look);
+        assert_eq!(price(&bare, &[&format!("output {terms}")]), 17 * look);
+        assert_eq!(price(&bare, &["words that nobody knows"]), look);
     }
 }

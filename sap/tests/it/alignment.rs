@@ -329,9 +329,9 @@ fn what_takes_its_time_is_judged_apart() {
         subject.output = Some(output.as_raw());
         let judging = || block_on(rules.assess_apart(subject));
         let mut waking = std::task::Context::from_waker(std::task::Waker::noop());
-        let polled = rules.assess_apart(subject).as_mut().poll(&mut waking);
-        // Without a driver nobody waits.
-        let is_apart = polled.is_pending() || cfg!(not(feature = "driver"));
+        let mut poll = || rules.assess_apart(subject).as_mut().poll(&mut waking);
+        // A thread may be done before it is asked, but not each time. Without a driver nobody waits.
+        let is_apart = (0..20).any(|_| poll().is_pending()) || cfg!(not(feature = "driver"));
         assert_eq!(judging(), rules.assess(&subject));
         (judging().violations.len(), is_apart)
     };
