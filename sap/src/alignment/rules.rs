@@ -425,7 +425,7 @@ mod tests {
     #[test]
     fn each_term_looks_at_the_output() {
         let terms = ["/* exists"; 16].join(" and ");
-        let predicate: crate::alignment::Predicate = terms.parse().unwrap();
+        let predicate: Predicate = terms.parse().unwrap();
         let bare = Rules::default();
         let look = price(&bare, &[]);
         let required = bare.clone().require("p", predicate.clone(), Severity::Low);

@@ -113,6 +113,19 @@ mod tests {
     }
 
     #[test]
+    fn a_sink_that_is_told_something_holds_up_nobody() {
+        let telling = Arc::<Telling>::default();
+        for bytes in [1, HEAVY + 1] {
+            let of = Arc::clone(&telling);
+            let told = telling.tell(bytes, move || {
+                assert!(of.0.try_lock().is_ok());
+                None
+            });
+            assert!(block_on(told).is_none());
+        }
+    }
+
+    #[test]
     fn a_panic_is_a_warning_and_the_next_is_told() {
         let telling = Arc::<Telling>::default();
         for bytes in [1, HEAVY + 1] {

@@ -614,6 +614,40 @@ fn a_lenient_processor_takes_a_task_without_a_pressure_level() {
     }
 }
 
+// spec: SAP-5-2
+#[test]
+fn at_a_clean_end_every_task_that_runs_is_cancelled_and_counted() {
+    let (clock, log) = (Jumping::new(), Log::default());
+    let processor = processor(&log).handle(
+        "consult.align".parse().unwrap(),
+        |cx: Context| async move {
+            cx.stopped().await;
+            Ok(Outcome::new(text("1")))
+        },
+    );
+    assert_eq!(processor.cancel_all(), 0);
+    let tasks = [1, 2, 3].map(|number| {
+        let id = format!("00000000-0000-0000-0000-0000000000{number:02}");
+        with(no_cache(), "/taskId", Some(json!(id))).to_string()
+    });
+    let mut sinks = [(); 3].map(|()| |_: Delivery<'_>| {});
+    let runs = tasks.iter().zip(&mut sinks);
+    let runs = runs.map(|(task, sink)| processor.process(&clock, task.as_bytes(), sink));
+    let all = futures::future::join_all(runs);
+    let cancel = async {
+        while log.verify(None).unwrap().records < 6 {
+            yield_now().await;
+        }
+        processor.cancel_all()
+    };
+    let (answers, cancelled) = block_on(futures::future::join(all, cancel));
+    assert_eq!(cancelled, 3);
+    for answer in answers {
+        assert_eq!(result(answer.unwrap()).status, Status::Cancelled);
+    }
+    assert_eq!(processor.cancel_all(), 0);
+}
+
 // spec: SAP-5-8
 #[test]
 fn a_task_without_a_deadline_has_the_time_of_the_settings() {

@@ -148,3 +148,27 @@ fn only_the_latest_result_of_a_task_counts_its_bytes() {
         assert_eq!(ledger.tasks().bytes, said.encode().len());
     }
 }
+
+// spec: SAP-5-10
+#[test]
+fn so_many_ended_tasks_are_known_and_of_one_that_is_forgotten_nothing_is_left() {
+    let task = task();
+    let (ledger, mut ids) = (Ledger::default(), IdSource::seeded(2));
+    let ended = result(&task, Status::Succeeded);
+    let encoded: Arc<[u8]> = ended.encode().into();
+    let body = Digest::of_bytes(b"");
+    let mut keys = Vec::new();
+    for number in 0..=MAX_FINISHED as u64 {
+        let key = Key::new(ids.next_id(), &task.issuer.agent_id);
+        let _ = ledger.enter(&key, &task, body, 1, ONE);
+        let latest = (Arc::clone(&encoded), Some(number));
+        ledger.update(&key, &ended, latest, usize::MAX);
+        keys.push(key);
+        let known = ledger.tasks().held.len();
+        assert_eq!(known, keys.len().min(MAX_FINISHED));
+    }
+    assert!(ledger.before(&keys[0]).is_none() && ledger.before(&keys[1]).is_some());
+    let mut tasks = ledger.tasks();
+    assert_eq!(tasks.bytes, MAX_FINISHED * encoded.len());
+    assert_eq!(tasks.kept.pop(), Some(keys[1]));
+}

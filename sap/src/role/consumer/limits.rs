@@ -69,3 +69,43 @@ impl TimeLimits {
         ends.into_iter().flatten().min()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use ubos_common::id::IdSource;
+    use ubos_common::json::RawObject;
+
+    use super::*;
+    use crate::context::{ConstitutionalContext, PressureLevel};
+    use crate::task::{AgentKind, Budget, Issuer, Target, Telemetry};
+
+    // spec: SAP-5-8
+    #[test]
+    fn the_last_moment_of_each_limit_is_within_it() {
+        let mut task = Task::draft(
+            &mut IdSource::seeded(1),
+            Timestamp::EPOCH,
+            Issuer::new("a".parse().unwrap(), AgentKind::Agent),
+            Target::new("a.b".parse().unwrap()),
+            ConstitutionalContext::new(PressureLevel::Instant),
+            RawObject::empty(),
+        );
+        let at = |nanos| Now::new(Mono::from_nanos(nanos), Timestamp::EPOCH);
+        let default = Duration::from_secs(7);
+        for (budget, wanted) in [(None, 7), (Some(3.0_f64), 3)] {
+            let budget = budget.map(|seconds| {
+                let mut budget = Budget::new();
+                budget.seconds = Some(seconds.try_into().unwrap());
+                let mut telemetry = Telemetry::new();
+                telemetry.budget = Some(budget);
+                telemetry
+            });
+            task.telemetry = budget;
+            let limits = TimeLimits::of(&task, at(0), default);
+            assert_eq!(limits.over(at(wanted * 1_000_000_000)), None);
+            let next = Mono::from_nanos(wanted * 1_000_000_000 + 1);
+            assert_eq!(limits.next(at(0)), Some(next));
+            assert!(limits.over(at(next.as_nanos())).is_some());
+        }
+    }
+}

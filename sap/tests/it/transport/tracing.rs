@@ -68,6 +68,18 @@ async fn a_bus_records_how_many_wait_for_a_place() {
     }
 }
 
+#[cfg(all(feature = "nats", feature = "external-tests"))]
+#[tokio::test]
+async fn a_worker_records_how_many_it_works_on() {
+    use super::suite::Harness as _;
+    let (traces, seen) = (Traces::of("sap"), Seen::default());
+    let on = super::nats::OnNats::start(&seen, Config::default()).await;
+    let (_, answer) = on.send(&typed(&ask(1, "test.echo").to_string())).await;
+    assert!(answer.is_ok());
+    let said = traces.text();
+    assert!(said.contains("name=\"nats\"\nwaiting=1\n"), "{said}");
+}
+
 /// Every text of a message that is no id, word or time, with a canary in it.
 fn with_canaries(value: &mut serde_json::Value, key: &str) {
     use serde_json::Value;

@@ -94,6 +94,20 @@ async fn a_task_that_is_sent_again_goes_to_the_agent_that_has_it() {
     }
 }
 
+// spec: SAP-4.1-16
+#[tokio::test]
+async fn a_task_that_has_ended_keeps_no_agent_whose_place_another_took() {
+    let (bus, old, new) = (a_bus(), Team::default(), Team::default());
+    old.attach(&bus, "A-1");
+    let task = any(1, "test.gate");
+    for team in [&old, &new] {
+        team.gate.store(true, Ordering::SeqCst);
+        team.attach(&bus, "A-1");
+        assert_eq!(status(send(&bus, &task).await), Status::Succeeded);
+        assert_eq!(team.calls(), 1);
+    }
+}
+
 /// Decides when it is let.
 #[derive(Debug, Default)]
 struct Slow {

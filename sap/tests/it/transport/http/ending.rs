@@ -153,6 +153,29 @@ async fn a_task_that_runs_at_the_end_has_its_grace() {
     assert_eq!(result.status, Status::Succeeded);
 }
 
+// spec: SAP-5-2
+#[tokio::test]
+async fn a_server_waits_for_tasks_whose_results_go_elsewhere() {
+    let seen = Seen::default();
+    let patience = http::Config::default().with_shutdown_grace(Duration::from_secs(3_600));
+    let mut server = OverHttp::with(&seen, Config::default(), patience).await;
+    let reply = Some(json!({"endpoint": "test:inbox"}));
+    let task = with(ask(1, "test.gate"), "/replyTo", reply).to_string();
+    assert_eq!(server.post(task, &[]).await.status().as_u16(), 202);
+    until(|| seen.entries() == 3).await;
+    let address = server.url.replace("http://", "").replace("/sap/tasks", "");
+    server.stop.take().unwrap().send(()).unwrap();
+    while tokio::net::TcpStream::connect(&address).await.is_ok() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    // However long it takes: it has no reason to end.
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    assert!(!server.server.is_finished());
+    seen.gate.store(true, Ordering::SeqCst);
+    server.server.await.unwrap().unwrap();
+    assert_eq!(seen.written(3), ["SUCCEEDED"]);
+}
+
 #[tokio::test]
 async fn a_connection_that_is_kept_is_closed_when_the_server_has_ended() {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
