@@ -618,13 +618,11 @@ fn a_lenient_processor_takes_a_task_without_a_pressure_level() {
 #[test]
 fn at_a_clean_end_every_task_that_runs_is_cancelled_and_counted() {
     let (clock, log) = (Jumping::new(), Log::default());
-    let processor = processor(&log).handle(
-        "consult.align".parse().unwrap(),
-        |cx: Context| async move {
+    let processor =
+        processor(&log).handle("consult.align".parse().unwrap(), |cx: Context| async move {
             cx.stopped().await;
             Ok(Outcome::new(text("1")))
-        },
-    );
+        });
     assert_eq!(processor.cancel_all(), 0);
     let tasks = [1, 2, 3].map(|number| {
         let id = format!("00000000-0000-0000-0000-0000000000{number:02}");

@@ -142,7 +142,7 @@ impl AgentConnection {
             let code = ErrorCode::InvalidMessage;
             return self.answer_error(now, &about, code, "this call is running");
         }
-        let bytes = call.weight() + about.ids.weight() + actor.as_ref().map_or(0, Actor::weight);
+        let bytes = held(&about, actor.as_ref(), &call);
         if let Some(error) = self.refusal(&call, bytes) {
             return self.send_result(now, &call.call_id, &about, Err(error));
         }
@@ -313,6 +313,18 @@ fn about<P>(now: Now, envelope: &Envelope<'_, P>) -> About {
         message_id: ShortText::from(&*envelope.id),
         arrived: now,
     }
+}
+
+/// The bytes that a call holds until its tool is done with it.
+fn held(about: &About, actor: Option<&Actor>, call: &ToolCall) -> usize {
+    /// Where the id of a call stands beside the call: its entry, its timer, what is remembered, and the tables of a driver.
+    const IDS: usize = 6;
+    let ids = IDS * call.call_id.len() + about.ids.weight() + about.message_id.len();
+    let actor = actor.map_or(0, Actor::weight);
+    // What is remembered has its key twice, and the input once more.
+    let key = call.idempotency_key.as_ref();
+    let remembered = key.map_or(0, |key| 2 * key.len() + call.input.as_str().len());
+    call.weight() + ids + actor + remembered
 }
 
 /// Who notices the errors of an agent's connection.

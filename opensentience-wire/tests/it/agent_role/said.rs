@@ -152,3 +152,38 @@ fn all_that_the_calls_hold_which_run_is_bounded_together() {
     assert_eq!(ended, Err(CommandError::NoSuchCall));
     assert_eq!(tell_agent(&mut conn, 1, &long("f")).calls.len(), 1);
 }
+
+// spec: OSW-2-6
+#[test]
+fn long_ids_and_keys_of_calls_count_as_often_as_they_are_kept() {
+    let long = |name: &str| format!("{name}{}", "x".repeat(1_000));
+    // The message's own id is kept for the answer.
+    let of_message = |name: &str| {
+        let mut message = call(name);
+        message["id"] = json!(long(name));
+        message
+    };
+    let of_call = |name: &str| call(&long(name));
+    let of_key = |name: &str| {
+        let mut message = call(name);
+        message["payload"]["idempotency_key"] = json!(long(name));
+        message
+    };
+    let of_input = |name: &str| {
+        let mut message = of_key(name);
+        message["payload"]["input"] = json!({"q": long(name)});
+        message
+    };
+    let check = |message: &dyn Fn(&str) -> serde_json::Value, times: usize| {
+        let least = 1_000 * times;
+        for (bound, taken) in [(least, 0), (least + 999, 1)] {
+            let mut conn = open_agent(Limits::default().with_max_inflight_bytes(bound));
+            let calls = ["a", "b"].map(|name| tell_agent(&mut conn, 0, &message(name)).calls);
+            assert_eq!(calls.concat().len(), taken, "{times}");
+        }
+    };
+    check(&of_message, 1);
+    check(&of_call, 7);
+    check(&of_key, 3);
+    check(&of_input, 5);
+}
