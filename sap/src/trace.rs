@@ -41,6 +41,7 @@ mod on {
                     span.record("cache_hit", hit);
                 }
             }
+            Ok(Answer::Ack(_)) => drop(span.record("status", "ACK")),
             Err(_) => drop(span.record("status", "not written down")),
         }
         span.in_scope(|| debug!(target: "sap::queue", running, "a task has its answer"));

@@ -73,6 +73,8 @@ pub enum Answer {
     Nack(Nack),
     /// Its last result; for a task that came before and still runs, the latest.
     Result(Box<TaskResult>),
+    /// It came before and was taken, and has no result yet.
+    Ack(Ack),
 }
 
 /// Why a task has no answer that may be delivered.

@@ -412,6 +412,7 @@ impl<'p, S: Sleep + Clone + Send + Sync + 'static> Driver<'p, S> {
                 Ok(Answer::Result(Box::new(written.result)))
             }
             End::Again(result) => Ok(Answer::Result(result)),
+            End::Taken(ack) => Ok(Answer::Ack(ack)),
             End::Lost => match self.abandoned.take() {
                 Some(written) => self.answer(End::Answer(written)),
                 None => Err(self.why_lost()),

@@ -223,9 +223,7 @@ impl<'p> Effects<'p> {
                 }
                 recorded
             }
-            Record::Result(written) | Record::Queued(written) => {
-                self.books.result(now, written).await
-            }
+            Record::Result(written) => self.books.result(now, written).await,
         };
         match recorded {
             Ok(_) => Reply::Recorded.into(),

@@ -27,6 +27,15 @@ pub(crate) struct KnownTask {
     has_ended: bool,
 }
 
+/// Why a peer is told nothing about a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unanswered {
+    /// It is not here, or is no business of the peer.
+    Unknown,
+    /// Whether the peer may ask cannot be found out now.
+    Busy,
+}
+
 /// How far a task is.
 pub(crate) enum Standing {
     /// It was taken; nothing was said of it yet.
@@ -45,22 +54,26 @@ impl KnownTask {
         peer: &Peer,
         issuer: &AgentId,
         task_id: &TaskId,
-    ) -> Option<Self> {
+    ) -> Result<Self, Unanswered> {
+        // Before it is looked for: that too many ask tells nobody whether it is here.
+        let Some(_waits) = processor.gate.enter() else {
+            return Err(Unanswered::Busy);
+        };
         let key = Key::new(*task_id, issuer);
-        let task = match processor.ledger.before(&key)? {
+        let task = match processor.ledger.before(&key).ok_or(Unanswered::Unknown)? {
             Before::Unwritten(task) => task,
             Before::Written(entry) => {
-                let read = guarded(processor.read_task(For::Stranger, entry))
-                    .await
-                    .ok()?;
-                let (task, _) = read.ok()??;
-                Arc::new(task)
+                let read = guarded(processor.read_task(For::Stranger, entry)).await;
+                let read = read.ok().and_then(Result::ok).flatten();
+                Arc::new(read.ok_or(Unanswered::Unknown)?.0)
             }
         };
-        if processor.allows(peer, &task).await != Some(true) {
-            return None;
+        match guarded(processor.authorize.authorize(peer, &task)).await {
+            Ok(Access::Allowed) => {}
+            Ok(Access::Busy) => return Err(Unanswered::Busy),
+            _ => return Err(Unanswered::Unknown),
         }
-        Some(Self {
+        Ok(Self {
             processor: Arc::clone(processor),
             key,
             task,
@@ -174,12 +187,15 @@ impl Processor {
 
 #[cfg(test)]
 mod tests {
+    use core::sync::atomic::{AtomicBool, Ordering};
+
     use futures::FutureExt as _;
     use futures::executor::block_on;
+    use futures::future::BoxFuture;
     use ubos_common::json::RawBuf;
 
     use super::super::fixture::{Still, TASK, processor};
-    use super::super::{Answer, Config, Context, Delivery, HandlerError, Outcome};
+    use super::super::{Answer, Authorize, Config, Context, Delivery, HandlerError, Outcome};
     use super::*;
     use crate::status::Status;
     use crate::store::MemoryTranscript;
@@ -222,7 +238,9 @@ mod tests {
         assert_eq!(first, run());
         let (peer, id) = (Peer::default(), "00000000-0000-0000-0000-000000000001");
         let (issuer, id) = ("A-prime".parse().unwrap(), id.parse().unwrap());
-        let mut known = block_on(KnownTask::of_issuer(&processor, &peer, &issuer, &id)).unwrap();
+        let mut known = block_on(KnownTask::of_issuer(&processor, &peer, &issuer, &id))
+            .ok()
+            .unwrap();
         for standing in [block_on(known.latest()), block_on(known.next())] {
             let Some(Standing::Result(result)) = standing else {
                 panic!("its result is not there");
@@ -231,5 +249,53 @@ mod tests {
             assert_eq!(result.output.unwrap().as_str(), "\"said\"");
         }
         assert!(block_on(known.next()).is_none());
+    }
+
+    /// Lets the first in, and then answers nobody.
+    #[derive(Debug, Default)]
+    struct Silent(AtomicBool);
+
+    impl Authorize for Silent {
+        fn authorize<'a>(&'a self, _: &'a Peer, _: &'a Task) -> BoxFuture<'a, Access> {
+            match self.0.swap(true, Ordering::SeqCst) {
+                false => Box::pin(core::future::ready(Access::Allowed)),
+                true => Box::pin(core::future::pending()),
+            }
+        }
+    }
+
+    // spec: SAP-11-2
+    #[test]
+    fn while_too_many_ask_nobody_learns_which_tasks_are_here() {
+        let transcript = Arc::new(MemoryTranscript::default());
+        let hangs = |_: Context| futures::future::pending::<Result<Outcome, HandlerError>>();
+        let processor = processor(transcript, Config::default())
+            .authorize(Arc::new(Silent::default()))
+            .handle("text.echo".parse().unwrap(), hangs);
+        let processor = Arc::new(processor);
+        let mut sink = |_: Delivery<'_>| {};
+        let mut run = Box::pin(processor.process(&Still, TASK.as_bytes(), &mut sink));
+        assert!((&mut run).now_or_never().is_none());
+        let (peer, issuer) = (Peer::default(), "A-prime".parse().unwrap());
+        let [here, nowhere] = [1, 2].map(|id| {
+            let id = format!("00000000-0000-0000-0000-{id:012}");
+            id.parse().unwrap()
+        });
+        let ask = |id| Box::pin(KnownTask::of_issuer(&processor, &peer, &issuer, id));
+        let mut asking = Vec::new();
+        let busy = loop {
+            let mut one = ask(&here);
+            match (&mut one).now_or_never() {
+                None => asking.push(one),
+                Some(busy) => break busy,
+            }
+            assert!(asking.len() < 10_000, "they have a bound");
+        };
+        assert_eq!(busy.err(), Some(Unanswered::Busy));
+        let unknown = block_on(ask(&nowhere));
+        assert_eq!(unknown.err(), Some(Unanswered::Busy));
+        drop(asking);
+        let unknown = block_on(ask(&nowhere));
+        assert_eq!(unknown.err(), Some(Unanswered::Unknown));
     }
 }

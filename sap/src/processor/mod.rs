@@ -103,7 +103,7 @@ use flight::SingleFlight;
 pub(crate) use guard::guarded;
 use hooks::Unchecked;
 use key::Key;
-pub(crate) use known::{KnownTask, Standing};
+pub(crate) use known::{KnownTask, Standing, Unanswered};
 pub(crate) use peer::Asker;
 pub(crate) use refusals::Refusals;
 use state::Route;
@@ -353,7 +353,7 @@ impl Processor {
         let answer = driver.run(sink).await?;
         match answer {
             Answer::Nack(nack) => Ok(self.turn_away(clock.now(), nack, bytes).await),
-            answer @ Answer::Result(_) => Ok(answer),
+            answer => Ok(answer),
         }
     }
 
@@ -386,6 +386,12 @@ impl Processor {
     /// Whether a task of this issuer and id came before, and was not forgotten since.
     pub(crate) fn knows(&self, task: &Task) -> bool {
         self.ledger.before(&Key::of(task)).is_some()
+    }
+
+    /// The time of a task that names no deadline.
+    #[cfg(feature = "nats")]
+    pub(crate) const fn default_time(&self) -> core::time::Duration {
+        self.config.default_time
     }
 
     /// Whether a task of this issuer and id is written down, and will have its end here.

@@ -19,9 +19,18 @@ mod trace;
 
 use core::time::Duration;
 
-use ubos_common::time::Timestamp;
+use ubos_common::time::{Mono, Now, Timestamp};
 
 /// The end of a deadline: times on the wire are whole seconds, and all of the deadline's second is in time.
 fn end_of(deadline: Timestamp) -> Timestamp {
     deadline.saturating_add(Duration::from_secs(1))
 }
+
+/// When to look whether a deadline is over. The calendar may be set meanwhile, or the machine sleep, which no monotonic clock
+/// shows: it is looked at every now and then.
+fn until(deadline: Timestamp, now: Now) -> Mono {
+    let left = end_of(deadline).saturating_since(now.wall);
+    now.mono.saturating_add(left.min(LOOK))
+}
+
+const LOOK: Duration = Duration::from_secs(10);

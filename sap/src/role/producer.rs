@@ -9,8 +9,8 @@ use ubos_common::machine::{Outbox, Timers};
 use ubos_common::time::{Mono, Now, Timestamp};
 use ubos_common::violation::Profile;
 
-use super::end_of;
 use super::trace::{debug, trace};
+use super::{end_of, until};
 use crate::ConfigError;
 use crate::error::ErrorCode;
 use crate::ident::{CorrelationId, TaskId};
@@ -210,7 +210,8 @@ impl Config {
         self
     }
 
-    /// Sets how often a task is sent again for which nothing came in time. A consumer knows the copies.
+    /// Sets how often a task is sent again for which nothing came in time. A consumer knows the copies. A Nack `RATE_LIMIT` about
+    /// a task that was sent more than once counts as nothing, for an earlier copy may be at work.
     #[must_use]
     pub const fn with_resends(mut self, resends: u32) -> Self {
         self.resends = resends;
@@ -258,6 +259,8 @@ struct SentTask {
     expects_ack: bool,
     deadline: Option<Timestamp>,
     resends: u32,
+    /// Whether it was sent more than once.
+    is_copied: bool,
     lifecycle: Lifecycle,
 }
 
@@ -266,6 +269,8 @@ struct SentTask {
 enum Timer {
     Silence,
     Deadline,
+    /// Its deadline is over, and its end may still come.
+    End,
 }
 
 impl SentTasks {
@@ -341,6 +346,7 @@ impl SentTasks {
             expects_ack: task.expects_ack(),
             deadline: task.deadline(),
             resends: self.config.resends,
+            is_copied: false,
             lifecycle: Lifecycle::new(task, Profile::Strict),
         };
         self.tasks.insert(task.task_id, entry);
@@ -397,7 +403,11 @@ impl SentTasks {
             trace!(task = %task_id, ?timer, "timer");
             match timer {
                 Timer::Silence => self.is_silent(now, task_id),
-                Timer::Deadline => self.is_late(now, task_id),
+                Timer::Deadline => self.wait_for_end(now, task_id),
+                Timer::End => {
+                    debug!(task = %task_id, "no end after the deadline");
+                    self.out.push(Output::Overdue(task_id, Waiting::End));
+                }
             }
         }
     }
@@ -414,35 +424,34 @@ impl SentTasks {
             return self.out.push(Output::Overdue(task_id, waiting));
         };
         task.resends = left;
+        task.is_copied = true;
         self.out.push(Output::Transmit(task_id));
         self.wait(now, task_id);
     }
 
-    /// The deadline's timer is due. The calendar may have jumped since it was set.
+    /// Waits for the deadline of a task by the calendar, and then as long as its end may take.
     // impl: SAP-5-8
-    fn is_late(&mut self, now: Now, task_id: TaskId) {
+    fn wait_for_end(&mut self, now: Now, task_id: TaskId) {
         let Some(task) = self.tasks.get(&task_id) else {
             return;
         };
-        if task
-            .deadline
-            .is_some_and(|deadline| end_of(deadline) > now.wall)
-            && let Some(at) = self.late_at(now, task.deadline)
-        {
-            return self.timers.set((task_id, Timer::Deadline), at);
+        for timer in [Timer::Deadline, Timer::End] {
+            self.timers.clear(&(task_id, timer));
         }
-        debug!(task = %task_id, "no end after the deadline");
-        self.out.push(Output::Overdue(task_id, Waiting::End));
-    }
-
-    /// When a task is late that is sent now.
-    fn late_at(&self, now: Now, deadline: Option<Timestamp>) -> Option<Mono> {
-        let patience = Some(self.config.deadline_patience).filter(|it| *it != Duration::MAX)?;
-        let left = match deadline {
-            Some(deadline) => end_of(deadline).saturating_since(now.wall),
-            None => Some(self.config.default_time).filter(|it| *it != Duration::MAX)?,
+        let patience = self.config.deadline_patience;
+        let (timer, at) = match task.deadline {
+            _ if patience == Duration::MAX => return,
+            Some(deadline) if now.wall < end_of(deadline) => {
+                (Timer::Deadline, until(deadline, now))
+            }
+            Some(_) => (Timer::End, now.mono.saturating_add(patience)),
+            None if self.config.default_time == Duration::MAX => return,
+            None => {
+                let left = self.config.default_time.saturating_add(patience);
+                (Timer::End, now.mono.saturating_add(left))
+            }
         };
-        Some(now.mono.saturating_add(left.saturating_add(patience)))
+        self.timers.set((task_id, timer), at);
     }
 
     /// The next output, or `None` when there is none.
@@ -474,7 +483,7 @@ impl SentTasks {
         match &entry.stage {
             Stage::Drafted => entry.stage = Stage::Sent,
             // Sent again: it is the same task, and its consumer knows that.
-            Stage::Sent | Stage::Accepted | Stage::InProgress(_) => {}
+            Stage::Sent | Stage::Accepted | Stage::InProgress(_) => entry.is_copied = true,
             from @ (Stage::Ended(_) | Stage::Refused(_)) => {
                 return Err(Error::Illegal {
                     from: from.clone(),
@@ -484,9 +493,7 @@ impl SentTasks {
         }
         self.out.push(Output::Transmit(task.task_id));
         self.wait(now, task.task_id);
-        if let Some(at) = self.late_at(now, task.deadline()) {
-            self.timers.set((task.task_id, Timer::Deadline), at);
-        }
+        self.wait_for_end(now, task.task_id);
         Ok(())
     }
 
@@ -520,6 +527,12 @@ impl SentTasks {
             entry.belongs(seen)?;
         }
         match &entry.stage {
+            // There was no room for a copy. An earlier one may be at work, and that goes on.
+            Stage::Sent | Stage::Accepted | Stage::InProgress(_)
+                if entry.is_copied && nack.code == ErrorCode::RateLimit =>
+            {
+                return Ok(());
+            }
             Stage::Sent => entry.stage = Stage::Refused(nack.code.clone()),
             Stage::Refused(code) if *code == nack.code => return Ok(()),
             from => {
@@ -585,8 +598,10 @@ impl SentTasks {
         };
         let patience = match entry.waits_for() {
             None => {
-                self.timers.clear(&(task_id, Timer::Silence));
-                return self.timers.clear(&(task_id, Timer::Deadline));
+                for timer in [Timer::Silence, Timer::Deadline, Timer::End] {
+                    self.timers.clear(&(task_id, timer));
+                }
+                return;
             }
             Some(Waiting::Receipt) => self.config.receipt_patience,
             Some(_) => self.config.result_patience,

@@ -9,7 +9,7 @@ use ubos_common::json::{self, Fault, Read, Reader};
 use ubos_common::log::{AppendError, Config, Log, OpenError, Position, ReadError};
 use ubos_common::violation::{Level, Profile};
 
-use super::thread::{StoreThread, opened};
+use super::thread::{StoreThread, Taken, opened};
 use crate::cache::{CacheKey, CacheRecord, CacheStore, Lookup, SAP_VERSION};
 use crate::error::StoreError;
 use crate::future::{BoxFuture, ready};
@@ -188,10 +188,12 @@ impl CacheStore for FileCache {
             Err(full) => return ready(Err(full)),
         };
         let key = record.cache_key;
-        let put = self.store.append(json::to_vec(record), move |place| {
-            counted.note(key, place?);
-            Ok(())
-        });
+        let put = self
+            .store
+            .append(Taken::WithRoom, json::to_vec(record), move |place| {
+                counted.note(key, place?);
+                Ok(())
+            });
         Box::pin(async {
             let kept: Result<(), AppendError> = put.await.map_err(failed)?;
             kept.map_err(failed)

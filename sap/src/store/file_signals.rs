@@ -11,7 +11,7 @@ use ubos_common::time::Timestamp;
 use ubos_common::violation::Profile;
 
 use super::proof::prove;
-use super::thread::{StoreThread, ThreadError, opened};
+use super::thread::{StoreThread, Taken, ThreadError, opened};
 use crate::error::StoreError;
 use crate::future::BoxFuture;
 use crate::learning::{Signal, SignalSink};
@@ -178,7 +178,7 @@ impl SignalSink for FileSignals {
         let learners = Arc::clone(&self.learners);
         let unkept = Arc::clone(&self.unkept);
         let record = json::to_vec(&signal);
-        let kept = self.store.append(record, move |position| {
+        let kept = self.store.append(Taken::WithRoom, record, move |position| {
             if position.is_err() {
                 unkept.fetch_add(1, Ordering::Relaxed);
                 return;

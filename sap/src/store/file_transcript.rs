@@ -8,14 +8,15 @@ use ubos_common::json;
 use ubos_common::log::{ArchiveError, Config, FsDir, Log, OpenError, ReadError};
 
 use super::proof::prove;
-use super::thread::{StoreThread, opened};
+use super::thread::{StoreThread, Taken, opened};
 use crate::future::{BoxFuture, ready};
-use crate::transcript::{Entry, Head, Proof, Transcript, TranscriptError};
+use crate::transcript::{Entry, EntryKind, Head, Proof, Transcript, TranscriptError};
 
 /// A transcript in the files of a folder. One process writes it; anybody can verify it.
 ///
-/// It has a thread of its own, so that the disk holds up no executor. At most 4,096 calls wait for it; one more is
-/// refused. Dropping it waits for nothing; what was handed over is written all the same, as long as the process runs
+/// It has a thread of its own, so that the disk holds up no executor. At most 4,096 calls wait for it, and 64 MiB of
+/// entries; what is more is refused. Results are taken whatever waits, for each is owed to a task that was begun, which has
+/// one under way. Dropping it waits for nothing; what was handed over is written all the same, as long as the process runs
 /// ([`close`](Self::close)). Opening the folder again in this process waits for that.
 #[derive(Debug)]
 pub struct FileTranscript {
@@ -128,7 +129,8 @@ impl Transcript for FileTranscript {
         if let Err(full) = self.make_room() {
             return ready(Err(full));
         }
-        let position = self.store.append(json::to_vec(entry), |position| position);
+        let (taken, record) = (taken(entry), json::to_vec(entry));
+        let position = self.store.append(taken, record, |position| position);
         Box::pin(async { Ok(position.await.map_err(store)?.map_err(store)?.sequence) })
     }
 
@@ -140,9 +142,9 @@ impl Transcript for FileTranscript {
         if let Err(full) = self.make_room() {
             return ready(Err(full));
         }
-        let bytes = entry.body.as_str().len();
+        let (taken, bytes) = (taken(&entry), entry.body.as_str().len());
         let record = move || json::to_vec(&make(entry));
-        let position = self.store.append_made(bytes, record, |position| position);
+        let position = (self.store).append_made(taken, bytes, record, |position| position);
         Box::pin(async { Ok(position.await.map_err(store)?.map_err(store)?.sequence) })
     }
 
@@ -153,6 +155,14 @@ impl Transcript for FileTranscript {
 
     fn verify(&self, kept: Option<&Head>) -> Result<Proof, TranscriptError> {
         prove(&self.dir, self.log(), kept)
+    }
+}
+
+/// A task that was begun is owed its end, and has one result under way.
+fn taken(entry: &Entry) -> Taken {
+    match entry.kind {
+        EntryKind::Result => Taken::Always,
+        _ => Taken::WithRoom,
     }
 }
 

@@ -9,7 +9,7 @@ use ubos_common::log::{AppendError, Config, Log, OpenError, Position, ReadError}
 use ubos_common::violation::Profile;
 
 use super::file_signals::ReadBackError;
-use super::thread::{StoreThread, opened};
+use super::thread::{StoreThread, Taken, opened};
 use crate::error::StoreError;
 use crate::evidence::BodyDigest;
 use crate::future::{BoxFuture, ready};
@@ -147,10 +147,12 @@ impl Librarian for Library {
             }
         }
         let (shelves, kept) = (Arc::clone(&self.shelves), artifact.clone());
-        let filed = self.store.append(json::to_vec(artifact), move |position| {
-            locked(&shelves).put(&kept, position?);
-            Ok(())
-        });
+        let filed = self
+            .store
+            .append(Taken::WithRoom, json::to_vec(artifact), move |position| {
+                locked(&shelves).put(&kept, position?);
+                Ok(())
+            });
         Box::pin(async {
             let filed: Result<(), AppendError> = filed.await.map_err(failed)?;
             filed.map_err(failed)

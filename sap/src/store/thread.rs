@@ -5,7 +5,7 @@ use std::io;
 use std::panic::catch_unwind;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
@@ -23,9 +23,8 @@ use crate::future::{BoxFuture, ready};
 pub(super) struct StoreThread {
     /// `None` once it is dropped.
     log: Option<Arc<Log>>,
-    jobs: Option<SyncSender<Job>>,
-    /// Bytes of the records that were handed over and are not settled yet.
-    waiting: Arc<AtomicUsize>,
+    jobs: Option<Sender<Job>>,
+    waiting: Arc<Waiting>,
     thread: Option<JoinHandle<()>>,
     folder: PathBuf,
     last: Arc<Mutex<Option<Arc<Log>>>>,
@@ -86,6 +85,22 @@ fn place_of(folder: &Path) -> PathBuf {
     folder.canonicalize().unwrap_or_else(|_| folder.to_owned())
 }
 
+/// What was handed over: jobs that have not begun, and bytes of records that are not settled.
+#[derive(Debug, Default)]
+struct Waiting {
+    jobs: AtomicUsize,
+    bytes: AtomicUsize,
+}
+
+/// Whether a record is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Taken {
+    /// Where it is within the bounds.
+    WithRoom,
+    /// Whatever waits. There are as many of these as who makes them can have under way.
+    Always,
+}
+
 enum Job {
     Append(Vec<u8>, Written),
     /// The same of a record that is made first.
@@ -109,7 +124,7 @@ pub(super) enum ThreadError {
 impl StoreThread {
     pub(super) fn start(folder: &Path, log: Log) -> io::Result<Self> {
         let log = Arc::new(log);
-        let (jobs, waiting) = sync_channel(MAX_JOBS);
+        let (jobs, waiting) = channel();
         let of_thread = Arc::clone(&log);
         let last = Arc::<Mutex<Option<Arc<Log>>>>::default();
         let left = Arc::clone(&last);
@@ -148,29 +163,33 @@ impl StoreThread {
     /// thread, in the order of the records.
     pub(super) fn append<T: Send + 'static>(
         &self,
+        taken: Taken,
         record: Vec<u8>,
         then: impl FnOnce(Result<Position, AppendError>) -> T + Send + 'static,
     ) -> BoxFuture<'static, Result<T, ThreadError>> {
-        self.append_as(record.len(), |written| Job::Append(record, written), then)
+        let place = self.place(taken, record.len());
+        self.append_as(place, |written| Job::Append(record, written), then)
     }
 
     /// The same of a record of about so many bytes, which is made on the thread.
     pub(super) fn append_made<T: Send + 'static>(
         &self,
+        taken: Taken,
         bytes: usize,
         make: impl FnOnce() -> Vec<u8> + Send + 'static,
         then: impl FnOnce(Result<Position, AppendError>) -> T + Send + 'static,
     ) -> BoxFuture<'static, Result<T, ThreadError>> {
-        self.append_as(bytes, |written| Job::Make(Box::new(make), written), then)
+        let place = self.place(taken, bytes);
+        self.append_as(place, |written| Job::Make(Box::new(make), written), then)
     }
 
     fn append_as<T: Send + 'static>(
         &self,
-        bytes: usize,
+        place: Result<Place, ThreadError>,
         job: impl FnOnce(Written) -> Job,
         then: impl FnOnce(Result<Position, AppendError>) -> T + Send + 'static,
     ) -> BoxFuture<'static, Result<T, ThreadError>> {
-        let place = match Place::take(&self.waiting, bytes) {
+        let place = match place {
             Ok(place) => place,
             Err(full) => return ready(Err(full)),
         };
@@ -187,9 +206,24 @@ impl StoreThread {
         &self,
         job: impl FnOnce(&Log) -> T + Send + 'static,
     ) -> BoxFuture<'static, Result<T, ThreadError>> {
+        let place = match self.place(Taken::WithRoom, 0) {
+            Ok(place) => place,
+            Err(full) => return ready(Err(full)),
+        };
         let (answer, answered) = oneshot::channel();
-        let job = Box::new(move |log: &Log| drop(answer.send(job(log))));
+        let job = Box::new(move |log: &Log| {
+            drop(place);
+            drop(answer.send(job(log)));
+        });
         self.hand_over(Job::Call(job), answered)
+    }
+
+    fn place(&self, taken: Taken, bytes: usize) -> Result<Place, ThreadError> {
+        let place = Place::take(&self.waiting, bytes);
+        match taken {
+            Taken::Always => Ok(place.0),
+            Taken::WithRoom => place.1.map(|()| place.0),
+        }
     }
 
     fn hand_over<T: Send + 'static>(
@@ -198,39 +232,44 @@ impl StoreThread {
         answered: oneshot::Receiver<T>,
     ) -> BoxFuture<'static, Result<T, ThreadError>> {
         let jobs = self.jobs.as_ref();
-        match jobs.map(|jobs| jobs.try_send(job)) {
+        match jobs.map(|jobs| jobs.send(job)) {
             Some(Ok(())) => Box::pin(async { answered.await.map_err(|_| ThreadError::Gone) }),
-            Some(Err(TrySendError::Full(_))) => ready(Err(ThreadError::Full { limit: MAX_JOBS })),
-            Some(Err(TrySendError::Disconnected(_))) | None => ready(Err(ThreadError::Gone)),
+            Some(Err(_)) | None => ready(Err(ThreadError::Gone)),
         }
     }
 }
 
-/// A record's share of the bytes that may wait; given back when it is settled, or was refused.
+/// A job's share of what may wait; given back when it begins, for a record when it is settled, and when it was refused.
 struct Place {
-    waiting: Arc<AtomicUsize>,
+    waiting: Arc<Waiting>,
     bytes: usize,
 }
 
 impl Place {
-    /// One record is taken whatever its length.
-    fn take(waiting: &Arc<AtomicUsize>, bytes: usize) -> Result<Self, ThreadError> {
-        let before = waiting.fetch_add(bytes, Ordering::Relaxed);
+    /// The share, and whether it is within the bounds. One record is whatever its length.
+    fn take(waiting: &Arc<Waiting>, bytes: usize) -> (Self, Result<(), ThreadError>) {
+        let jobs = waiting.jobs.fetch_add(1, Ordering::Relaxed);
+        let before = waiting.bytes.fetch_add(bytes, Ordering::Relaxed);
         let place = Self {
             waiting: Arc::clone(waiting),
             bytes,
         };
-        let limit = MAX_WAITING_BYTES;
-        if before > 0 && before.saturating_add(bytes) > limit {
-            return Err(ThreadError::FullOfBytes { limit });
-        }
-        Ok(place)
+        let room = if jobs >= MAX_JOBS {
+            Err(ThreadError::Full { limit: MAX_JOBS })
+        } else if before > 0 && before.saturating_add(bytes) > MAX_WAITING_BYTES {
+            let limit = MAX_WAITING_BYTES;
+            Err(ThreadError::FullOfBytes { limit })
+        } else {
+            Ok(())
+        };
+        (place, room)
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.waiting.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.waiting.jobs.fetch_sub(1, Ordering::Relaxed);
+        self.waiting.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 
@@ -287,9 +326,10 @@ fn shielded(job: impl FnOnce()) {
     drop(catch_unwind(AssertUnwindSafe(job)));
 }
 
-/// Jobs that may wait: more than the tasks that a processor runs, each of which has one or two.
+/// Jobs that may wait, beside records that are always taken: more than the tasks that a processor runs, each of which has one or
+/// two.
 const MAX_JOBS: usize = 4_096;
-/// Bytes of records that may wait.
+/// Bytes of records that may wait, in the same way.
 const MAX_WAITING_BYTES: usize = 64 << 20;
 /// Jobs that are done before records are committed.
 const MAX_BATCH: usize = 256;
@@ -319,7 +359,7 @@ mod tests {
     fn a_record_is_kept_though_nobody_waits_for_it() {
         let folder = tempfile::tempdir().unwrap();
         let thread = started(&folder);
-        drop(thread.append(b"one".to_vec(), sequence));
+        drop(thread.append(Taken::WithRoom, b"one".to_vec(), sequence));
         drop(thread);
         assert_eq!(
             started(&folder)
@@ -337,35 +377,38 @@ mod tests {
     fn a_store_is_dropped_without_waiting_and_opened_again_after_its_last_job() {
         let folder = tempfile::tempdir().unwrap();
         let thread = started(&folder);
-        let (release, held) = std::sync::mpsc::channel::<()>();
-        let (begin, begun) = std::sync::mpsc::channel();
+        let (release, held) = channel::<()>();
+        let (begin, begun) = channel();
         drop(thread.call(move |_| {
             begin.send(()).unwrap();
             held.recv().unwrap_err();
         }));
         begun.recv().unwrap();
-        drop(thread.append(b"one".to_vec(), sequence));
+        drop(thread.append(Taken::WithRoom, b"one".to_vec(), sequence));
         drop(thread);
         drop(release);
         let again = started(&folder);
-        assert_eq!(block_on(again.append(Vec::new(), sequence)), Ok(1));
+        assert_eq!(
+            block_on(again.append(Taken::WithRoom, Vec::new(), sequence)),
+            Ok(1)
+        );
     }
 
     #[test]
     fn a_folder_is_opened_though_the_disk_of_another_hangs() {
         let (hanging, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        let (release, held) = std::sync::mpsc::channel::<()>();
+        let (release, held) = channel::<()>();
         let thread = started(&hanging);
         drop(thread.call(move |_| held.recv().unwrap_err()));
         drop(thread);
         for wanted in 0..20 {
             let again = started(&folder);
-            drop(again.append(Vec::new(), move |position| {
+            drop(again.append(Taken::WithRoom, Vec::new(), move |position| {
                 assert_eq!(sequence(position), wanted)
             }));
         }
         assert_eq!(
-            block_on(started(&folder).append(Vec::new(), sequence)),
+            block_on(started(&folder).append(Taken::WithRoom, Vec::new(), sequence)),
             Ok(20)
         );
         drop(release);
@@ -380,15 +423,19 @@ mod tests {
         let thread = started(&folder);
         let panicking = thread.call(|_| -> u8 { panic!("a job's own fault") });
         assert_eq!(block_on(panicking), Err(ThreadError::Gone));
-        assert_eq!(block_on(thread.append(Vec::new(), sequence)), Ok(0));
+        assert_eq!(
+            block_on(thread.append(Taken::WithRoom, Vec::new(), sequence)),
+            Ok(0)
+        );
     }
 
     #[test]
     fn a_record_is_made_on_the_thread_in_its_turn_and_one_that_cannot_be_made_is_gone() {
         let folder = tempfile::tempdir().unwrap();
         let thread = started(&folder);
-        let (release, held) = std::sync::mpsc::channel::<()>();
+        let (release, held) = channel::<()>();
         let made = thread.append_made(
+            Taken::WithRoom,
             3,
             move || {
                 held.recv().unwrap_err();
@@ -396,25 +443,30 @@ mod tests {
             },
             sequence,
         );
-        let next = thread.append(b"two".to_vec(), sequence);
+        let next = thread.append(Taken::WithRoom, b"two".to_vec(), sequence);
         // Dropped before it is made, and made all the same.
         drop(made);
         drop(release);
         assert_eq!(block_on(next), Ok(1));
-        let panicking = thread.append_made(3, || panic!("the maker's own fault"), sequence);
+        let panicking = thread.append_made(
+            Taken::WithRoom,
+            3,
+            || panic!("the maker's own fault"),
+            sequence,
+        );
         assert_eq!(block_on(panicking), Err(ThreadError::Gone));
         let first =
             block_on(thread.call(|log| log.reader().next().unwrap().unwrap().bytes.to_vec()));
         assert_eq!(first, Ok(b"one".to_vec()));
-        assert_eq!(thread.waiting.load(Ordering::Relaxed), 0);
+        assert_eq!(thread.waiting.bytes.load(Ordering::Relaxed), 0);
     }
 
     #[test]
     fn what_is_over_the_bound_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let thread = started(&folder);
-        let (release, held) = std::sync::mpsc::channel::<()>();
-        let (begin, begun) = std::sync::mpsc::channel();
+        let (release, held) = channel::<()>();
+        let (begin, begun) = channel();
         let held = thread.call(move |_| {
             begin.send(()).unwrap();
             held.recv().unwrap_err();
@@ -426,6 +478,7 @@ mod tests {
             block_on(thread.call(|_| ())),
             Err(ThreadError::Full { limit })
         );
+        let owed = thread.append(Taken::Always, Vec::new(), sequence);
         // The disk takes its time, and whoever waits for it may do something else.
         let mut cx = Context::from_waker(Waker::noop());
         let mut held = held;
@@ -435,26 +488,31 @@ mod tests {
         for job in waiting {
             block_on(job).unwrap();
         }
+        assert_eq!(block_on(owed), Ok(0), "it is taken, whatever waits");
+        assert_eq!(thread.waiting.jobs.load(Ordering::Relaxed), 0);
     }
 
     #[test]
     fn records_that_wait_are_bounded_in_bytes() {
         let folder = tempfile::tempdir().unwrap();
         let thread = started(&folder);
-        let (release, held) = std::sync::mpsc::channel::<()>();
+        let (release, held) = channel::<()>();
         let held = thread.call(move |_| held.recv().unwrap_err());
         let record = || vec![7; 1 << 20];
         let limit = MAX_WAITING_BYTES;
         let waiting: Vec<_> = (0..limit >> 20)
-            .map(|_| thread.append(record(), sequence))
+            .map(|_| thread.append(Taken::WithRoom, record(), sequence))
             .collect();
-        let refused = thread.append(record(), sequence);
+        let refused = thread.append(Taken::WithRoom, record(), sequence);
         assert_eq!(block_on(refused), Err(ThreadError::FullOfBytes { limit }));
+        let owed = thread.append(Taken::Always, record(), sequence);
         drop(release);
         block_on(held).unwrap();
         for (wanted, record) in (0..).zip(waiting) {
             assert_eq!(block_on(record), Ok(wanted));
         }
-        assert_eq!(block_on(thread.append(record(), sequence)), Ok(64));
+        assert_eq!(block_on(owed), Ok(64), "it is taken, whatever waits");
+        let next = thread.append(Taken::WithRoom, record(), sequence);
+        assert_eq!(block_on(next), Ok(65));
     }
 }

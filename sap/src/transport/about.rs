@@ -9,7 +9,7 @@ use futures::future::{Either, select};
 use super::{Message, Service};
 use crate::error::ErrorCode;
 use crate::ident::{AgentId, TaskId};
-use crate::processor::{KnownTask, Peer, Standing};
+use crate::processor::{KnownTask, Peer, Standing, Unanswered};
 use crate::receipt::{Nack, ReceiptStatus};
 
 /// A task that a service was sent before.
@@ -26,7 +26,8 @@ impl Service {
     ///
     /// # Errors
     ///
-    /// What to tell a peer for whom there is no such task: a Nack `NOT_FOUND`, which is noted.
+    /// What to tell a peer, which is noted: a Nack `NOT_FOUND` where there is no such task for it, and `RATE_LIMIT` where it cannot
+    /// be found out now whether it may ask: too many ask, or the hook says so or is silent for 30 s.
     pub async fn about(
         &self,
         peer: &Peer,
@@ -34,21 +35,20 @@ impl Service {
         task_id: &TaskId,
     ) -> Result<About, Nack> {
         match About::find(self, peer, issuer, task_id).await {
-            Some(about) => Ok(about),
-            None => Err(self.note(unknown(task_id)).await),
+            Ok(about) => Ok(about),
+            Err(why) => Err(self.note(unanswered(task_id, why)).await),
         }
     }
 }
 
 impl About {
-    /// The task, where the service knows it and the peer may send it.
+    /// The task, where the service knows it and the peer may send it. A hook that never answers must not keep a connection for ever.
     pub(super) async fn find(
         service: &Service,
         peer: &Peer,
         issuer: &AgentId,
         task_id: &TaskId,
-    ) -> Option<Self> {
-        // A hook that never answers must not keep a connection for ever.
+    ) -> Result<Self, Unanswered> {
         let clock = service.clock();
         let late = clock.sleep_until(clock.now().mono.saturating_add(MAX_AUTHORIZE));
         let known = pin!(KnownTask::of_issuer(
@@ -58,9 +58,9 @@ impl About {
             task_id
         ));
         let Either::Left((known, _)) = select(known, late).await else {
-            return None;
+            return Err(Unanswered::Busy);
         };
-        Some(Self {
+        Ok(Self {
             task: known?,
             task_id: *task_id,
         })
@@ -112,7 +112,18 @@ impl fmt::Debug for About {
 /// How long it may take to know whether somebody may ask about a task.
 pub(super) const MAX_AUTHORIZE: Duration = Duration::from_secs(30);
 
-pub(super) fn unknown(task_id: &TaskId) -> Nack {
+pub(super) fn unanswered(task_id: &TaskId, why: Unanswered) -> Nack {
+    match why {
+        Unanswered::Unknown => unknown(task_id),
+        Unanswered::Busy => {
+            let why =
+                "whether you may ask about this task cannot be found out now; try again later";
+            nack(task_id, ErrorCode::RateLimit, why)
+        }
+    }
+}
+
+fn unknown(task_id: &TaskId) -> Nack {
     let why = "no task of this issuer and id is known here";
     nack(task_id, ErrorCode::NotFound, why)
 }

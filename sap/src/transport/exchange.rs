@@ -62,7 +62,9 @@ impl Exchange {
             Message::Nack(nack) => self.sent.take(now, Input::Nack(nack))?,
             Message::Result(result) => self.sent.take_digested(now, result, digest)?,
         };
-        let is_last = message.is_last();
+        // For a copy alone there was no room.
+        let is_ignored = !is_new && matches!(message, Message::Nack(_));
+        let is_last = message.is_last() && !is_ignored;
         if is_new {
             on_message(&message);
             self.delivered += 1;
@@ -112,5 +114,48 @@ impl Exchange {
             what: "nothing".into(),
         };
         self.last.ok_or_else(nothing)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ubos_common::id::IdSource;
+    use ubos_common::json::RawObject;
+    use ubos_common::time::{Mono, Timestamp};
+
+    use super::*;
+    use crate::context::{ConstitutionalContext, PressureLevel};
+    use crate::error::ErrorCode;
+    use crate::receipt::Nack;
+    use crate::task::{AgentKind, Issuer, Target};
+
+    // spec: SAP-5-10
+    #[test]
+    fn a_copy_for_which_there_is_no_room_is_no_answer() {
+        let task = Task::draft(
+            &mut IdSource::seeded(1),
+            Timestamp::EPOCH,
+            Issuer::new("a".parse().unwrap(), AgentKind::Agent),
+            Target::new("a.b".parse().unwrap()),
+            ConstitutionalContext::new(PressureLevel::Instant),
+            RawObject::empty(),
+        );
+        let now = Now::new(Mono::ZERO, Timestamp::EPOCH);
+        for copies in [0, 1] {
+            let mut exchange = Exchange::new(&task, now, Config::default()).unwrap();
+            for _ in 0..copies {
+                exchange.sent.take(now, Input::Dispatch(&task)).unwrap();
+            }
+            let why = "too many tasks".parse().unwrap();
+            let message = Message::Nack(Nack::of(&task, ErrorCode::RateLimit, why));
+            let received = Received {
+                message,
+                digest: None,
+            };
+            let mut told = 0;
+            let is_last = exchange.take(now, received, &mut |_| told += 1).unwrap();
+            assert_eq!((is_last, told), (copies == 0, 1 - copies));
+            assert_eq!(exchange.end().is_ok(), copies == 0);
+        }
     }
 }

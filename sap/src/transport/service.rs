@@ -283,6 +283,7 @@ impl From<Answer> for Message {
         match answer {
             Answer::Nack(nack) => Self::Nack(nack),
             Answer::Result(result) => Self::Result(result),
+            Answer::Ack(ack) => Self::Ack(ack),
         }
     }
 }

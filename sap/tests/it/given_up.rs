@@ -49,7 +49,7 @@ fn one_that_runs_elsewhere_is_dismissed() {
         .unwrap();
     assert_eq!(
         (play.step().as_str(), play.machine.stage()),
-        ("record QUEUED", Stage::Dismissed)
+        ("taken", Stage::Dismissed)
     );
 }
 

@@ -15,6 +15,8 @@ mod cache;
 mod checklist;
 mod consumer;
 #[cfg(feature = "driver")]
+mod copies;
+#[cfg(feature = "driver")]
 mod driven;
 #[cfg(feature = "log")]
 mod files;

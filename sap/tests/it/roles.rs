@@ -262,6 +262,49 @@ fn a_task_is_sent_again_as_often_as_is_set() {
     assert_eq!(drained(&mut orders).len(), 1);
 }
 
+// spec: SAP-4.3-3, SAP-5-10
+#[test]
+fn a_copy_for_which_there_is_no_room_ends_no_task() {
+    let patience = Duration::from_secs(10);
+    let config = Config::default().with_patience(patience, patience);
+    let (task, result) = numbered(1);
+    let mut full = nack();
+    full.message_id = Some(task.task_id);
+    full.correlation_id = None;
+    full.code = ErrorCode::RateLimit;
+    // Of the first alone it is the end.
+    let mut orders = SentTasks::new(config.with_resends(1)).unwrap();
+    orders.handle_input(at(0), Input::Dispatch(&task)).unwrap();
+    orders.handle_input(at(1), Input::Nack(&full)).unwrap();
+    let refused = Stage::Refused(ErrorCode::RateLimit);
+    assert_eq!(orders.stage(&task.task_id), Some(&refused));
+    // It is sent again by itself, or by whoever wants it.
+    for by_itself in [true, false] {
+        let mut orders = SentTasks::new(config.with_resends(1)).unwrap();
+        orders.handle_input(at(0), Input::Dispatch(&task)).unwrap();
+        if by_itself {
+            orders.handle_timeout(at(10));
+        } else {
+            orders.handle_input(at(10), Input::Dispatch(&task)).unwrap();
+        }
+        drained(&mut orders);
+        orders.handle_input(at(11), Input::Nack(&full)).unwrap();
+        assert_eq!(drained(&mut orders), []);
+        let mut other = full.clone();
+        other.code = ErrorCode::Forbidden;
+        let mut running = result.clone();
+        (running.status, running.output) = (Status::Running, None);
+        orders
+            .handle_input(at(12), Input::Result(&running))
+            .unwrap();
+        orders.handle_input(at(13), Input::Nack(&full)).unwrap();
+        assert!(orders.handle_input(at(13), Input::Nack(&other)).is_err());
+        orders.handle_input(at(14), Input::Result(&result)).unwrap();
+        let ended = Stage::Ended(Status::Succeeded);
+        assert_eq!(orders.stage(&task.task_id), Some(&ended));
+    }
+}
+
 // spec: SAP-5-8
 #[test]
 fn a_task_is_overdue_after_its_deadline_whatever_is_said_before() {
@@ -273,22 +316,33 @@ fn a_task_is_overdue_after_its_deadline_whatever_is_said_before() {
     let running = of_status("RUNNING");
     let mut orders = SentTasks::new(config).unwrap();
     orders.handle_input(at(0), Input::Dispatch(&task)).unwrap();
-    assert_eq!(orders.poll_timeout(), Some(at(16).mono));
+    let looks = |orders: &mut SentTasks, due, wall, next| {
+        assert_eq!(orders.poll_timeout(), Some(at(due).mono));
+        let mut now = at(due);
+        now.wall = at(wall).wall;
+        orders.handle_timeout(now);
+        assert_eq!(drained(orders), []);
+        assert_eq!(orders.poll_timeout(), Some(at(next).mono));
+    };
     orders.handle_input(at(9), Input::Result(&running)).unwrap();
     drained(&mut orders);
     // The calendar was set back: the deadline is not over yet, as little as its last second.
-    for (due, wall, next) in [(16, 8, 24), (24, 10, 30)] {
-        let mut back = at(due);
-        back.wall = at(wall).wall;
-        orders.handle_timeout(back);
-        assert_eq!(drained(&mut orders), []);
-        assert_eq!(orders.poll_timeout(), Some(at(next).mono));
-    }
-    let mut over = at(30);
-    over.wall = at(11).wall;
-    orders.handle_timeout(over);
+    looks(&mut orders, 10, 3, 18);
+    looks(&mut orders, 18, 10, 19);
+    looks(&mut orders, 19, 11, 24);
+    orders.handle_timeout(at(24));
     let overdue = Output::Overdue(task.task_id, Waiting::End);
     assert_eq!(drained(&mut orders), [overdue]);
+    assert_eq!(orders.poll_timeout(), None);
+    // It was set forward, or the machine slept: that is seen soon.
+    let mut far = SentTasks::new(config).unwrap();
+    let deadline = json!({"deadline": "2025-09-28T12:00:00Z"});
+    let task_of_hours = typed(&with(crate::samples::task(), "/telemetry", Some(deadline)));
+    far.handle_input(at(0), Input::Dispatch(&task_of_hours))
+        .unwrap();
+    drained(&mut far);
+    looks(&mut far, 10, 10, 20);
+    looks(&mut far, 20, 7_200, 25);
     // Sent after its deadline, it has the patience from then on.
     let mut late = SentTasks::new(config).unwrap();
     late.handle_input(at(100), Input::Dispatch(&task)).unwrap();

@@ -5,7 +5,7 @@ use core::time::Duration;
 use ubos_common::time::{Mono, Now, Timestamp};
 
 use crate::number::Amount;
-use crate::role::end_of;
+use crate::role::until;
 use crate::task::Task;
 
 #[derive(Clone, Copy, Debug)]
@@ -58,12 +58,9 @@ impl TimeLimits {
         is_over.then_some("the budget of seconds is used up")
     }
 
-    /// When to look again, as far as the calendar shows it now.
+    /// When to look again: soon where there is a deadline, for a calendar that jumps wakes nobody.
     pub(super) fn next(&self, now: Now) -> Option<Mono> {
-        let deadline = self.deadline.map(|deadline| {
-            let left = end_of(deadline).saturating_since(now.wall);
-            now.mono.saturating_add(left)
-        });
+        let deadline = self.deadline.map(|deadline| until(deadline, now));
         let behind = |last: Mono| last.saturating_add(Duration::from_nanos(1));
         let ends = [deadline, self.default.map(behind), self.last.map(behind)];
         ends.into_iter().flatten().min()
@@ -107,5 +104,14 @@ mod tests {
             assert_eq!(limits.next(at(0)), Some(next));
             assert!(limits.over(at(next.as_nanos())).is_some());
         }
+        // No clock that is monotonic shows that the calendar was set, or that the machine slept.
+        let deadline = Timestamp::EPOCH.saturating_add(Duration::from_secs(3_600));
+        let mut telemetry = Telemetry::new();
+        telemetry.deadline = Some(deadline.into());
+        task.telemetry = Some(telemetry);
+        let limits = TimeLimits::of(&task, at(0), default);
+        assert_eq!(limits.next(at(0)), Some(Mono::from_millis(10_000)));
+        let near = Now::new(Mono::ZERO, deadline);
+        assert_eq!(limits.next(near), Some(Mono::from_millis(1_000)));
     }
 }

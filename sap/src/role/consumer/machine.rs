@@ -95,7 +95,6 @@ enum Step {
 enum Recording {
     Task,
     Result(Arc<Written>),
-    Queued(Arc<Written>),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -139,7 +138,6 @@ impl ReceivedTask {
     pub fn stage(&self) -> Stage {
         match &self.step {
             Step::Authorize | Step::Enter => Stage::Received,
-            Step::Record(Recording::Queued(_)) => Stage::Dismissed,
             Step::Record(Recording::Result(written)) if written.result.status.is_terminal() => {
                 Stage::Ended(written.result.status.clone())
             }
@@ -362,15 +360,10 @@ impl ReceivedTask {
             Admission::Known(Some(latest)) => {
                 self.close(Stage::Dismissed, End::Again(latest));
             }
-            // That it waits was not said yet, so it is not yet recorded.
+            // A result of its own could come between those of the run.
             Admission::Known(None) => {
-                let queued = self.results.interim(now, Status::Queued);
-                let written = Arc::new(self.results.written(now, queued));
-                let record = Record::Queued(Arc::clone(&written));
-                self.ask(
-                    Step::Record(Recording::Queued(written)),
-                    Request::Record(record),
-                );
+                let ack = Ack::from(&*self.results.task);
+                self.close(Stage::Dismissed, End::Taken(ack));
             }
             Admission::Other => {
                 let why = "another task of this id came before";
@@ -406,7 +399,6 @@ impl ReceivedTask {
     fn recorded(&mut self, now: Now, what: Recording) {
         match what {
             Recording::Task => self.begin(now),
-            Recording::Queued(written) => self.close(Stage::Dismissed, End::Answer(written)),
             Recording::Result(written) => {
                 let status = written.result.status.clone();
                 self.out.push(Output::Remember(Arc::clone(&written)));
@@ -427,7 +419,6 @@ impl ReceivedTask {
 
     fn not_recorded(&mut self, now: Now, what: &Recording) {
         match what {
-            Recording::Queued(_) => self.close(Stage::Lost, End::Lost),
             // What is not in the transcript was never here, and has no end there either.
             Recording::Task => {
                 self.out.push(Output::Forget);
@@ -737,9 +728,7 @@ impl ReceivedTask {
 
     fn shut_down(&mut self, now: Now) {
         match &self.step {
-            Step::Authorize | Step::Enter | Step::Record(Recording::Queued(_)) => {
-                self.close(Stage::Dismissed, End::Lost);
-            }
+            Step::Authorize | Step::Enter => self.close(Stage::Dismissed, End::Lost),
             // What was handed to the transcript is the end.
             Step::Record(Recording::Result(written)) if written.result.status.is_terminal() => {
                 let written = Arc::clone(written);

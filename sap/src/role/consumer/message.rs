@@ -44,7 +44,7 @@ impl Config {
 pub enum Stage {
     /// It is here, and nothing is decided.
     Received,
-    /// It was taken: QUEUED.
+    /// It was taken, and its handler has not begun.
     Accepted,
     /// Its handler is at work: RUNNING, or PARTIAL.
     Running,
@@ -146,8 +146,6 @@ pub enum Record {
     Task,
     /// A result.
     Result(Arc<Written>),
-    /// The QUEUED that answers a copy of a task that runs elsewhere.
-    Queued(Arc<Written>),
 }
 
 /// What is said before the last result.
@@ -273,6 +271,8 @@ pub enum End {
     Answer(Arc<Written>),
     /// Its answer was recorded earlier.
     Again(Box<TaskResult>),
+    /// It came before, and has no result yet.
+    Taken(Ack),
     /// A record failed: nothing may be told.
     Lost,
 }

@@ -52,14 +52,14 @@ use ubos_common::driver::Sleep;
 
 use self::agents::Agents;
 use self::places::{Place, Places, lock};
-use super::about::unknown;
+use super::about::unanswered;
 use super::sent::{Heard, Sent};
 use super::{About, Caller, Message, Replies, SendError, Service, ToEndpoint};
 use crate::ConfigError;
 use crate::dispatch::dispatch_apart;
 use crate::error::ErrorCode;
 use crate::processor::{
-    self, Given, Peer, ProcessError, Processor, Refusals, Unreachable, Warning, guarded,
+    self, Given, Peer, ProcessError, Processor, Refusals, Unanswered, Unreachable, Warning, guarded,
 };
 use crate::receipt::Nack;
 use crate::result::TaskResult;
@@ -209,11 +209,11 @@ impl Bus {
     }
 
     /// How far a task is that was sent before: its latest result, or the Ack where it has none yet. A Nack
-    /// `NOT_FOUND` where no agent here knows it.
+    /// `NOT_FOUND` where no agent here knows it, and `RATE_LIMIT` where too many ask.
     pub async fn status(&self, task: &Task) -> Message {
         match self.about(task).await {
-            Some(about) => about.latest().await,
-            None => self.unknown(task).await,
+            Ok(about) => about.latest().await,
+            Err(why) => self.unanswered(task, why).await,
         }
     }
 
@@ -221,8 +221,8 @@ impl Bus {
     /// ended by itself, and comes to those who wait for it.
     pub async fn cancel(&self, task: &Task) -> Message {
         match self.about(task).await {
-            Some(about) => about.cancel().await,
-            None => self.unknown(task).await,
+            Ok(about) => about.cancel().await,
+            Err(why) => self.unanswered(task, why).await,
         }
     }
 
@@ -233,10 +233,13 @@ impl Bus {
         task: &Task,
         on_message: &mut (dyn FnMut(&Message) + Send),
     ) -> Message {
-        let Some(mut about) = self.about(task).await else {
-            let unknown = self.unknown(task).await;
-            on_message(&unknown);
-            return unknown;
+        let mut about = match self.about(task).await {
+            Ok(about) => about,
+            Err(why) => {
+                let unanswered = self.unanswered(task, why).await;
+                on_message(&unanswered);
+                return unanswered;
+            }
         };
         let mut last = about.latest().await;
         while let Some(message) = about.next().await {
@@ -247,18 +250,21 @@ impl Bus {
     }
 
     /// The task, at the first agent that knows it.
-    async fn about(&self, task: &Task) -> Option<About> {
+    async fn about(&self, task: &Task) -> Result<About, Unanswered> {
         let (issuer, peer) = (&task.issuer.agent_id, Peer::same_process());
+        let mut why = Unanswered::Unknown;
         for agent in self.0.agents.of(task) {
-            if let Some(about) = About::find(&agent, &peer, issuer, &task.task_id).await {
-                return Some(about);
+            match About::find(&agent, &peer, issuer, &task.task_id).await {
+                Err(Unanswered::Unknown) => {}
+                Err(Unanswered::Busy) => why = Unanswered::Busy,
+                found => return found,
             }
         }
-        None
+        Err(why)
     }
 
-    async fn unknown(&self, task: &Task) -> Message {
-        self.turn_away(unknown(&task.task_id), b"").await
+    async fn unanswered(&self, task: &Task, why: Unanswered) -> Message {
+        self.turn_away(unanswered(&task.task_id, why), b"").await
     }
 
     /// Serves bytes that somebody else brought, as other transports do. At the bound it waits as [`send`](Self::send)

@@ -18,6 +18,7 @@ use super::closing::Closing;
 use super::config::Config;
 use super::request::peer_of;
 use super::response::{echo, last, lines, signed, whole};
+use crate::error::ErrorCode;
 use crate::ident::{AgentId, TaskId};
 use crate::receipt::Nack;
 use crate::transport::{About, Message, Service};
@@ -121,7 +122,10 @@ impl Asked {
         task_id: &TaskId,
     ) -> Result<About, (StatusCode, Nack)> {
         let about = self.service.about(&peer_of(head), issuer, task_id).await;
-        about.map_err(|nack| (StatusCode::NOT_FOUND, nack))
+        about.map_err(|nack| match nack.code {
+            ErrorCode::RateLimit => (StatusCode::TOO_MANY_REQUESTS, nack),
+            _ => (StatusCode::NOT_FOUND, nack),
+        })
     }
 }
 

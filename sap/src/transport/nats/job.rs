@@ -10,6 +10,7 @@ use bytes::Bytes;
 use futures::channel::oneshot;
 use futures::future::BoxFuture;
 use ubos_common::canon::Digest;
+use ubos_common::time::Timestamp;
 use ubos_common::trace_context::TraceContext;
 
 use super::cancel::Cancels;
@@ -105,11 +106,10 @@ impl Job<'_> {
         }
         match (last, elsewhere) {
             // impl: SAP-10-4
-            (Some(Message::Nack(nack)), _) if nack.code == ErrorCode::RateLimit => {
-                if begun != before {
-                    self.claim(begun, before.begun).await?;
-                }
-                self.queue.give_back(self.delivery).await
+            (Some(Message::Nack(nack)), _)
+                if nack.code == ErrorCode::RateLimit && !self.is_late() =>
+            {
+                self.later(before, begun).await
             }
             (Some(Message::Nack(nack)), _) => self.turn_away(nack, begun).await,
             (Some(Message::Result(result)), _) if result.status.is_terminal() => {
@@ -117,8 +117,47 @@ impl Job<'_> {
             }
             (_, Some(result)) => self.finish(&result, true).await,
             // It runs here already: this delivery is one too many.
-            _ => self.queue.give_back(self.delivery).await,
+            _ => self.later(before, begun).await,
         }
+    }
+
+    /// Gives back a task that was not begun: that is no attempt.
+    async fn later(&self, before: Claim, begun: Claim) -> Result<(), QueueError> {
+        let mut last = begun;
+        for _ in 0..MAX_TRIES {
+            if last == before || last.begun == 0 {
+                break;
+            }
+            if self.claim(last, last.begun - 1).await?.is_some() {
+                break;
+            }
+            // Something was said of the same task meanwhile.
+            match self
+                .queue
+                .holder(&self.subject("attempt"), &self.body)
+                .await?
+            {
+                Holder::This(claim) => last = claim,
+                Holder::Another { .. } => break,
+            }
+        }
+        self.queue.give_back(self.delivery).await
+    }
+
+    /// Whether it has waited for a place for as long as it may take.
+    // impl: SAP-5-8
+    fn is_late(&self) -> bool {
+        let Ok(task) = &self.read else { return false };
+        let now = self.service.clock().now();
+        if let Some(deadline) = task.deadline() {
+            return now.wall.truncated_to_second() > deadline;
+        }
+        let default = self.service.processor().default_time();
+        let sent = self.delivery.info().ok().and_then(|info| {
+            let sent = info.published;
+            Timestamp::new(sent.unix_timestamp(), sent.nanosecond())
+        });
+        sent.is_some_and(|sent| now.wall.saturating_since(sent) > default)
     }
 
     /// Answers, and stops what is to be stopped.
@@ -389,5 +428,7 @@ pub(super) async fn done(delivery: &Delivery) -> Result<(), QueueError> {
     delivery.double_ack().await.map_err(QueueError::Nats)
 }
 
+/// How often a claim is given back, where others say something of the same task at the same time.
+const MAX_TRIES: usize = 4;
 /// Why a task is turned away whose id another has.
 const SECOND: &str = "another task of this id came before";

@@ -71,7 +71,7 @@ use crate::work::{self, For};
 /// | `user`, on whose subject tasks are sent: letters, digits, `-` and `_` | none | |
 /// | `ack_wait`, for which a worker may be silent about a task | 30 s | another worker gets the task |
 /// | `max_attempts` at a task | 5 | dead letter, and FAILED `INTERNAL` |
-/// | `busy_delay`, after which a task comes back that could not be taken | 1 s | |
+/// | `busy_delay`, after which a task comes back that could not be taken | 1 s | one whose time is over is turned away, `RATE_LIMIT` |
 /// | `max_task_bytes`, of the tasks that wait | 1 GiB | a task cannot be sent |
 /// | `max_said_bytes`, of what is said about tasks | 4 GiB | the oldest is removed; a task whose result is removed before it was acknowledged may run again |
 ///
@@ -278,6 +278,8 @@ impl Queue {
             durable_name: Some(format!("{name}_workers")),
             ack_policy: AckPolicy::Explicit,
             ack_wait: config.ack_wait,
+            // Those that were given back count until they come again, and keep no others from their turn.
+            max_ack_pending: MAX_TASKS,
             ..pull::Config::default()
         };
         let durable = format!("{name}_workers");

@@ -299,3 +299,86 @@ async fn tasks_that_wait_have_a_bound_of_bytes() {
     };
     assert!(matches!(third, Err(SendError::Carrier(_))), "{third:?}");
 }
+
+// spec: SAP-10-4
+#[tokio::test]
+async fn a_copy_of_a_task_that_runs_is_no_attempt() {
+    let (nats, seen) = (Nats::start(), Seen::default());
+    let queue = nats.queue(config().with_max_attempts(3)).await;
+    let task = ask(1, "test.hang").to_string();
+    let worker = work(&queue, seen.service_of(processor::Config::default()));
+    nats.put(&task, &[]).await;
+    until(|| seen.entries() == 2).await;
+    nats.put(&task, &[]).await;
+    let said = async || {
+        let out = nats.stream("sap_out").await;
+        out.cached_info().state.last_sequence
+    };
+    // The copy comes back often enough to have used up all attempts. It is claimed, told how far the task is, and given back.
+    let wanted = said().await + 12;
+    let comes_back = async {
+        while said().await < wanted {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let came_back = tokio::time::timeout(Duration::from_secs(60), comes_back).await;
+    came_back.expect("it is begun no more");
+    worker.abort();
+    let next = Seen::default();
+    let worker = work(&queue, next.service_of(processor::Config::default()));
+    until(|| next.entries() == 2).await;
+    assert_eq!(nats.kept("sap_dead").await, 0);
+    worker.abort();
+}
+
+// spec: SAP-10-4, SAP-5-8
+#[tokio::test]
+async fn a_task_that_finds_no_place_in_its_time_is_turned_away() {
+    let (nats, seen) = (Nats::start(), Seen::default());
+    let queue = nats.queue(config()).await;
+    let full = processor::Config::default().with_max_running(1);
+    let full = full.with_default_time(Duration::from_secs(1));
+    let worker = work(&queue, seen.service_of(full));
+    let deadline = json!({"deadline": "2999-01-01T00:00:00Z"});
+    let holds = with(ask(1, "test.gate"), "/telemetry", Some(deadline.clone()));
+    nats.put(&holds.to_string(), &[]).await;
+    until(|| seen.entries() == 3).await;
+    // One has its time from when it was sent; the other's deadline was over before.
+    let late = with(
+        ask(3, "test.echo"),
+        "/telemetry",
+        Some(json!({"deadline": "2025-09-28T10:15:24Z"})),
+    );
+    for task in [ask(2, "test.echo"), late] {
+        nats.put(&task.to_string(), &[]).await;
+        let Message::Nack(nack) = nats.said(&task, "nack").await else {
+            panic!("turned away")
+        };
+        assert_eq!(nack.code, ErrorCode::RateLimit);
+    }
+    // One that has time left waits for its place.
+    let waits = with(ask(4, "test.echo"), "/telemetry", Some(deadline));
+    nats.put(&waits.to_string(), &[]).await;
+    seen.gate.store(true, Ordering::SeqCst);
+    let answer = nats.said(&waits, "result").await;
+    assert!(
+        matches!(&answer, Message::Result(result) if result.status == Status::Succeeded),
+        "{answer:?}"
+    );
+    until_kept(&nats, "sap_tasks", 0).await;
+    worker.abort();
+}
+
+// spec: SAP-10-4
+#[tokio::test]
+async fn tasks_that_wait_to_come_again_keep_none_from_its_turn() {
+    let nats = Nats::start();
+    let _queue = nats.queue(config()).await;
+    let tasks = nats.stream("sap_tasks").await;
+    let workers = tasks.consumer_info("sap_workers").await.unwrap();
+    // All that the stream has room for.
+    assert_eq!(
+        workers.config.max_ack_pending,
+        tasks.cached_info().config.max_messages
+    );
+}
