@@ -37,7 +37,8 @@ impl Caching {
     }
 
     /// Tries another essence beside this one, which it follows once it is proven and adopted. What leads to that are
-    /// the signals of the processor, so they must come to the trial, too.
+    /// the signals of the processor, so they must come to the trial, too. Its suggestion names all members that are left out then,
+    /// those among them that this essence leaves out.
     #[must_use]
     pub fn with_trial(mut self, trial: Arc<Trial>) -> Self {
         self.trial = Some(trial);

@@ -24,7 +24,7 @@ pub(super) struct StoreThread {
     /// `None` once it is dropped.
     log: Option<Arc<Log>>,
     jobs: Option<Sender<Job>>,
-    waiting: Arc<Waiting>,
+    waiting: Arc<Backlog>,
     thread: Option<JoinHandle<()>>,
     folder: PathBuf,
     last: Arc<Mutex<Option<Arc<Log>>>>,
@@ -87,7 +87,7 @@ fn place_of(folder: &Path) -> PathBuf {
 
 /// What was handed over: jobs that have not begun, and bytes of records that are not settled.
 #[derive(Debug, Default)]
-struct Waiting {
+struct Backlog {
     jobs: AtomicUsize,
     bytes: AtomicUsize,
 }
@@ -241,13 +241,13 @@ impl StoreThread {
 
 /// A job's share of what may wait; given back when it begins, for a record when it is settled, and when it was refused.
 struct Place {
-    waiting: Arc<Waiting>,
+    waiting: Arc<Backlog>,
     bytes: usize,
 }
 
 impl Place {
     /// The share, and whether it is within the bounds. One record is whatever its length.
-    fn take(waiting: &Arc<Waiting>, bytes: usize) -> (Self, Result<(), ThreadError>) {
+    fn take(waiting: &Arc<Backlog>, bytes: usize) -> (Self, Result<(), ThreadError>) {
         let jobs = waiting.jobs.fetch_add(1, Ordering::Relaxed);
         let before = waiting.bytes.fetch_add(bytes, Ordering::Relaxed);
         let place = Self {
