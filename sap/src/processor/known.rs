@@ -177,6 +177,7 @@ impl Processor {
     }
 
     /// Whether a peer may have this task done; `None` where too many ask.
+    #[cfg(feature = "nats")]
     pub(crate) async fn allows(&self, peer: &Peer, task: &Task) -> Option<bool> {
         match guarded(self.access(peer, task)).await {
             Ok(Access::Busy) => None,
