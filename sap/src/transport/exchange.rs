@@ -90,15 +90,14 @@ impl Exchange {
     /// The last new message; `None` where nothing was said, because results go to an endpoint.
     ///
     /// One that does not end the task is an answer in two cases: where results go to an endpoint, and alone, as
-    /// the latest result of a task that was sent before and still runs.
+    /// the latest of a task that was sent before and still runs.
     // impl: SAP-4.3-1
     pub(crate) fn end(self) -> Result<Option<Message>, SendError> {
         let what = match &self.last {
             _ if self.elsewhere => return Ok(self.last),
             Some(message) if message.is_last() => return Ok(self.last),
-            Some(Message::Result(_)) if self.delivered == 1 => return Ok(self.last),
-            Some(Message::Result(_)) => "results without an end",
-            Some(_) => "an Ack without a result",
+            Some(_) if self.delivered == 1 => return Ok(self.last),
+            Some(_) => "results without an end",
             None => "nothing",
         };
         Err(SendError::NoAnswer { what: what.into() })

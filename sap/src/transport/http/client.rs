@@ -151,7 +151,8 @@ impl HttpClient {
     }
 
     /// Sends a task and gives the last that is said: a result, a Nack, or the Ack where results go to an endpoint;
-    /// nothing where no Ack is wanted then. Everything is told on the way.
+    /// nothing where no Ack is wanted then. Of a task that was sent before and still runs it is the latest: a result that
+    /// is not the last, or the Ack. Everything is told on the way.
     ///
     /// # Errors
     ///
