@@ -142,3 +142,24 @@ impl Rule {
             && self.tool.as_ref().is_none_or(|tool| *tool == act.tool)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fallback_step_that_fails_ends_the_message() {
+        let act = Act::new("a".into(), "T".into());
+        let own = Policy {
+            on_error: Some(OnError::Continue),
+            ..Policy::default()
+        };
+        let config = Config::default();
+        assert_eq!(config.recoveries(&act, &own), [Recovery::Continue]);
+        let fallback = Policy {
+            replaces: Some(1),
+            ..own
+        };
+        assert_eq!(config.recoveries(&act, &fallback), []);
+    }
+}

@@ -291,6 +291,23 @@ fn what_0_1_cannot_say_is_refused_or_dropped_and_listed() {
     let mut join = step("j", &[]);
     join["verb"] = json!("join");
     assert!(down(&native(json!([join])), Profile::Lenient).is_err());
+    // Nor has one that directly follows another.
+    let join = |id, after: &[&str]| {
+        let mut join = step(id, after);
+        join["verb"] = json!("join");
+        join
+    };
+    let group = [step("a", &[]), step("b", &[])];
+    let plan = json!([
+        group[0],
+        group[1],
+        join("j", &["a", "b"]),
+        join("k", &["j"])
+    ]);
+    let Err(ConvertError::Lossy(losses)) = down(&native(plan), Profile::Lenient) else {
+        panic!("it cannot be said");
+    };
+    assert!(losses.iter().any(|finding| finding.pointer == "/plan"));
 }
 
 // spec: SACP1-15-1

@@ -37,6 +37,14 @@ fn keys_are_respelled_at_every_depth_and_nothing_else() {
     let expanded = table.expand(&read(&short)).unwrap();
     assert_eq!(value(&expanded), long);
     assert_eq!(value(&table.compact(&expanded).unwrap()), short);
+    // A subtask stays in its place among the other parameters.
+    let step = json!(["other", "T", {"opts": {"loc": 1}, "subtask": {"g": "S", "plan": []}}]);
+    let text = json!({"g": "G", "state": "PENDING", "plan": [step]});
+    let text = String::from_utf8(table.expand(&read(&text)).unwrap().encode()).unwrap();
+    assert!(
+        text.find("opts").unwrap() < text.find("subtask").unwrap(),
+        "{text}"
+    );
 }
 
 // spec: SACP-1-1

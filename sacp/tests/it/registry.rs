@@ -685,4 +685,23 @@ fn records_of_strangers_have_bounds() {
         );
     }
     assert_eq!(registry.agents_for("n63", "n63").len(), 1);
+    let mut long = verb("long", &[]);
+    long.inputs = vec![RawBuf::parse("1").unwrap(); 257];
+    let (list, seen, limit) = ("inputs", 257, 256);
+    assert_eq!(
+        registry.add_verb(long),
+        Err(RegistryError::TooLong { list, seen, limit })
+    );
+}
+
+#[test]
+fn definitions_that_are_added_are_told() {
+    let mut registry = MemoryRegistry::default();
+    let from = registry.revision();
+    registry.add_tool(tool("H_API", &["search"])).unwrap();
+    registry.add_verb(verb("search", &[])).unwrap();
+    let changes = registry.changes_since(from).unwrap();
+    let told = changes.iter().map(|change| (change.subject, &*change.name));
+    let wanted = [(Subject::Tool, "H_API"), (Subject::Verb, "search")];
+    assert_eq!(told.collect::<Vec<_>>(), wanted);
 }

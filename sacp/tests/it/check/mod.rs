@@ -551,3 +551,18 @@ fn a_merge_is_served_by_an_empty_registry() {
     let findings = check_plan(&decode(&message), Some(&registry), &Config::default());
     assert!(findings.is_empty(), "{findings:?}");
 }
+
+#[test]
+fn a_join_with_another_tool_is_offered_the_merge() {
+    let group = json!({"parallel": [["define", "A", {}], ["define", "B", {}]]});
+    let message = old(json!([group, ["join", "MERG", {}]]));
+    let registry = MemoryRegistry::default();
+    let findings = check_plan(&decode(&message), Some(&registry), &Config::default());
+    let at = "/plan/1".to_owned();
+    let tool = "MERGE".to_owned();
+    let merge = Repair::SetTool { at, tool };
+    let offered = findings
+        .iter()
+        .any(|finding| finding.repairs.contains(&merge));
+    assert!(offered, "{findings:?}");
+}
