@@ -281,6 +281,8 @@ mod tests {
         );
         assert_eq!(names(r#"{"a":"number"}"#), "object a:number");
         assert_eq!(names(r#"{"type":"array"}"#), "array ");
+        // A type, and no name.
+        assert_eq!(names(r#""any""#), "any ");
         assert_eq!(
             names(r#"{"type":"object","properties":{"a":{"type":"string"}}}"#),
             "object a:string"
