@@ -1,6 +1,8 @@
 //! The consumer's side of a task that nobody goes on with, and what it says of itself.
 
-use sap::role::consumer::{Admission, End, Input, Progress, Reply, Stage};
+use sap::ErrorCode;
+use sap::role::consumer::{Admission, End, Ended, HandlerError, Input, Progress, Reply, Stage};
+use ubos_common::json::{Limits, RawBuf, RawObject};
 
 use crate::consumer::{Play, at};
 
@@ -80,4 +82,23 @@ fn input_is_welcome_until_the_task_is_closed_or_nobody_takes_the_outputs() {
         inputs += 1;
         assert!(inputs < 100, "outputs that nobody takes have a bound");
     }
+}
+
+// spec: SAP-10-1, SAP-8-1
+#[test]
+fn a_failure_that_no_reader_would_take_is_told_without_its_details() {
+    let mut play = Play::at("run");
+    let id = play.run.unwrap();
+    // As deep as may be read, and in a result deeper than that.
+    let deep = Limits::default().max_depth - 1;
+    let deep = format!("{{\"a\":{}{}}}", "[".repeat(deep), "]".repeat(deep));
+    let details = RawObject::new(RawBuf::parse(&deep).unwrap());
+    let error = HandlerError::Failed {
+        code: ErrorCode::Unprocessable,
+        message: "why".into(),
+        details,
+    };
+    let reply = Reply::Ran(Ended::Error(error));
+    play.input(at(0), Input::Reply { id, reply }).unwrap();
+    assert_eq!(play.step(), "record FAILED INTERNAL");
 }

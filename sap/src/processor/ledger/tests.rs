@@ -172,3 +172,41 @@ fn so_many_ended_tasks_are_known_and_of_one_that_is_forgotten_nothing_is_left() 
     assert_eq!(tasks.bytes, MAX_FINISHED * encoded.len());
     assert_eq!(tasks.kept.pop(), Some(keys[1]));
 }
+
+/// Notes its number when it is woken.
+struct Noting(usize, Arc<Mutex<Vec<usize>>>);
+
+impl futures::task::ArcWake for Noting {
+    fn wake_by_ref(this: &Arc<Self>) {
+        this.1.lock().unwrap().push(this.0);
+    }
+}
+
+// spec: SAP-5-2
+#[test]
+fn all_are_told_to_stop_in_an_order_that_does_not_change() {
+    let (ledger, told) = (Ledger::default(), Arc::<Mutex<Vec<usize>>>::default());
+    let room = Room {
+        tasks: 20,
+        bytes: 20,
+    };
+    let mut listening = Vec::new();
+    for number in (0..20).rev() {
+        let mut one = Task::clone(&task());
+        one.task_id = format!("00000000-0000-0000-0000-{number:012}")
+            .parse()
+            .unwrap();
+        let (key, one) = (Key::of(&one), Arc::new(one));
+        let Entered::New(stop) = ledger.enter(&key, &one, Digest::of_bytes(b""), 1, room) else {
+            panic!("there is room");
+        };
+        let mut stopped = Box::pin(stop.stopped());
+        let waker = futures::task::waker(Arc::new(Noting(number, Arc::clone(&told))));
+        let mut waking = core::task::Context::from_waker(&waker);
+        assert!(stopped.as_mut().poll(&mut waking).is_pending());
+        listening.push(stopped);
+    }
+    assert_eq!(ledger.cancel_all(), 20);
+    let told = told.lock().unwrap();
+    assert!(told.is_sorted() && told.len() == 20, "{told:?}");
+}

@@ -76,14 +76,14 @@ impl Job<'_> {
             Err(_) => Some(before),
         };
         match begun {
-            Some(begun) => self.run(before, begun).await,
+            Some(begun) => self.run(begun).await,
             // Another worker was first, with this task or another of its id.
             None => self.queue.give_back(self.delivery).await,
         }
     }
 
     /// Runs what has its id, and says what came of it.
-    async fn run(&self, before: Claim, begun: Claim) -> Result<(), QueueError> {
+    async fn run(&self, begun: Claim) -> Result<(), QueueError> {
         let (stop, stopped) = oneshot::channel();
         let mut stopping = self.stopping().map(|stopping| (stopping, stop));
         if let Some((looking, _)) = &mut stopping
@@ -109,7 +109,7 @@ impl Job<'_> {
             (Some(Message::Nack(nack)), _)
                 if nack.code == ErrorCode::RateLimit && !self.is_late() =>
             {
-                self.later(before, begun).await
+                self.later(begun).await
             }
             (Some(Message::Nack(nack)), _) => self.turn_away(nack, begun).await,
             (Some(Message::Result(result)), _) if result.status.is_terminal() => {
@@ -117,18 +117,17 @@ impl Job<'_> {
             }
             (_, Some(result)) => self.finish(&result, true).await,
             // It runs here already: this delivery is one too many.
-            _ => self.later(before, begun).await,
+            _ => self.later(begun).await,
         }
     }
 
     /// Gives back a task that was not begun: that is no attempt.
-    async fn later(&self, before: Claim, begun: Claim) -> Result<(), QueueError> {
-        let mut last = begun;
+    async fn later(&self, mut last: Claim) -> Result<(), QueueError> {
         for _ in 0..MAX_TRIES {
-            if last == before || last.begun == 0 {
+            let Some(before) = last.begun.checked_sub(1) else {
                 break;
-            }
-            if self.claim(last, last.begun - 1).await?.is_some() {
+            };
+            if self.claim(last, before).await?.is_some() {
                 break;
             }
             // Something was said of the same task meanwhile.

@@ -203,6 +203,7 @@ async fn a_panic_beside_the_hooks_is_the_error_of_its_own_task() {
     let config = bus::Config::default().with_max_tasks(1);
     let bus = Bus::new(clock.clone(), seen.log.clone(), config).unwrap();
     bus.attach(seen.processor(Config::default()), |_| {});
+    assert!(format!("{bus:?}").contains("A-ml-001"));
     let send = async |number| {
         let task = typed(&ask(number, "test.echo").to_string());
         bus.send(&task, &mut |_| {}).await
