@@ -149,7 +149,7 @@ mod tests {
 
     #[test]
     fn a_fallback_step_that_fails_ends_the_message() {
-        let act = Act::new("a".into(), "T".into());
+        let act = Act::new("a", "T");
         let own = Policy {
             on_error: Some(OnError::Continue),
             ..Policy::default()
