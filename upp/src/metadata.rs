@@ -46,3 +46,22 @@ impl Write for Metadata {
         object.end();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use ubos_common::json::{DecodeError, Limits, decode};
+    use ubos_common::violation::Profile;
+
+    use super::*;
+
+    #[test]
+    fn an_object_that_stands_twice_is_refused_where_it_stands_again() {
+        let twice = br#"{"a":{},"b":{},"a":{}}"#;
+        let read = decode::<Metadata>(twice, &Limits::default(), Profile::Strict);
+        let refused = read.unwrap_err();
+        let DecodeError::Json(refused) = refused else {
+            panic!("{refused}");
+        };
+        assert_eq!((&*refused.pointer, refused.offset), ("/a", 15));
+    }
+}

@@ -154,6 +154,26 @@ async fn an_answer_is_the_same_whole_and_in_events_split_anywhere() {
 
 // spec: UPP-10
 #[tokio::test]
+async fn what_a_message_says_itself_is_not_kept_beside_it() {
+    for (more, is_kept) in [("", false), (r#","citations":[{"x":1}]"#, true)] {
+        let block = format!(r#"{{"type":"text","text":"yes"{more}}}"#);
+        let call = r#"{"type":"tool_use","id":"t","name":"add","input":{}}"#;
+        let body = format!(
+            r#"{{"id":"m","role":"assistant","model":"c","content":[{block},{call}],"stop_reason":"end_turn","usage":{{}}}}"#
+        );
+        let (url, _server) = serve(answer("200 OK", &body)).await;
+        let message = model(&url).complete(request()).await.unwrap().message;
+        let kept = message
+            .metadata
+            .as_ref()
+            .and_then(|kept| kept.get("anthropic"));
+        let kept = kept.is_some_and(|kept| kept.as_str().contains("\"content\""));
+        assert_eq!(kept, is_kept);
+    }
+}
+
+// spec: UPP-10
+#[tokio::test]
 async fn the_last_word_ends_a_stream_whose_connection_stays_open() {
     let mut pieces = events(EVENTS, 10_000);
     pieces.push(Vec::new());

@@ -153,6 +153,41 @@ fn a_stream_that_has_given_something_is_not_begun_anew() {
     assert_eq!(model.0.load(Ordering::SeqCst), 1);
 }
 
+/// Counts the requests that succeeded.
+#[derive(Default)]
+struct Counting(AtomicU64);
+
+impl RetryStrategy for Counting {
+    fn on_retry(&self, _: upp::Failure<'_>) -> Option<Duration> {
+        Some(Duration::ZERO)
+    }
+    fn reset(&self) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+// spec: UPP-9
+#[test]
+fn a_strategy_is_told_of_each_request_that_succeeded() {
+    let (strategy, world) = (Arc::new(Counting::default()), Arc::new(Virtual::default()));
+    let replies = [
+        Reply::error(ErrorCode::RateLimited, "no"),
+        Reply::text("yes"),
+        Reply::text("yes"),
+    ];
+    let model = Arc::new(ScriptedModel::new(replies));
+    let retry = RetryModel::new(model.clone(), strategy.clone(), world);
+    assert_eq!(
+        (retry.provider(), retry.model_id()),
+        (model.provider(), model.model_id())
+    );
+    block_on(retry.complete(request())).unwrap();
+    assert_eq!(strategy.0.load(Ordering::SeqCst), 1);
+    let items: Vec<_> = block_on(retry.stream(request()).collect());
+    assert!(items.iter().all(Result::is_ok));
+    assert_eq!(strategy.0.load(Ordering::SeqCst), 2);
+}
+
 /// Tries again whatever has happened.
 struct Always;
 

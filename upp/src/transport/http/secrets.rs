@@ -53,3 +53,20 @@ impl Secrets {
         error
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::ErrorCode;
+
+    // spec: UPP-8
+    #[test]
+    fn words_of_a_header_are_hidden_from_four_characters_on() {
+        let config = ProviderConfig::default().with_header("x-gateway", "Up äöüß".to_owned());
+        let base = reqwest::Url::parse("http://vendor.example/").unwrap();
+        let secrets = Secrets::new(&config, &base, None);
+        let error = UppError::new(ErrorCode::ProviderError, "p", "Up with äöüß");
+        let hidden = secrets.hide(error).message;
+        assert_eq!(&*hidden, format!("Up with {PLACEHOLDER}"));
+    }
+}

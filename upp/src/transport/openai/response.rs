@@ -304,6 +304,7 @@ mod tests {
             r#"{"delta":{"refusal":"x"}}"#,
             r#"{"delta":{"audio":{"data":"x"}}}"#,
             r#"{"delta":{},"logprobs":{"content":[1]}}"#,
+            r#"{"logprobs":{"content":[1]}}"#,
             r#"{"delta":{},"logprobs":{"refusal":[1]}}"#,
             r#"{"delta":{"tool_calls":[{"id":"c","function":{"name":"f"},"extra_content":1}]}}"#,
         ] {
