@@ -10,6 +10,7 @@ pub mod capability;
 mod config;
 pub mod convert;
 mod generated;
+mod hash;
 pub mod id;
 pub mod message;
 pub mod role;

@@ -130,8 +130,13 @@ impl Clock {
     /// reads as the epoch, after the year 9999 as the last millisecond of that year.
     #[must_use]
     pub fn now(&self) -> Now {
-        let mono = Mono::ZERO.saturating_add(self.zero.elapsed());
-        Now::new(mono, Timestamp::now())
+        Now::new(self.mono(), Timestamp::now())
+    }
+
+    /// The monotonic clock now, for who can do without the calendar.
+    #[must_use]
+    pub fn mono(&self) -> Mono {
+        Mono::ZERO.saturating_add(self.zero.elapsed())
     }
 }
 

@@ -3,6 +3,7 @@
 mod carry;
 #[cfg(feature = "client")]
 pub mod client;
+mod clock;
 mod codec;
 #[cfg(feature = "server")]
 mod inbox;

@@ -1,15 +1,11 @@
 //! Deadlines.
 
 use std::{
-    cmp::Reverse,
-    collections::{BinaryHeap, HashMap},
-    hash::Hash,
+    collections::HashMap,
+    hash::{BuildHasher, Hash, RandomState},
 };
 
 use crate::time::Mono;
-
-/// Entries of the heap beyond two for each deadline, at which those that are out of date are removed.
-const SLACK: usize = 64;
 
 /// Deadlines by key: each key has at most one, and the earliest is known at once.
 ///
@@ -29,62 +25,55 @@ const SLACK: usize = 64;
 /// assert_eq!(timers.pop_due(Mono::from_millis(700)), Some("call"));
 /// ```
 #[derive(Clone, Debug)]
-pub struct Timers<K> {
+pub struct Timers<K, S = RandomState> {
     /// The slot of each key that has a deadline.
-    by_key: HashMap<K, Slot>,
-    /// What is set, by slot.
-    slots: Vec<Set>,
+    by_key: HashMap<K, Slot, S>,
+    /// What is set, by slot; `None` where the slot is free.
+    slots: Vec<Option<Set<K>>>,
     free: Vec<Slot>,
-    /// What was set, the earliest first. Most deadlines are moved or cleared long before they are due: what is out of date
-    /// stays here until it comes first, or until there is more of it than of the rest. The first is never out of date.
-    by_time: BinaryHeap<Reverse<(Mono, K, Slot, u64)>>,
-    /// How often a deadline was set.
-    made: u64,
+    /// A binary heap of all that are set: none is due before the one above it, so the first is the earliest.
+    heap: Vec<(Mono, Slot)>,
 }
 
 type Slot = usize;
 
-/// A deadline, and which of those ever set it is: 0 where the slot is free.
-#[derive(Clone, Copy, Debug)]
-struct Set {
-    at: Mono,
-    number: u64,
+/// A key whose deadline is set.
+#[derive(Clone, Debug)]
+struct Set<K> {
+    key: K,
+    /// Where it is in the heap.
+    place: usize,
 }
 
-impl<K: Ord + Hash + Clone> Timers<K> {
-    /// No deadline.
+impl<K: Ord> Timers<K> {
+    /// No deadline. Keys are hashed as others may have chosen them; [`Default`] makes deadlines with another hasher.
     #[must_use]
     pub fn new() -> Self {
-        Self {
-            by_key: HashMap::new(),
-            slots: Vec::new(),
-            free: Vec::new(),
-            by_time: BinaryHeap::new(),
-            made: 0,
-        }
+        Self::default()
     }
+}
 
+impl<K: Ord + Hash + Clone, S: BuildHasher> Timers<K, S> {
     /// Sets the deadline of a key, in place of an earlier one.
     pub fn set(&mut self, key: K, at: Mono) {
-        let slots = &mut self.slots;
-        let free = &mut self.free;
-        let slot = *self.by_key.entry(key.clone()).or_insert_with(|| {
-            let unset = Set { at, number: 0 };
-            free.pop().unwrap_or_else(|| {
-                slots.push(unset);
-                slots.len() - 1
-            })
-        });
-        let Some(set) = self.slots.get_mut(slot) else {
-            return;
-        };
-        let old = (set.number != 0).then_some(set.at);
-        if old != Some(at) {
-            self.made += 1;
-            let number = self.made;
-            *set = Set { at, number };
-            self.by_time.push(Reverse((at, key, slot, number)));
-            self.tidy(old);
+        match self.by_key.get(&key) {
+            Some(slot) => {
+                if let Some(place) = self.place(*slot) {
+                    self.put(place, (at, *slot));
+                    self.settle(place);
+                }
+            }
+            None => {
+                let place = self.heap.len();
+                let set = Some(Set {
+                    key: key.clone(),
+                    place,
+                });
+                let slot = self.take_slot(set);
+                self.by_key.insert(key, slot);
+                self.heap.push((at, slot));
+                self.settle(place);
+            }
         }
     }
 
@@ -97,22 +86,19 @@ impl<K: Ord + Hash + Clone> Timers<K> {
 
     /// Removes the deadline of a key.
     pub fn clear(&mut self, key: &K) {
-        if self.by_key.is_empty() {
-            return;
-        }
-        if let Some(slot) = self.by_key.remove(key) {
-            let old = self.vacate(slot);
-            self.tidy(old);
+        if !self.by_key.is_empty()
+            && let Some(slot) = self.by_key.remove(key)
+        {
+            self.vacate(slot);
         }
     }
 
     /// Removes all deadlines.
     pub fn clear_all(&mut self) {
-        let made = self.made;
-        *self = Self {
-            made,
-            ..Self::new()
-        };
+        self.by_key.clear();
+        self.slots.clear();
+        self.free.clear();
+        self.heap.clear();
     }
 
     /// The deadline of a key.
@@ -124,18 +110,17 @@ impl<K: Ord + Hash + Clone> Timers<K> {
     /// The earliest deadline.
     #[must_use]
     pub fn next(&self) -> Option<Mono> {
-        self.by_time.peek().map(|Reverse((at, ..))| *at)
+        self.heap.first().map(|(at, _)| *at)
     }
 
     /// Takes the key whose deadline is the earliest, if that is not after `now`.
     pub fn pop_due(&mut self, now: Mono) -> Option<K> {
-        if self.next()? > now {
+        let (at, slot) = *self.heap.first()?;
+        if at > now {
             return None;
         }
-        let Reverse((_, key, slot, _)) = self.by_time.pop()?;
+        let key = self.vacate(slot)?;
         self.by_key.remove(&key);
-        self.vacate(slot);
-        self.tidy(self.next());
         Some(key)
     }
 
@@ -153,56 +138,111 @@ impl<K: Ord + Hash + Clone> Timers<K> {
         self.by_key.is_empty()
     }
 
-    /// Gives a slot back, and says when it was due.
-    fn vacate(&mut self, slot: Slot) -> Option<Mono> {
-        let set = self.slots.get_mut(slot)?;
-        set.number = 0;
-        self.free.push(slot);
-        Some(set.at)
+    fn take_slot(&mut self, set: Option<Set<K>>) -> Slot {
+        let Some(slot) = self.free.pop() else {
+            self.slots.push(set);
+            return self.slots.len() - 1;
+        };
+        if let Some(place) = self.slots.get_mut(slot) {
+            *place = set;
+        }
+        slot
     }
 
-    /// Removes what is out of date, where it comes first or is too much. What comes first can only be out of date if it is due
-    /// when a deadline was that has changed, or if all before it was removed.
-    fn tidy(&mut self, changed: Option<Mono>) {
-        let slots = &self.slots;
-        let is_current = |slot: Slot, number: u64| {
-            let set = slots.get(slot);
-            set.is_some_and(|set| set.number == number)
-        };
-        if self.by_time.len() > 2 * self.by_key.len() + SLACK {
-            (self.by_time).retain(|Reverse((_, _, slot, number))| is_current(*slot, *number));
+    /// Takes what is in a slot out of it and of the heap.
+    fn vacate(&mut self, slot: Slot) -> Option<K> {
+        let Set { key, place } = self.slots.get_mut(slot)?.take()?;
+        self.free.push(slot);
+        self.heap.swap_remove(place);
+        if let Some(last) = self.heap.get(place) {
+            self.put(place, *last);
+            self.settle(place);
         }
-        if changed != self.next() {
-            return;
-        }
-        while let Some(Reverse((_, _, slot, number))) = self.by_time.peek()
-            && !is_current(*slot, *number)
-        {
-            self.by_time.pop();
-        }
+        Some(key)
     }
 }
 
-impl<K: Ord + Hash + Clone> Default for Timers<K> {
+/// The heap. No place and no slot in it is out of range; where one were, nothing would be moved.
+impl<K: Ord, S> Timers<K, S> {
+    fn place(&self, slot: Slot) -> Option<usize> {
+        let set = self.slots.get(slot)?.as_ref()?;
+        Some(set.place)
+    }
+
+    fn put(&mut self, place: usize, entry: (Mono, Slot)) {
+        if let (Some(to), Some(Some(set))) = (self.heap.get_mut(place), self.slots.get_mut(entry.1))
+        {
+            *to = entry;
+            set.place = place;
+        }
+    }
+
+    /// Moves an entry up or down to where it belongs.
+    fn settle(&mut self, mut place: usize) {
+        let Some(entry) = self.heap.get(place).copied() else {
+            return;
+        };
+        let from = place;
+        while let Some(above) = place.checked_sub(1).map(|place| place / 2)
+            && let Some(upper) = self.heap.get(above).copied()
+            && self.is_before(entry, upper)
+        {
+            self.put(place, upper);
+            place = above;
+        }
+        while let Some((below, lower)) = self.first_below(place)
+            && self.is_before(lower, entry)
+        {
+            self.put(place, lower);
+            place = below;
+        }
+        if place != from {
+            self.put(place, entry);
+        }
+    }
+
+    /// The earlier of the two below a place.
+    fn first_below(&self, place: usize) -> Option<(usize, (Mono, Slot))> {
+        let left = 2 * place + 1;
+        let one = *self.heap.get(left)?;
+        match self.heap.get(left + 1) {
+            Some(other) if self.is_before(*other, one) => Some((left + 1, *other)),
+            _ => Some((left, one)),
+        }
+    }
+
+    fn is_before(&self, one: (Mono, Slot), other: (Mono, Slot)) -> bool {
+        let key = |slot: Slot| Some(&self.slots.get(slot)?.as_ref()?.key);
+        one.0 < other.0 || (one.0 == other.0 && key(one.1) < key(other.1))
+    }
+}
+
+impl<K: Ord, S: Default> Default for Timers<K, S> {
     fn default() -> Self {
-        Self::new()
+        Self {
+            by_key: HashMap::default(),
+            slots: Vec::new(),
+            free: Vec::new(),
+            heap: Vec::new(),
+        }
     }
 }
 
 /// Equal when the same keys have the same deadlines.
-impl<K: Eq + Hash> PartialEq for Timers<K> {
+impl<K: Eq + Hash, S: BuildHasher> PartialEq for Timers<K, S> {
     fn eq(&self, other: &Self) -> bool {
         let has = |key: &K| self.at(key) == other.at(key);
         self.by_key.len() == other.by_key.len() && self.by_key.keys().all(has)
     }
 }
 
-impl<K: Eq + Hash> Eq for Timers<K> {}
+impl<K: Eq + Hash, S: BuildHasher> Eq for Timers<K, S> {}
 
-impl<K: Eq + Hash> Timers<K> {
+impl<K: Eq + Hash, S: BuildHasher> Timers<K, S> {
     fn at(&self, key: &K) -> Option<Mono> {
         let slot = self.by_key.get(key)?;
-        self.slots.get(*slot).map(|set| set.at)
+        let set = self.slots.get(*slot)?.as_ref()?;
+        self.heap.get(set.place).map(|(at, _)| *at)
     }
 }
 
@@ -266,20 +306,18 @@ mod tests {
     }
 
     #[test]
-    fn what_is_out_of_date_does_not_pile_up() {
+    fn nothing_is_kept_of_deadlines_that_are_moved_or_cleared() {
         let mut timers = Timers::new();
-        timers.set(0, at(1));
         for n in 0..10_000 {
-            timers.set(1 + n % 3, at(2 + n));
-            assert!(timers.by_time.len() <= 2 * 4 + SLACK + 1);
-        }
-        for n in 4..10_000 {
+            timers.set(n % 3, at(n));
             timers.set(n, at(5));
             timers.clear(&n);
+            assert!(timers.heap.len() <= 3 && timers.slots.len() <= 4);
         }
-        assert!(timers.by_time.len() <= 2 * 4 + SLACK);
-        timers.clear(&0);
-        assert_eq!(timers.next(), Some(at(9999)));
+        timers.clear_all();
+        assert_eq!((timers.next(), timers.is_empty()), (None, true));
+        timers.set(1, at(7));
+        assert_eq!(timers.pop_due(at(7)), Some(1));
     }
 
     /// Against the plainest map that does the same.

@@ -7,10 +7,7 @@ mod resume;
 mod session;
 mod state;
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    time::Duration,
-};
+use std::{collections::HashMap, time::Duration};
 
 use ubos_common::{
     id::IdSource,
@@ -29,6 +26,7 @@ use super::{Rpc, machine::impl_machine, slots::Slots};
 use crate::{
     ConfigError,
     capability::skills,
+    hash::ById,
     id::{ClientId, SessionId, StreamId},
     message::JobResult,
     state::State,
@@ -62,8 +60,8 @@ impl FleetAgent {
             resumable: None,
             sessions: Slots::new(),
             by_id: HashMap::new(),
-            streams: BTreeMap::new(),
-            timers: Timers::new(),
+            streams: ById::default(),
+            timers: Timers::default(),
             outputs: Outbox::new(MAX_OUTPUTS),
         })
     }
@@ -363,7 +361,7 @@ impl FleetAgent {
 
     fn close(&mut self) {
         self.phase = Phase::Closed;
-        self.timers = Timers::new();
+        self.timers = Timers::default();
         self.outputs.push(Output::Event(Event::Closed));
     }
 }

@@ -1,6 +1,6 @@
 //! The state of the fleet agent.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
 use ubos_common::{
     id::IdSource,
@@ -12,6 +12,7 @@ use ubos_common::{
 use super::{config::Config, event::Output, kept::Kept};
 use crate::{
     capability::{Skill, Skills},
+    hash::{ById, OwnIds},
     id::{SessionId, StreamId},
     role::slots::{SlotKey as SessionKey, Slots},
 };
@@ -59,8 +60,8 @@ pub struct FleetAgent {
     pub(super) resumable: Option<String>,
     pub(super) sessions: Slots<Session>,
     pub(super) by_id: HashMap<SessionId, SessionKey>,
-    pub(super) streams: BTreeMap<StreamId, SessionKey>,
-    pub(super) timers: Timers<Timer>,
+    pub(super) streams: ById<StreamId, SessionKey>,
+    pub(super) timers: Timers<Timer, OwnIds>,
     pub(super) outputs: Outbox<Output>,
 }
 

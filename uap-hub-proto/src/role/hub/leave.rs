@@ -157,7 +157,7 @@ impl Hub {
             self.outputs.push(Output::End { stream, status });
         }
         self.fleet.unlisten_all();
-        self.timers = Timers::new();
+        self.timers = Timers::default();
         self.phase = Phase::Closed;
         self.event(Event::Closed);
     }

@@ -60,6 +60,7 @@ use super::{Resume, Rpc, machine::impl_machine};
 use crate::{
     ConfigError,
     capability::{Registration, Shape},
+    hash::OwnIds,
     id::{ClientId, Identity, JobId, SessionId},
     status::Status,
     trace::{debug, trace},
@@ -115,7 +116,7 @@ pub struct Hub {
     queue: Queue,
     sessions: Sessions,
     streams: Streams,
-    timers: Timers<Timer>,
+    timers: Timers<Timer, OwnIds>,
     outputs: Outbox<Output>,
     /// Refused jobs that are to be searched because agents left.
     searched: VecDeque<JobId>,
@@ -186,7 +187,7 @@ impl Hub {
             queue: Queue::default(),
             sessions: Sessions::new(),
             streams: Streams::default(),
-            timers: Timers::new(),
+            timers: Timers::default(),
             outputs: Outbox::new(MAX_OUTPUTS),
             searched: VecDeque::new(),
             search_again: false,

@@ -16,6 +16,7 @@ use super::{
 };
 use crate::{
     capability::{Shape, Skill},
+    hash::ById,
     id::{ClientId, JobId},
     wire::Payload,
 };
@@ -106,7 +107,7 @@ impl Entry {
 /// All jobs. The lines hold exactly the waiting ones.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
-    jobs: BTreeMap<JobId, Box<Entry>>,
+    jobs: ById<JobId, Box<Entry>>,
     lines: BTreeMap<Skill, BTreeMap<Shape, Waiting>>,
     pinned: BTreeMap<ClientId, Waiting>,
     turns: BTreeMap<i8, Turns>,
@@ -151,7 +152,9 @@ impl Queue {
 
     /// All jobs, in the order of their ids.
     pub(super) fn iter(&self) -> impl Iterator<Item = (JobId, &Entry)> {
-        self.jobs.iter().map(|(id, entry)| (*id, &**entry))
+        let mut all: Vec<_> = self.jobs.iter().collect();
+        all.sort_unstable_by_key(|(id, _)| **id);
+        all.into_iter().map(|(id, entry)| (*id, &**entry))
     }
 
     /// Adds a job. It waits for an agent, though [not in line](Self::line_up) yet, or first for its store.

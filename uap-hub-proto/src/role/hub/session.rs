@@ -1,10 +1,11 @@
 //! The table of sessions: live ones, and the ids of ended ones.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
 pub(super) use crate::role::slots::SlotKey as SessionKey;
 use crate::{
     capability::Skill,
+    hash::ById,
     id::{ClientId, Identity, JobId, SessionId, StreamId},
     role::slots::Slots,
     state::State,
@@ -97,7 +98,7 @@ impl Stage {
 #[derive(Debug)]
 pub(super) struct Sessions {
     live: Slots<Session>,
-    by_id: HashMap<SessionId, Known>,
+    by_id: ById<SessionId, Known>,
     ended: VecDeque<SessionId>,
 }
 
@@ -105,7 +106,7 @@ impl Sessions {
     pub(super) fn new() -> Self {
         Self {
             live: Slots::new(),
-            by_id: HashMap::new(),
+            by_id: ById::default(),
             ended: VecDeque::new(),
         }
     }

@@ -1,9 +1,12 @@
 //! The open streams.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 use super::{Outbound, session::SessionKey};
-use crate::id::{ClientId, StreamId};
+use crate::{
+    hash::ById,
+    id::{ClientId, StreamId},
+};
 
 /// The purpose of an open stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,7 +18,7 @@ pub(super) enum Use {
 /// The open streams.
 #[derive(Debug, Default)]
 pub(super) struct Streams {
-    pub(super) open: BTreeMap<StreamId, Flow>,
+    pub(super) open: ById<StreamId, Flow>,
     /// Those whose queue is over its bound.
     pub(super) overflown: Vec<StreamId>,
 }
@@ -49,8 +52,11 @@ impl Streams {
         self.open.remove(&stream);
     }
 
-    pub(super) fn close_all(&mut self) -> impl Iterator<Item = StreamId> + use<> {
-        std::mem::take(&mut self.open).into_keys()
+    /// Closes all; returns them in the order in which they were opened.
+    pub(super) fn close_all(&mut self) -> Vec<StreamId> {
+        let mut all: Vec<_> = std::mem::take(&mut self.open).into_keys().collect();
+        all.sort_unstable();
+        all
     }
 
     pub(super) fn block(&mut self, stream: StreamId) {

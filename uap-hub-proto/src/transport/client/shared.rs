@@ -16,7 +16,6 @@ use tokio::{
 use tonic::transport::Channel;
 use ubos_common::{
     id::IdSource,
-    os::Clock,
     time::{Mono, Now},
     trace_context::TraceContext,
 };
@@ -29,6 +28,7 @@ use super::{
 use crate::{
     ConfigError,
     capability::{Kind, Skill},
+    hash::ById,
     id::{ClientId, SessionId, StreamId},
     message::JobResult,
     role::{
@@ -37,7 +37,7 @@ use crate::{
     },
     state::State,
     status::{Code, Status},
-    transport::{lock, spawn, trace},
+    transport::{clock::Clock, lock, spawn, trace},
     wire::{AgentRegistration, Payload, agent_hub_client::AgentHubClient},
 };
 
@@ -61,7 +61,6 @@ const MAX_ENDING: usize = 256;
 #[derive(Debug)]
 pub(super) struct Shared {
     core: Mutex<Core>,
-    clock: Clock,
     earlier: Notify,
     route: Route,
     handlers: HashMap<Skill, Handler>,
@@ -77,9 +76,10 @@ pub(super) struct Shared {
 #[derive(Debug)]
 struct Core {
     agent: FleetAgent,
+    clock: Clock,
     hub: Option<AgentHubClient<Channel>>,
     registering: Option<AbortHandle>,
-    calls: HashMap<StreamId, Call>,
+    calls: ById<StreamId, Call>,
     handlers: HashMap<SessionId, Running>,
     /// Handlers of sessions that are over, which end by themselves, until their time is over.
     ending: JoinSet<()>,
@@ -109,9 +109,10 @@ impl Shared {
         let max_message_bytes = config.max_message_bytes;
         let core = Core {
             agent: FleetAgent::new(config, ids)?,
+            clock: Clock::start(),
             hub: None,
             registering: None,
-            calls: HashMap::new(),
+            calls: ById::default(),
             handlers: HashMap::new(),
             ending: JoinSet::new(),
             permit: None,
@@ -121,7 +122,6 @@ impl Shared {
         let (news, first) = broadcast::channel(MAX_NEWS);
         let shared = Arc::new(Self {
             core: Mutex::new(core),
-            clock: Clock::start(),
             earlier: Notify::new(),
             route,
             handlers,
@@ -138,7 +138,8 @@ impl Shared {
     /// Calls the machine and acts on its outputs.
     pub(super) fn act<T>(self: &Arc<Self>, act: impl FnOnce(&mut FleetAgent, Now) -> T) -> T {
         let mut core = lock(&self.core);
-        let made = act(&mut core.agent, self.clock.now());
+        let now = core.clock.now();
+        let made = act(&mut core.agent, now);
         self.carry_out(&mut core);
         made
     }
@@ -150,8 +151,9 @@ impl Shared {
             trace::ended("agent", *stream, status.code);
             core.calls.remove(stream);
         }
+        let now = core.clock.now();
         // An agent that has left refuses inputs.
-        let _ = core.agent.handle_input(self.clock.now(), input);
+        let _ = core.agent.handle_input(now, input);
         self.carry_out(&mut core);
     }
 
@@ -160,7 +162,7 @@ impl Shared {
         loop {
             let wait = {
                 let mut core = lock(&self.core);
-                let now = self.clock.now();
+                let now = core.clock.now();
                 core.agent.handle_timeout(now);
                 self.carry_out(&mut core);
                 core.armed = core.agent.poll_timeout().unwrap_or(Mono::MAX);
@@ -271,8 +273,9 @@ impl Shared {
                 }
                 Err(reason) => Input::RegisterFailed { attempt, reason },
             };
+            let now = core.clock.now();
             // An agent that has left refuses inputs.
-            let _ = core.agent.handle_input(shared.clock.now(), input);
+            let _ = core.agent.handle_input(now, input);
             shared.carry_out(&mut core);
         });
         if let Some(old) = core.registering.replace(task.abort_handle()) {
@@ -329,10 +332,11 @@ impl Shared {
         if !call.send(message, permit) {
             core.calls.remove(&stream);
             let status = Status::new(Code::ResourceExhausted, "the hub does not read");
+            let now = core.clock.now();
             // The agent has not left, or it would send nothing.
             let _ = core
                 .agent
-                .handle_input(self.clock.now(), Input::Ended { stream, status });
+                .handle_input(now, Input::Ended { stream, status });
         }
     }
 
@@ -346,8 +350,9 @@ impl Shared {
         let Some(handler) = self.handlers.get(skill).cloned() else {
             // The capability has no handler: it was configured separately.
             let result = JobResult::bare(skill.kind(), State::Failed, "the agent has no handler");
+            let now = core.clock.now();
             // Small, terminal and of the right kind, for a session that has just begun.
-            let _ = core.agent.finish(self.clock.now(), &session, result);
+            let _ = core.agent.finish(now, &session, result);
             return;
         };
         let cancel = Cancel::default();
@@ -419,7 +424,8 @@ impl ReportSink for Shared {
         permit: OwnedSemaphorePermit,
     ) -> Result<(), CommandError> {
         let mut core = lock(&self.core);
-        let (now, agent) = (self.clock.now(), &mut core.agent);
+        let now = core.clock.now();
+        let agent = &mut core.agent;
         match report {
             Report::Running(message) => agent.status(now, session, State::Running, message)?,
             Report::Telemetry(telemetry) => agent.telemetry(now, session, telemetry)?,

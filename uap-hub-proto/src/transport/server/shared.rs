@@ -2,7 +2,6 @@
 
 use std::{
     cell::RefCell,
-    collections::HashMap,
     panic::{self, AssertUnwindSafe},
     sync::{
         Arc, Mutex,
@@ -13,7 +12,6 @@ use std::{
 use tokio::sync::{Notify, broadcast, mpsc, watch};
 use ubos_common::{
     id::IdSource,
-    os::Clock,
     time::{Mono, Now},
     trace_context::TraceContext,
 };
@@ -21,10 +19,11 @@ use ubos_common::{
 use super::{call::CallState, config::ServerConfig, prepare::Prepare};
 use crate::{
     ConfigError,
+    hash::ById,
     id::{JobId, SessionId, StreamId},
     role::hub::{CommandError, Event, Hub, Input, JobEvent, Outbound, Output, Record, View},
     status::{Code, Status},
-    transport::{inbox::Inbox, lock, mail, spawn, trace},
+    transport::{clock::Clock, inbox::Inbox, lock, mail, spawn, trace},
     wire::{ListenResponse, TestInit, TranslationInit},
 };
 
@@ -38,7 +37,6 @@ pub(super) type Records = mpsc::UnboundedReceiver<(JobId, Record)>;
 #[derive(Debug)]
 pub(super) struct Shared {
     core: Mutex<Core>,
-    clock: Clock,
     /// Notified when a timeout is due earlier than the timer's.
     earlier: Notify,
     next_stream: AtomicU64,
@@ -58,8 +56,9 @@ pub(super) struct Shared {
 #[derive(Debug)]
 struct Core {
     hub: Hub,
-    sinks: HashMap<StreamId, Sink>,
-    inboxes: HashMap<JobId, Arc<Inbox>>,
+    clock: Clock,
+    sinks: ById<StreamId, Sink>,
+    inboxes: ById<JobId, Arc<Inbox>>,
     jobs: trace::Jobs,
     /// The deadline of the timer.
     armed: Mono,
@@ -110,7 +109,6 @@ impl Shared {
         let (news, first) = broadcast::channel(MAX_NEWS);
         let shared = Self {
             records,
-            clock: Clock::start(),
             earlier: Notify::new(),
             next_stream: AtomicU64::new(1),
             prepare: config.prepare,
@@ -124,8 +122,9 @@ impl Shared {
             core: Mutex::new(Core {
                 jobs: trace::Jobs::new(config.hub.max_jobs),
                 hub: Hub::new(config.hub, ids)?,
-                sinks: HashMap::new(),
-                inboxes: HashMap::new(),
+                clock: Clock::start(),
+                sinks: ById::default(),
+                inboxes: ById::default(),
                 armed: Mono::ZERO,
             }),
         };
@@ -143,8 +142,9 @@ impl Shared {
             look(view)
         }));
         for job in std::mem::take(&mut *lock(&self.dropped)) {
+            let now = core.clock.now();
             // It may have ended.
-            let _ = core.hub.mute(self.clock.now(), job);
+            let _ = core.hub.mute(now, job);
         }
         self.carry_out(&mut core);
         drop(core);
@@ -188,7 +188,8 @@ impl Shared {
     pub(super) fn act<T>(self: &Arc<Self>, act: impl FnOnce(&mut Hub, Now) -> T) -> T {
         self.refuse_within_inspection();
         let mut core = lock(&self.core);
-        let made = act(&mut core.hub, self.clock.now());
+        let now = core.clock.now();
+        let made = act(&mut core.hub, now);
         self.carry_out(&mut core);
         made
     }
@@ -211,7 +212,8 @@ impl Shared {
             return Err(CommandError::Inspecting);
         }
         let mut core = lock(&self.core);
-        let job = submit(&mut core.hub, self.clock.now())?;
+        let now = core.clock.now();
+        let job = submit(&mut core.hub, now)?;
         let inbox = Arc::new(inbox(self.max_unread.0, self.max_unread.1));
         core.inboxes.insert(job, inbox.clone());
         self.carry_out(&mut core);
@@ -227,7 +229,8 @@ impl Shared {
         let stream = StreamId(self.next_stream.fetch_add(1, Ordering::Relaxed));
         let mut core = lock(&self.core);
         core.sinks.insert(stream, sink);
-        if !open(&mut core.hub, self.clock.now(), stream) {
+        let now = core.clock.now();
+        if !open(&mut core.hub, now, stream) {
             core.end(
                 stream,
                 Status::new(Code::Unavailable, "the hub is shut down"),
@@ -245,8 +248,9 @@ impl Shared {
             true => Input::Lost { stream, reason },
             false => Input::Reset { stream, reason },
         };
+        let now = core.clock.now();
         // A closed hub has no streams left to break.
-        let _ = core.hub.handle_input(self.clock.now(), input);
+        let _ = core.hub.handle_input(now, input);
         self.carry_out(&mut core);
         core.end(stream, status);
     }
@@ -257,7 +261,7 @@ impl Shared {
         loop {
             let wait = {
                 let mut core = lock(&self.core);
-                let now = self.clock.now();
+                let now = core.clock.now();
                 core.hub.handle_timeout(now);
                 self.carry_out(&mut core);
                 core.armed = core.hub.poll_timeout().unwrap_or(Mono::MAX);
@@ -314,8 +318,9 @@ impl Shared {
             _ => {}
         }
         if sink.call.block(|| sink.messages.has_room()) {
+            let now = core.clock.now();
             // A closed hub refuses inputs.
-            let _ = (core.hub).handle_input(self.clock.now(), Input::Blocked { stream });
+            let _ = (core.hub).handle_input(now, Input::Blocked { stream });
         }
     }
 
@@ -340,7 +345,7 @@ impl Shared {
                     _ => core.inboxes.get(&job).cloned(),
                 };
                 if let Some(unread) = inbox.and_then(|inbox| inbox.push(event)) {
-                    let now = self.clock.now();
+                    let now = core.clock.now();
                     core.hub.events_read(now, job, unread.events, unread.bytes);
                 }
                 return;
