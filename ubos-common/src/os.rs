@@ -14,11 +14,12 @@ use crate::time::{Mono, Now, Timestamp};
 /// A generator that the operating system seeds once, and again in a process that was forked.
 struct OsSeeded {
     generator: ChaCha12Rng,
-    process: u32,
+    /// The process that it was seeded in; `None` where it does not fork.
+    process: Option<u32>,
 }
 
 impl OsSeeded {
-    fn new(process: u32) -> Result<Self, OsError> {
+    fn new(process: Option<u32>) -> Result<Self, OsError> {
         let mut seed = Zeroizing::new([0; 32]);
         fill_random(seed.as_mut())?;
         let generator = ChaCha12Rng::from_seed(*seed);
@@ -27,13 +28,13 @@ impl OsSeeded {
 
     /// A fork has the parent's generator: both would make the same ids.
     fn leave_parent(&mut self, process: u32) {
-        match Self::new(process) {
+        match Self::new(Some(process)) {
             Ok(fresh) => *self = fresh,
             // Without randomness the child takes another stream of the same key, as secret as the parent's.
             Err(_) => {
                 let streams = self.generator.get_stream() ^ (u64::from(process) << 32);
                 self.generator.set_stream(streams.wrapping_add(1));
-                self.process = process;
+                self.process = Some(process);
             }
         }
     }
@@ -41,9 +42,11 @@ impl OsSeeded {
 
 impl Generator for OsSeeded {
     fn next_two(&mut self) -> [u64; 2] {
-        let process = process();
-        if self.process != process {
-            self.leave_parent(process);
+        if let Some(seeded_in) = self.process {
+            let process = process();
+            if seeded_in != process {
+                self.leave_parent(process);
+            }
         }
         [self.generator.next_u64(), self.generator.next_u64()]
     }
@@ -70,7 +73,17 @@ impl IdSource {
     /// # Ok::<(), ubos_common::os::OsError>(())
     /// ```
     pub fn from_os() -> Result<Self, OsError> {
-        OsSeeded::new(process()).map(Self::from_generator)
+        OsSeeded::new(Some(process())).map(Self::from_generator)
+    }
+
+    /// As [`from_os`](Self::from_os), for a process that does not fork, or only to run another program at once, as one with an
+    /// asynchronous runtime does. It saves a system call an id.
+    ///
+    /// # Errors
+    ///
+    /// The operating system gave no randomness.
+    pub fn from_os_without_forks() -> Result<Self, OsError> {
+        OsSeeded::new(None).map(Self::from_generator)
     }
 }
 
@@ -178,14 +191,16 @@ mod tests {
             generator: ChaCha12Rng::from_seed([7; 32]),
             process,
         };
-        let mut parent = at(process());
+        let own = || at(Some(process()));
+        let mut parent = own();
         let next = |source: &mut OsSeeded| source.next();
-        assert_eq!(next(&mut parent), next(&mut at(process())));
+        assert_eq!(next(&mut parent), next(&mut own()));
         // As a child sees it: the process that seeded the generator is another one.
-        let mut child = at(process().wrapping_add(1));
-        parent = at(process());
+        let mut child = at(Some(process().wrapping_add(1)));
+        parent = own();
         assert_ne!(next(&mut parent), next(&mut child));
-        assert_eq!(child.process, process());
+        assert_eq!(child.process, Some(process()));
+        assert_eq!(next(&mut at(None)), next(&mut own()), "nobody asks");
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::fs;
 use std::process::Command;
 
 /// The program, beside those of this package; it is built where only this package is.
-fn program() -> &'static str {
+pub(crate) fn program() -> &'static str {
     static PROGRAM: std::sync::OnceLock<String> = std::sync::OnceLock::new();
     PROGRAM.get_or_init(|| {
         let path = std::path::Path::new(env!("CARGO_BIN_EXE_validate"))

@@ -20,6 +20,8 @@ mod dependencies;
 mod hub;
 #[cfg(unix)]
 mod hub_agent;
+#[cfg(unix)]
+mod hub_hostile;
 #[cfg(all(unix, feature = "external-tests"))]
 mod hub_nats;
 #[cfg(all(unix, feature = "external-tests"))]

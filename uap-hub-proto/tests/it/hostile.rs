@@ -20,18 +20,22 @@ use ubos_conformance::hub::{Attack, HostileRun};
 /// What tells the process below that it is a hub.
 const HUB: &str = "UAP_HUB_THAT_IS_ATTACKED";
 
+/// The largest message that a hub takes by default.
+const MESSAGE_BYTES: usize = 64 << 20;
+
 /// A hub in a process of its own, so that its memory is its own.
 struct Attacked(Child);
 
 impl Attacked {
-    fn start() -> (Self, String) {
+    /// A hub that takes messages of at most so many bytes.
+    fn start(max_message_bytes: usize) -> (Self, String) {
         let mut hub = Command::new(std::env::current_exe().unwrap())
             .args([
                 "--exact",
                 "hostile::the_hub_that_is_attacked",
                 "--nocapture",
             ])
-            .env(HUB, "")
+            .env(HUB, max_message_bytes.to_string())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -39,6 +43,18 @@ impl Attacked {
         let mut lines = BufReader::new(hub.stdout.take().unwrap()).lines();
         let url = lines.find_map(|line| Some(line.unwrap().split_once("hub at ")?.1.to_owned()));
         (Self(hub), url.expect("the hub is up"))
+    }
+
+    /// Attacks that see its memory and give it jobs.
+    fn attack(&mut self, url: &str) -> HostileRun {
+        let jobs = Mutex::new(self.0.stdin.take().unwrap());
+        let run = HostileRun::new(url)
+            .with_process(self.0.id())
+            .with_feed(move |job| {
+                let mut jobs = jobs.lock().unwrap();
+                let _ = writeln!(jobs, "{}", to_line(&job));
+            });
+        tokens(run)
     }
 }
 
@@ -80,13 +96,12 @@ fn to_line(job: &Job) -> String {
 #[expect(clippy::print_stdout, reason = "the process that attacks reads it")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_hub_that_is_attacked() {
-    if std::env::var(HUB).is_err() {
+    let Ok(bytes) = std::env::var(HUB) else {
         return;
-    }
-    let hub = serve(
-        ([127, 0, 0, 1], 0).into(),
-        by_token(ServerConfig::default()),
-    );
+    };
+    let config = hub::Config::default().with_max_message_bytes(bytes.parse().unwrap());
+    let config = ServerConfig::default().with_hub(config);
+    let hub = serve(([127, 0, 0, 1], 0).into(), by_token(config));
     let hub = hub.await.unwrap();
     println!("hub at {}", hub.url());
     let jobs = tokio::task::spawn_blocking(move || {
@@ -106,16 +121,9 @@ fn tokens(run: HostileRun) -> HostileRun {
 // spec: HUB-4-6, HUB-2-4, HUB-6-3
 #[test]
 fn our_hub_stands_strangers() {
-    let (mut hub, url) = Attacked::start();
-    let jobs = Mutex::new(hub.0.stdin.take().unwrap());
-    let run = HostileRun::new(&url)
-        .with_process(hub.0.id())
-        .with_feed(move |job| {
-            let mut jobs = jobs.lock().unwrap();
-            let _ = writeln!(jobs, "{}", to_line(&job));
-        })
-        .with_time(Duration::from_millis(150));
-    let report = tokens(run).run().unwrap();
+    let (mut hub, url) = Attacked::start(MESSAGE_BYTES);
+    let run = hub.attack(&url).with_time(Duration::from_millis(150));
+    let report = run.run().unwrap();
     assert!(report.is_survived(), "{report}");
     assert!(report.calm.served > 0 && report.calm.failed == 0);
     assert_eq!(report.rounds.len(), Attack::ALL.len());
@@ -204,6 +212,26 @@ fn a_hub_that_takes_all_for_one_tells_of_the_sessions_of_others() {
     let report = tokens(run).run().unwrap();
     assert!(report.rounds[0].breaches > 0, "{report}");
     assert!(!report.is_survived());
+}
+
+// spec: HUB-4-6
+#[test]
+fn a_hub_that_keeps_more_of_messages_does_not_stand_those_that_stop() {
+    // What ours may keep of one address, 256 MiB, and half as much for what stands beside it.
+    let most = 384 << 20;
+    let report = |max_message_bytes, seconds| {
+        let (mut hub, url) = Attacked::start(max_message_bytes);
+        let run = hub.attack(&url).with_max_growth(most);
+        let run = run.with_attacks(&[Attack::StoppedMessages]);
+        run.with_time(Duration::from_secs(seconds)).run().unwrap()
+    };
+    let ours = report(MESSAGE_BYTES, 1);
+    assert!(ours.is_survived(), "{ours}");
+    // The bounds follow the largest message. A busy machine needs longer to come there.
+    let mut broken = [1, 4, 16, 64]
+        .map(|seconds| (2 * MESSAGE_BYTES, seconds))
+        .into_iter();
+    assert!(broken.any(|(bytes, seconds)| !report(bytes, seconds).is_survived()));
 }
 
 /// Ranks agents as slowly as one that looks at all of them.

@@ -153,10 +153,11 @@ impl Ranking {
         let old = std::mem::replace(&mut member.rank, rank);
         let meets = member.meets;
         if old != rank {
-            old.into_iter().for_each(|old| self.ranks.remove(old));
             if let Some(rank) = rank {
                 self.ranks.insert(rank, meets, key);
             }
+            // The last, so that a block with this agent alone is not made anew.
+            old.into_iter().for_each(|old| self.ranks.remove(old));
         }
         let is_as_before = |is: fn(Standing) -> bool| is(before) == is(standing);
         if !is_as_before(|one| one.is_listening) || !is_as_before(|one| one.is_present) {

@@ -141,7 +141,7 @@ impl AgentBuilder {
         // impl: HUB-4-6
         ConfigError::at_least("keep_alive", self.keep_alive, MIN_KEEP_ALIVE)?;
         ConfigError::not_zero("keep_alive_timeout", self.keep_alive_timeout)?;
-        let ids = IdSource::from_os().map_err(|_| StartError::Randomness)?;
+        let ids = IdSource::from_os_without_forks().map_err(|_| StartError::Randomness)?;
         let route = Route { endpoint, token };
         let (shared, first) =
             Shared::new(self.config, route, self.handlers, self.max_waiting, ids)?;

@@ -95,7 +95,7 @@ fn invalid(error: impl std::error::Error + Send + Sync + 'static) -> io::Error {
 async fn start(listener: TcpListener, mut config: ServerConfig) -> io::Result<HubHandle> {
     config.check().map_err(invalid)?;
     let (builder, scheme) = builder(&config)?;
-    let ids = IdSource::from_os().map_err(io::Error::other)?;
+    let ids = IdSource::from_os_without_forks().map_err(io::Error::other)?;
     config.hub.prepare = config.prepare.is_some();
     config.hub.durable = config.store.is_some();
     let store = config.store.clone();

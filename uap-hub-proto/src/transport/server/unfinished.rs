@@ -137,6 +137,9 @@ impl Account {
 
     fn give_back(&mut self) {
         let held = std::mem::take(&mut self.held);
+        if held == 0 {
+            return;
+        }
         let before = self.of.connection.fetch_sub(held, Ordering::Relaxed);
         let beyond = self.pool.beyond(before) - self.pool.beyond(before - held);
         self.of.address.fetch_sub(beyond, Ordering::Relaxed);
@@ -165,14 +168,19 @@ impl Framing {
     fn read(&mut self, mut piece: &[u8]) -> (bool, usize) {
         let (mut has_ended, mut begun) = (false, 0);
         while !piece.is_empty() {
-            if let Some(slot) = self.header.get_mut(self.headed) {
+            if self.headed == 0
+                && let Some((header, rest)) = piece.split_first_chunk()
+            {
+                // Mostly it comes whole.
+                piece = rest;
+                begun += header.len();
+                self.head(*header);
+            } else if let Some(slot) = self.header.get_mut(self.headed) {
                 *slot = piece.first().copied().unwrap_or_default();
                 piece = piece.get(1..).unwrap_or_default();
                 (self.headed, begun) = (self.headed + 1, begun + 1);
                 if self.headed == self.header.len() {
-                    let [_, length @ ..] = self.header;
-                    self.missing =
-                        usize::try_from(u32::from_be_bytes(length)).unwrap_or(usize::MAX);
+                    self.head(self.header);
                 }
             } else {
                 let taken = self.missing.min(piece.len());
@@ -184,6 +192,14 @@ impl Framing {
             }
         }
         (has_ended, begun)
+    }
+
+    /// The header of a message is there.
+    fn head(&mut self, header: [u8; 5]) {
+        let [_, length @ ..] = header;
+        self.header = header;
+        self.headed = header.len();
+        self.missing = usize::try_from(u32::from_be_bytes(length)).unwrap_or(usize::MAX);
     }
 
     const fn is_between_messages(&self) -> bool {

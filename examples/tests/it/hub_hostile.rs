@@ -1,0 +1,107 @@
+//! `conformance hub-hostile` attacks the program `hub`, and gives it jobs through a command of the user's.
+
+use std::fs::{self, File};
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+
+use serde_json::Value;
+use ubos_conformance::hub::Attack;
+
+use crate::conformance::program;
+
+/// A hub that reads its jobs from a pipe with a name, which others can write to.
+struct Hub {
+    child: Child,
+    url: String,
+}
+
+impl Hub {
+    fn start(dir: &Path) -> Self {
+        let pipe = dir.join("jobs");
+        let made = Command::new("mkfifo").arg(&pipe).status().unwrap();
+        assert!(made.success());
+        // Open for both, so that it does not wait for a writer here, and does not end with the first.
+        let jobs = File::options().read(true).write(true).open(&pipe).unwrap();
+        fs::write(dir.join("tokens"), "attacker one\nhonest two\n").unwrap();
+        let mut child = Command::new(env!("CARGO_BIN_EXE_hub"))
+            .args(["--listen", "127.0.0.1:0", "--token-file"])
+            .arg(dir.join("tokens"))
+            .stdin(jobs)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let first: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
+        // What it tells of the attacks is read, or it would wait.
+        std::thread::spawn(move || lines.for_each(drop));
+        let url = first["url"].as_str().unwrap().to_owned();
+        Self { child, url }
+    }
+}
+
+impl Drop for Hub {
+    fn drop(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+fn attack(hub: &Hub, dir: &Path, command: &[&str]) -> Output {
+    Command::new(program())
+        .args(["hub-hostile", "--url", &hub.url, "--seconds", "1"])
+        .args(["--pid", &hub.child.id().to_string(), "--token-file"])
+        .arg(dir.join("tokens"))
+        .arg("--")
+        .args(command)
+        .current_dir(dir)
+        .output()
+        .unwrap()
+}
+
+#[test]
+fn a_command_gives_the_hub_the_jobs_that_attacks_need() {
+    let dir = tempfile::tempdir().unwrap();
+    let hub = Hub::start(dir.path());
+    let attacked = attack(&hub, dir.path(), &["sh", "-c", "tee given > jobs"]);
+    let table = String::from_utf8(attacked.stdout).unwrap();
+    assert_eq!(attacked.status.code(), Some(0), "{table}");
+    let given = fs::read_to_string(dir.path().join("given")).unwrap();
+    let (mut bare, mut of_shapes) = (0, 0);
+    for line in given.lines() {
+        let job: Value = serde_json::from_str(line).unwrap();
+        assert_eq!(job["kind"], "test");
+        assert!(job["timeout_ms"].is_u64(), "{line}");
+        match job["payloads"].as_array().unwrap().is_empty() {
+            true => bare += 1,
+            false => of_shapes += 1,
+        }
+    }
+    assert!(bare > 0 && of_shapes > 0, "{bare} {of_shapes}");
+    // Each attack has its line, and did something.
+    let attempts = |attack: Attack| {
+        let rest = table
+            .lines()
+            .find_map(|line| line.strip_prefix(attack.name()));
+        let words = rest.unwrap_or_else(|| panic!("{}", attack.name()));
+        words
+            .split_whitespace()
+            .next()
+            .unwrap()
+            .parse::<u64>()
+            .unwrap()
+    };
+    for attack in Attack::ALL {
+        assert!(attempts(attack) > 0, "{}", attack.name());
+    }
+}
+
+#[test]
+fn a_command_that_cannot_be_started_is_said() {
+    let dir = tempfile::tempdir().unwrap();
+    let hub = Hub::start(dir.path());
+    let attacked = attack(&hub, dir.path(), &["/nowhere/there-is-no-such-program"]);
+    let said = String::from_utf8(attacked.stderr).unwrap();
+    assert_eq!(attacked.status.code(), Some(2), "{said}");
+    assert!(said.starts_with("conformance: /nowhere/"), "{said}");
+}
