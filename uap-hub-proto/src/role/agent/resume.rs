@@ -35,11 +35,12 @@ impl FleetAgent {
         self.sessions.get(*self.by_id.get(id)?)
     }
 
-    pub(super) fn accepted(&self, id: SessionId, skill: Skill) -> Session {
+    pub(super) fn accepted(&self, id: SessionId, skill: Skill, answered_on: StreamId) -> Session {
         Session {
             id,
             skill,
             stage: SessionStage::Accepted,
+            answered_on,
             stream: None,
             opened: 0,
             trace: None,

@@ -37,7 +37,15 @@ impl FleetAgent {
     // impl: HUB-3-7
     fn proposed(&mut self, now: Now, stream: StreamId, proposal: SessionProposal) {
         let id = SessionId::from(proposal.session_id.as_str());
-        if self.by_id.contains_key(&id) {
+        if let Some(known) = self.by_id.get(&id) {
+            // On a new control stream: the answer was lost with the one before.
+            if let Some(known) = self.sessions.get_mut(*known)
+                && known.stage == SessionStage::Accepted
+                && known.answered_on != stream
+            {
+                known.answered_on = stream;
+                self.decide(stream, proposal.session_id, "");
+            }
             return;
         }
         let skill = proposal.details.map(|details| match details {
@@ -54,15 +62,10 @@ impl FleetAgent {
             Some(_) => "",
         };
         let accepted = reason.is_empty();
-        let answer = SessionAcceptance {
-            session_id: proposal.session_id,
-            accepted,
-            reason: reason.to_owned(),
-        };
-        self.answer(stream, listen_request::Event::SessionAcceptance(answer));
+        self.decide(stream, proposal.session_id, reason);
         match skill {
             Some(skill) if accepted => {
-                let session = self.accepted(id.clone(), skill);
+                let session = self.accepted(id.clone(), skill, stream);
                 let key = self.sessions.add(session);
                 self.by_id.insert(id, key);
                 let at = now.mono.saturating_add(self.config.ready_timeout);
@@ -73,6 +76,16 @@ impl FleetAgent {
                 reason,
             })),
         }
+    }
+
+    /// Answers a proposal; without a reason it is accepted.
+    fn decide(&mut self, stream: StreamId, session_id: String, reason: &str) {
+        let answer = SessionAcceptance {
+            session_id,
+            accepted: reason.is_empty(),
+            reason: reason.to_owned(),
+        };
+        self.answer(stream, listen_request::Event::SessionAcceptance(answer));
     }
 
     /// Whether as many sessions run as may. Those that wait for the hub's end take no place.

@@ -97,6 +97,8 @@ pub(super) struct Session {
     pub(super) id: SessionId,
     pub(super) skill: Skill,
     pub(super) stage: SessionStage,
+    /// The control stream on which its proposal was answered.
+    pub(super) answered_on: StreamId,
     /// The call; `None` before it is opened, and while it is cut.
     pub(super) stream: Option<StreamId>,
     /// How often its call was opened.

@@ -49,17 +49,19 @@ impl Hub {
         self.timers.clear(&Timer::Unheard(agent.clone()));
         let old = self.fleet.listen(now.mono, &agent, stream);
         self.streams.open(stream, Use::Listen(agent.clone()));
-        if let Some(old) = old {
-            return self.end_stream(
+        match old {
+            Some(old) => self.end_stream(
                 old,
                 Status::new(Code::Aborted, "replaced by a newer Listen stream"),
-            );
+            ),
+            None => self.event(Event::AgentAvailable {
+                agent: agent.clone(),
+            }),
         }
-        self.event(Event::AgentAvailable {
-            agent: agent.clone(),
-        });
-        self.agent_back(now, &agent);
-        self.offer_to(now, &agent, false);
+        self.tell_again(now, &agent);
+        if old.is_none() {
+            self.offer_to(now, &agent, false);
+        }
     }
 
     /// Whether a call of `identity` may use what `owner` was given; if not, it is audited.

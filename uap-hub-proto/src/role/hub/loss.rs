@@ -183,20 +183,17 @@ impl Hub {
         }
     }
 
-    /// The agent listens again: sessions that are ready are announced again, since the first message may be lost.
-    pub(super) fn agent_back(&mut self, now: Now, id: &ClientId) {
+    /// The agent has a new control stream: what was said last on the one before may be lost, on either side, so sessions that are
+    /// offered or ready are announced again.
+    pub(super) fn tell_again(&mut self, now: Now, id: &ClientId) {
         let sessions = self.fleet.get(id.as_str()).map(|agent| &agent.sessions);
-        let ready: Vec<_> = sessions
-            .into_iter()
-            .flatten()
-            .filter(|session| {
-                let found = self.sessions.get(**session);
-                found.is_some_and(|found| found.stage == Stage::Ready)
-            })
-            .copied()
-            .collect();
-        for session in ready {
-            self.tell_ready(now, session);
+        let sessions: Vec<_> = sessions.into_iter().flatten().copied().collect();
+        for session in sessions {
+            match self.sessions.get(session).map(|found| &found.stage) {
+                Some(Stage::Proposed) => self.tell_proposal(now, session),
+                Some(Stage::Ready) => self.tell_ready(now, session),
+                _ => {}
+            }
         }
     }
 }

@@ -64,17 +64,11 @@ impl Hub {
             return;
         };
         let asked = self.fleet.get(agent.as_str());
-        let Some((stream, identity)) =
-            asked.and_then(|asked| Some((asked.listen?, asked.identity.clone())))
+        let Some(identity) = asked.and_then(|asked| asked.listen.and(Some(asked.identity.clone())))
         else {
             return;
         };
         let id = SessionId::new(skill.kind(), self.ids.uuid());
-        let r#type = skill.name().to_owned();
-        let details = Some(match skill.kind() {
-            Kind::Test => Details::Test(TestProposalDetails { r#type }),
-            Kind::Translation => Details::Translation(TranslationProposalDetails { r#type }),
-        });
         self.retry(job, None);
         let key = self.sessions.add(Session {
             id: id.clone(),
@@ -86,24 +80,41 @@ impl Hub {
             has_spoken: false,
             reports: None,
         });
-        self.timers.set(
-            Timer::Session(key),
-            now.mono.saturating_add(self.config.proposal_timeout),
-        );
         self.queue.set_stage(job, JobStage::Session(key));
         self.fleet.add_session(agent, key);
         self.job_event(
             now,
             job,
             JobEvent::Offered {
-                session: id.clone(),
+                session: id,
                 agent: agent.clone(),
             },
         );
+        self.tell_proposal(now, key);
+    }
+
+    /// Sends an offer, and starts the agent's time to answer it.
+    pub(super) fn tell_proposal(&mut self, now: Now, key: SessionKey) {
+        let Some(session) = self.sessions.get(key) else {
+            return;
+        };
+        let agent = self.fleet.get(session.agent.as_str());
+        let Some(stream) = agent.and_then(|agent| agent.listen) else {
+            return;
+        };
+        let r#type = session.skill.name().to_owned();
+        let details = Some(match session.skill.kind() {
+            Kind::Test => Details::Test(TestProposalDetails { r#type }),
+            Kind::Translation => Details::Translation(TranslationProposalDetails { r#type }),
+        });
         let proposal = SessionProposal {
-            session_id: id.as_str().to_owned(),
+            session_id: session.id.as_str().to_owned(),
             details,
         };
+        self.timers.set(
+            Timer::Session(key),
+            now.mono.saturating_add(self.config.proposal_timeout),
+        );
         self.send(
             stream,
             Outbound::Listen(ListenResponse {

@@ -279,6 +279,29 @@ fn each_proposal_is_answered_once() {
     assert_eq!(rig.take(), Vec::<String>::new());
 }
 
+// spec: HUB-3-7, HUB-5-4
+#[test]
+fn an_answer_that_was_lost_with_its_stream_is_given_again_on_the_next() {
+    let mut rig = Rig::new(|config| config.with_resume(true));
+    rig.registered();
+    rig.propose("a", test("t"));
+    rig.ended(1, Code::Unavailable);
+    rig.pass(60_000);
+    rig.take();
+    let proposal = SessionProposal {
+        session_id: "a".into(),
+        details: test("t"),
+    };
+    for again in [&["2: accept a"][..], &[]] {
+        let event = Some(listen_response::Event::SessionProposal(proposal.clone()));
+        rig.input(Input::Message {
+            stream: StreamId(2),
+            message: Inbound::Listen(ListenResponse { event }),
+        });
+        assert_eq!(rig.take(), again);
+    }
+}
+
 // spec: HUB-4-1, HUB-3-5, HUB-2-8
 #[test]
 fn it_acknowledges_without_waiting_for_the_job() {
