@@ -63,6 +63,8 @@ pub enum Attack {
     RegisteredBytes,
     /// Connections that ask about the hub's health now and then, and nothing else.
     HealthCallsAlone,
+    /// Connections that want answers without end, and read none.
+    UnreadAnswers,
     /// Sessions that ended, asked for by somebody else. Needs jobs; with two tokens, whoever is not their agent must learn
     /// nothing of them.
     EndedSessions,
@@ -74,7 +76,7 @@ pub enum Attack {
 
 impl Attack {
     /// All attacks, in the order in which they run.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::UnfinishedRegistrations,
         Self::LargeRegistrations,
         Self::NamesWithoutListening,
@@ -89,6 +91,7 @@ impl Attack {
         Self::Garbage,
         Self::RegisteredBytes,
         Self::HealthCallsAlone,
+        Self::UnreadAnswers,
         Self::EndedSessions,
         Self::StoppedMessages,
         Self::ManyShapes,
@@ -112,6 +115,7 @@ impl Attack {
             Self::Garbage => "garbage",
             Self::RegisteredBytes => "registered bytes",
             Self::HealthCallsAlone => "health calls alone",
+            Self::UnreadAnswers => "unread answers",
             Self::EndedSessions => "ended sessions",
             Self::StoppedMessages => "stopped messages",
             Self::ManyShapes => "many shapes",
@@ -143,6 +147,7 @@ impl Attack {
         let (connections, calls) = match self {
             Self::SilentConnections | Self::HealthCallsAlone => (1, 1),
             Self::Garbage
+            | Self::UnreadAnswers
             | Self::StrayAnswers
             | Self::EmptyParts
             | Self::RegisteredBytes
@@ -221,6 +226,7 @@ impl Attack {
                     let _ = stream.write_all(&[0x5A; 64 << 10]).await;
                 }
             }
+            Self::UnreadAnswers => target.unread_answers(attempts).await,
             Self::EndedSessions | Self::StoppedMessages | Self::ManyShapes => {
                 self.take_jobs(target, attempts).await;
             }

@@ -15,6 +15,7 @@ use std::{
 
 use prost::Message as _;
 use tokio::{
+    io::AsyncWriteExt as _,
     net::{TcpSocket, TcpStream, lookup_host},
     task::JoinSet,
 };
@@ -180,6 +181,23 @@ impl Target {
             }
         }
         std::future::pending().await
+    }
+
+    /// Sends pings until the hub, whose answers nobody reads, takes no more; and then waits for the end of the connection.
+    pub(super) async fn unread_answers(&self, attempts: &AtomicU64) {
+        // An empty frame of settings, and a ping.
+        const SETTINGS: [u8; 9] = [0, 0, 0, 4, 0, 0, 0, 0, 0];
+        const PING: [u8; 17] = [0, 0, 8, 6, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8];
+        let Some(mut stream) = self.connect().await else {
+            return;
+        };
+        let start = [&b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..], &SETTINGS].concat();
+        let pings = PING.repeat(1_000);
+        let mut written = stream.write_all(&start).await;
+        while written.is_ok() {
+            attempts.fetch_add(1, Ordering::Relaxed);
+            written = stream.write_all(&pings).await;
+        }
     }
 
     /// Sends a registration of empty capabilities, and a result of empty attachments to no session.

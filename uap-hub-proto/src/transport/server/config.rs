@@ -26,7 +26,8 @@ ubos_common::config! {
         with_hub: hub: hub::Config = hub::Config::default(),
         /// Sets how often an idle connection is pinged: 20 s by default, and at least [`MIN_KEEP_ALIVE`].
         with_keep_alive: keep_alive: Duration = Duration::from_secs(20),
-        /// Sets how long an agent may take to answer a ping before its connection counts as dead: 20 s by default.
+        /// Sets how long an agent may take to answer a ping before its connection counts as dead: 20 s by default. A connection
+        /// whose peer reads nothing, so that not even that can be said, is closed after both times.
         with_keep_alive_timeout: keep_alive_timeout: Duration = KEEP_ALIVE_TIMEOUT,
         /// Sets how many messages may wait on a control stream: 1,024 by default. An agent that reads more slowly is
         /// disconnected.

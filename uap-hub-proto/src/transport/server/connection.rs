@@ -46,6 +46,10 @@ pub(super) struct Connection {
     was_idle: bool,
     /// How long it may have none.
     idle: Duration,
+    /// How long its peer may take nothing.
+    patience: Duration,
+    /// When that is over; set while something waits to be written.
+    stuck: Option<Pin<Box<Sleep>>>,
     _place: Place,
 }
 
@@ -100,12 +104,27 @@ pub(super) fn certificates(extensions: &Extensions) -> Vec<Vec<u8>> {
     Vec::new()
 }
 
+/// How long a connection is waited for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Times {
+    /// For its first call.
+    pub(super) first_call: Duration,
+    /// For another, where it has none open.
+    pub(super) idle: Duration,
+    /// For its peer to take what is written.
+    pub(super) patience: Duration,
+}
+
 /// The connections of a listener. One that has no place is closed at once, one that makes no first call, or no other for long,
-/// after a time.
+/// after a time, and so is one whose peer reads nothing.
 pub(super) fn incoming(
     accepted: impl Stream<Item = io::Result<TcpStream>>,
     places: Arc<Places>,
-    (first_call, idle): (Duration, Duration),
+    Times {
+        first_call,
+        idle,
+        patience,
+    }: Times,
 ) -> impl Stream<Item = io::Result<Connection>> {
     let accepted = accepted.then(async |accepted| {
         // Without descriptors each attempt fails at once, and the loop would do nothing else.
@@ -138,6 +157,8 @@ pub(super) fn incoming(
             made: 0,
             was_idle: true,
             idle,
+            patience,
+            stuck: None,
             _place: place,
         }))
     })
@@ -153,7 +174,23 @@ fn is_of_peer(error: &io::Error) -> bool {
 }
 
 impl Connection {
-    fn note(&self, written: io::Result<usize>) -> Poll<io::Result<usize>> {
+    /// Notes what became of a write. One that waits for longer than the peer may take fails: what is to be said last, even that the
+    /// connection ends, would wait with it for ever.
+    fn note(
+        &mut self,
+        cx: &mut Context<'_>,
+        written: Poll<io::Result<usize>>,
+    ) -> Poll<io::Result<usize>> {
+        let written = match written {
+            Poll::Ready(written) => written,
+            Poll::Pending => {
+                let patience = self.patience;
+                let stuck = self.stuck.get_or_insert_with(|| Box::pin(sleep(patience)));
+                ready!(stuck.as_mut().poll(cx));
+                Err(io::ErrorKind::TimedOut.into())
+            }
+        };
+        self.stuck = None;
         if written.is_err() {
             self.peer.is_lost.store(true, Ordering::Relaxed);
         }
@@ -208,8 +245,8 @@ impl AsyncWrite for Connection {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let written = ready!(Pin::new(&mut self.stream).poll_write(cx, bytes));
-        self.note(written)
+        let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
+        self.note(cx, written)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -225,8 +262,8 @@ impl AsyncWrite for Connection {
         cx: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let written = ready!(Pin::new(&mut self.stream).poll_write_vectored(cx, slices));
-        self.note(written)
+        let written = Pin::new(&mut self.stream).poll_write_vectored(cx, slices);
+        self.note(cx, written)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -238,7 +275,46 @@ impl AsyncWrite for Connection {
 mod tests {
     use std::cell::Cell;
 
+    use tokio::{
+        io::{AsyncReadExt as _, AsyncWriteExt as _},
+        net::TcpListener,
+    };
+
     use super::*;
+
+    const NOW: Times = Times {
+        first_call: PAUSE,
+        idle: PAUSE,
+        patience: PAUSE,
+    };
+
+    // spec: HUB-4-6
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_ends_whose_peer_reads_nothing() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut peer = TcpStream::connect(listener.local_addr().unwrap())
+            .await
+            .unwrap();
+        let accepted = tokio_stream::once(Ok(listener.accept().await.unwrap().0));
+        let patience = Duration::from_secs(40);
+        let times = Times { patience, ..NOW };
+        let mut incoming = std::pin::pin!(incoming(accepted, Places::new(1, 1), times));
+        let mut connection = incoming.next().await.unwrap().unwrap();
+        let begun = tokio::time::Instant::now();
+        let mut written = 0;
+        let failed = loop {
+            match connection.write(&[0; 64 << 10]).await {
+                Ok(bytes) => written += bytes,
+                Err(failed) => break failed,
+            }
+        };
+        assert_eq!(failed.kind(), io::ErrorKind::TimedOut);
+        assert!(begun.elapsed() >= patience && connection.peer.is_lost());
+        // What is taken ends the wait.
+        peer.read_exact(&mut vec![0; written]).await.unwrap();
+        connection.write_all(b"more").await.unwrap();
+        assert!(connection.stuck.is_none());
+    }
 
     // spec: HUB-4-6
     #[tokio::test(start_paused = true)]
@@ -255,7 +331,7 @@ mod tests {
             });
             let failing = tokio_stream::iter(failing.take(1000));
             let places = Places::new(1, 1);
-            let mut incoming = std::pin::pin!(incoming(failing, places, (PAUSE, PAUSE)));
+            let mut incoming = std::pin::pin!(incoming(failing, places, NOW));
             let drained = async { while incoming.next().await.is_some() {} };
             // Where time stands still it passes only when nothing else is to be done.
             let _ = tokio::time::timeout(10 * PAUSE, drained).await;
