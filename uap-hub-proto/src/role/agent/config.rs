@@ -16,6 +16,9 @@ ubos_common::config! {
         with_first_retry: first_retry: Duration = Duration::from_secs(1),
         /// Sets the longest pause before the agent connects again: 60 s by default, and no shorter than the first.
         with_longest_retry: longest_retry: Duration = Duration::from_secs(60),
+        /// Sets the longest pause before it tries again while a session's call is cut: 5 s by default, because the hub keeps what is
+        /// cut for a while only.
+        with_longest_cut_retry: longest_cut_retry: Duration = Duration::from_secs(5),
         /// Sets whether pauses are drawn from their upper half, so that the agents of a fleet do not come back at the
         /// same moment. Off by default.
         with_jitter: jitter: bool = false,
@@ -61,6 +64,7 @@ impl Config {
     pub(crate) fn check(&self) -> Result<(), ConfigError> {
         for (field, time) in [
             ("first_retry", self.first_retry),
+            ("longest_cut_retry", self.longest_cut_retry),
             ("register_timeout", self.register_timeout),
             ("ready_timeout", self.ready_timeout),
             ("init_timeout", self.init_timeout),

@@ -19,7 +19,7 @@ pub use self::event::{CommandError, Event, Input, InputError, Output};
 pub use self::{config::Config, state::FleetAgent};
 use self::{
     event::Say,
-    state::{Phase, Timer},
+    state::{Phase, Session, Timer},
 };
 pub use super::{AgentMessage as Outbound, HubMessage as Inbound};
 use super::{Rpc, machine::impl_machine, slots::Slots};
@@ -269,6 +269,14 @@ impl FleetAgent {
         let after = match self.config.jitter {
             true => self.backoff.next_delay_with_jitter(&mut self.ids),
             false => self.backoff.next_delay(),
+        };
+        let is_cut = self
+            .sessions
+            .iter()
+            .any(|(_, session)| session.cut_at.is_some());
+        let after = match is_cut {
+            true => after.min(self.config.longest_cut_retry),
+            false => after,
         };
         self.phase = Phase::Pausing;
         self.timers

@@ -76,6 +76,7 @@ impl FleetAgent {
             Some(_) if self.config.jitter => session.backoff.next_delay_with_jitter(&mut self.ids),
             Some(_) => session.backoff.next_delay(),
         };
+        let after = after.min(self.config.longest_cut_retry);
         self.timers
             .set(Timer::Session(key), now.mono.saturating_add(after));
     }

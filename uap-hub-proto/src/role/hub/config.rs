@@ -75,8 +75,8 @@ ubos_common::config! {
         with_max_pending_agents_per_peer: max_pending_agents_per_peer: usize = 256,
         /// Sets how many jobs may wait and run: 10,000 by default. Beyond it `submit` is refused.
         with_max_jobs: max_jobs: usize = 10_000,
-        /// Sets the payload bytes of jobs that are not yet sent to an agent: 256 MiB by default. Beyond it `submit` is
-        /// refused.
+        /// Sets the payload bytes of jobs that wait and run: 256 MiB by default. Beyond it `submit` is refused. They count until
+        /// the job ends, for an agent need not read what it is sent.
         with_max_queued_bytes: max_queued_bytes: usize = 256 << 20,
         /// Sets the bytes of one job's init message: 64 MiB by default. Beyond it `submit` is refused.
         with_max_message_bytes: max_message_bytes: usize = 64 << 20,

@@ -117,7 +117,7 @@ impl Hub {
         entry.unstored += 1;
         let record = Record::Ended(outcome.clone());
         self.queue.set_stage(job, Stage::Ending(Box::new(outcome)));
-        self.queue.payloads(job, false);
+        self.queue.drop_payloads(job);
         self.outputs.push(Output::Store { job, record });
     }
 

@@ -255,21 +255,29 @@ impl Queue {
         }
     }
 
-    /// The payloads, to be sent; kept here too where the job may be sent again.
+    /// The payloads, to be sent; kept here too where the job may be sent again. They count until the job ends: an agent that does
+    /// not read has them wait elsewhere.
     pub(super) fn payloads(&mut self, id: JobId, keep: bool) -> Vec<Payload> {
         let Some(entry) = self.jobs.get_mut(&id) else {
             return Vec::new();
         };
-        if keep {
-            return entry.job.payloads.clone();
+        match keep {
+            true => entry.job.payloads.clone(),
+            false => std::mem::take(&mut entry.job.payloads),
         }
-        self.bytes = self.bytes.saturating_sub(std::mem::take(&mut entry.bytes));
-        std::mem::take(&mut entry.job.payloads)
+    }
+
+    /// Drops the payloads of a job that has ended, though its end may still be stored.
+    pub(super) fn drop_payloads(&mut self, id: JobId) {
+        if let Some(entry) = self.jobs.get_mut(&id) {
+            entry.job.payloads = Vec::new();
+            self.bytes = self.bytes.saturating_sub(std::mem::take(&mut entry.bytes));
+        }
     }
 
     pub(super) fn remove(&mut self, id: JobId) -> Option<Box<Entry>> {
         self.set_stage(id, Stage::Storing);
-        self.payloads(id, false);
+        self.drop_payloads(id);
         let entry = self.jobs.remove(&id)?;
         if let Some(turns) = self.turns.get_mut(&entry.job.priority) {
             let left = turns.groups.get_mut(&entry.job.group).map(|(_, jobs)| {

@@ -121,7 +121,7 @@ pub struct Counts {
     pub jobs: usize,
     /// Those of them that wait for an agent.
     pub waiting_jobs: usize,
-    /// Bytes of payloads that are kept.
+    /// Bytes of the payloads of jobs that have not ended.
     pub payload_bytes: usize,
     /// Sessions whose stream or offer is not over.
     pub sessions: usize,

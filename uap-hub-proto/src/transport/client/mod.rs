@@ -251,7 +251,9 @@ impl AgentHandle {
         first.unwrap_or_else(|| self.shared.news.subscribe())
     }
 
-    /// Waits until the hub may offer it jobs, and returns its client id; `None` if the agent has left.
+    /// Waits until the hub may offer it jobs, and returns its client id; `None` if the agent has left. It is registered then, and
+    /// its control stream is opened. That the hub takes it is not waited for, because hubs say nothing on it before their first
+    /// offer: one that refuses it is told as [`Event::Retrying`].
     pub async fn connected(&self) -> Option<ClientId> {
         let (mut listening, mut closed) = (
             self.shared.listening.subscribe(),

@@ -398,3 +398,31 @@ fn more_reports_than_may_be_kept_end_the_hope_of_resuming() {
         "what it has is not kept"
     );
 }
+
+// spec: HUB-5-4
+#[test]
+fn while_a_session_is_cut_no_pause_is_longer_than_the_hub_may_wait() {
+    let mut rig = running(|config| config);
+    hub_has(&mut rig, 2, Some(2));
+    // A control stream that lasted resets the pauses.
+    rig.pass(10_000);
+    cut(&mut rig, 2);
+    rig.ended(1, Code::Unavailable);
+    rig.take();
+    let mut pauses = Vec::new();
+    for _ in 0..200 {
+        rig.pass(1_000);
+        for word in rig.take() {
+            let mut words = word.split(' ');
+            match (words.next(), words.next()) {
+                (Some("open"), Some(stream)) => {
+                    rig.ended(stream.parse().unwrap(), Code::Unavailable)
+                }
+                (Some("retrying"), Some(after)) => pauses.push(after.parse::<u64>().unwrap()),
+                _ => {}
+            }
+        }
+    }
+    assert_eq!(pauses.iter().max(), Some(&5), "{pauses:?}");
+    assert!(pauses.len() > 20, "{pauses:?}");
+}

@@ -140,7 +140,7 @@ fn a_job_that_just_fits_is_taken() {
 
 // spec: HUB-3-6
 #[test]
-fn what_leaves_the_queue_makes_room() {
+fn a_job_that_ends_makes_room() {
     let mut rig = Rig::with(Config::default().with_max_queued_bytes(100));
     let job = || Job::test("t", vec![Payload::file("p", "", "", vec![0; 80])]);
     let first = rig.hub.submit(rig.now, job()).unwrap();
@@ -153,7 +153,16 @@ fn what_leaves_the_queue_makes_room() {
         rig.hub.submit(rig.now, job()).is_err(),
         "its payloads still wait"
     );
-    rig.open(Rpc::Execute, Some(&session));
+    let stream = rig.open(Rpc::Execute, Some(&session));
+    rig.status(
+        stream,
+        State::Running.to_wire(uap_hub_proto::capability::Kind::Test),
+    );
+    assert!(
+        rig.hub.submit(rig.now, job()).is_err(),
+        "nobody knows whether they were read"
+    );
+    rig.result(stream, State::Completed);
     assert!(rig.hub.submit(rig.now, job()).is_ok());
 }
 
