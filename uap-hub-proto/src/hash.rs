@@ -71,9 +71,10 @@ impl Hasher for Folded {
     fn write_u64(&mut self, number: u64) {
         // An odd number without a pattern: the fraction of the golden ratio.
         const FACTOR: u64 = 0x9E37_79B9_7F4A_7C15;
-        let product = u128::from(self.0 ^ number) * u128::from(FACTOR);
+        let mixed = self.0 ^ number;
+        let high = (u128::from(mixed) * u128::from(FACTOR)) >> 64;
         // Tables look at the highest bits and at the lowest.
-        self.0 = (product as u64) ^ ((product >> 64) as u64);
+        self.0 = mixed.wrapping_mul(FACTOR) ^ high as u64;
     }
 }
 

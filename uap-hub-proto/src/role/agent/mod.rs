@@ -19,7 +19,7 @@ pub use self::event::{CommandError, Event, Input, InputError, Output};
 pub use self::{config::Config, state::FleetAgent};
 use self::{
     event::Say,
-    state::{Phase, Session, Timer},
+    state::{Phase, Timer},
 };
 pub use super::{AgentMessage as Outbound, HubMessage as Inbound};
 use super::{Rpc, machine::impl_machine, slots::Slots};

@@ -64,7 +64,7 @@ impl Hub {
             return;
         };
         let asked = self.fleet.get(agent.as_str());
-        let Some(identity) = asked.and_then(|asked| asked.listen.and(Some(asked.identity.clone())))
+        let Some(identity) = asked.and_then(|asked| asked.listen.map(|_| asked.identity.clone()))
         else {
             return;
         };
