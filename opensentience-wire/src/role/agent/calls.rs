@@ -188,18 +188,30 @@ impl AgentConnection {
             Ok(_) => true,
             Err(error) => error.retryable != Some(true) && error.code != ErrorCode::ToolCanceled,
         };
-        let bytes = match result {
-            Ok(output) => output.as_str().len(),
-            Err(error) => error.weight(),
-        };
-        let end = lasting.then(|| (result.clone(), bytes));
+        let end = lasting.then(|| (result.clone(), bytes_of(result)));
         for follower in self.memory.end(key, id, end) {
             let Some(call) = self.forget(&follower) else {
                 continue;
             };
             self.common.timers.clear(&Timer::Call(follower.clone()));
-            self.send_result(now, follower.as_str(), &call.about, result.clone());
+            let copy = self.copy_of(result);
+            self.send_result(now, follower.as_str(), &call.about, copy);
         }
+    }
+
+    /// What a call gets that another was run for. One message of a core asks for as many copies as it likes: those that wait
+    /// have a bound.
+    // impl: OSW-2-7
+    pub(super) fn copy_of(&self, result: &Ending) -> Ending {
+        let waiting = match self.common.out.is_empty() {
+            true => 0,
+            false => self.unsent_bytes,
+        };
+        if waiting.saturating_add(bytes_of(result)) <= self.config.limits.max_inflight_bytes {
+            return result.clone();
+        }
+        let message = "the results that wait to be sent have as many bytes as they may";
+        Err(ErrorObject::of(ErrorCode::ToolBusy, message).noticed_by("agent.runtime"))
     }
 
     // impl: OSW-4.3-9, OSW-4.4-2
@@ -303,7 +315,7 @@ impl AgentConnection {
             result => result,
         };
         match self.encode_result(now, call_id, about, result) {
-            Ok(frame) => self.common.out.push(Output::Transmit(frame)),
+            Ok(frame) => self.push_result(frame),
             Err(refused) => {
                 let error = match refused {
                     EncodeError::TooLarge { length, limit } => {
@@ -315,7 +327,7 @@ impl AgentConnection {
                     }
                 };
                 match self.encode_result(now, call_id, about, Err(error)) {
-                    Ok(frame) => self.common.out.push(Output::Transmit(frame)),
+                    Ok(frame) => self.push_result(frame),
                     Err(_) => {
                         let rule = "a result that cannot be written";
                         self.reject(ErrorCode::FrameTooLarge, rule);
@@ -323,6 +335,14 @@ impl AgentConnection {
                 }
             }
         }
+    }
+
+    fn push_result(&mut self, frame: Vec<u8>) {
+        if self.common.out.is_empty() {
+            self.unsent_bytes = 0;
+        }
+        self.unsent_bytes = self.unsent_bytes.saturating_add(frame.len());
+        self.common.out.push(Output::Transmit(frame));
     }
 
     fn encode_result(
@@ -363,6 +383,13 @@ impl AgentConnection {
             .in_reply_to(Some(&about.message_id))
             .correlation(&about.ids);
         self.common.encoder.encode(now.wall, &head, &outcome)
+    }
+}
+
+fn bytes_of(result: &Ending) -> usize {
+    match result {
+        Ok(output) => output.as_str().len(),
+        Err(error) => error.weight(),
     }
 }
 

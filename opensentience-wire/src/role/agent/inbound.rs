@@ -155,7 +155,7 @@ impl AgentConnection {
         let follows = matches!(turn, Some(Turn::Join));
         let ended = match turn {
             None | Some(Turn::Run | Turn::Join) => None,
-            Some(Turn::Repeat(result)) => Some(result),
+            Some(Turn::Repeat(result)) => Some(self.copy_of(&result)),
             Some(Turn::Conflict) => Some(Err(conflict().noticed_by(COMPONENT))),
             Some(Turn::Full) => {
                 let message = "too many calls with one idempotency key";

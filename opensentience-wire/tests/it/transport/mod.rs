@@ -3,6 +3,7 @@
 mod backpressure;
 mod process;
 mod types;
+mod unread;
 mod writes;
 
 use std::os::unix::fs::PermissionsExt as _;
