@@ -73,6 +73,7 @@ pub(super) struct Connection {
     /// `None` once the connection has ended: whoever waits for a change is told so.
     tools: Option<watch::Sender<SharedTools>>,
     closed: Option<CloseReason>,
+    has_rejected_tools: bool,
     /// The schemas that the machine waits for.
     checking: Option<Pin<Box<dyn Future<Output = SchemaVerdicts> + Send>>>,
     /// When the driver wakes by itself.
@@ -121,6 +122,7 @@ impl Connection {
             listeners,
             tools: Some(tools),
             closed: None,
+            has_rejected_tools: false,
             checking: None,
             alarm: None,
             readers: Vec::new(),
@@ -130,6 +132,11 @@ impl Connection {
     /// Calls that wait or run, and the most that may.
     pub(super) fn pending_calls(&self) -> (usize, usize) {
         (self.conn.pending_calls(), self.conn.max_calls())
+    }
+
+    /// Whether a tool of the agent was rejected.
+    pub(super) const fn has_rejected_tools(&self) -> bool {
+        self.has_rejected_tools
     }
 
     pub(super) const fn readers_mut(&mut self) -> &mut Vec<Waker> {
@@ -341,6 +348,7 @@ impl Connection {
                     tools.send_replace(self.conn.tools().cloned().collect());
                 }
             }
+            Event::ToolRejected(_) => self.has_rejected_tools = true,
             Event::Audit(event) => self.listeners.audit.take(*event),
             _ => {}
         }

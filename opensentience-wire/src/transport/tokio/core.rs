@@ -79,6 +79,10 @@ impl SharedConnection {
         self.counts.pending()
     }
 
+    pub(super) fn has_rejected_tools(&self) -> bool {
+        lock(&self.connection).has_rejected_tools()
+    }
+
     pub(super) const fn ledger(&self) -> &Ledger {
         &self.ledger
     }

@@ -165,6 +165,20 @@ impl Launcher {
     ///
     /// See [`LaunchError`]; no process is left behind.
     pub async fn launch(self) -> Result<CoreHandle, LaunchError> {
+        let wait = self.tools_timeout();
+        let mut handle = self.connect().await?;
+        // An agent without tools is taken in all the same.
+        let _ = tokio::time::timeout(wait, handle.tools_changed()).await;
+        Ok(handle)
+    }
+
+    /// How long the tools of an agent are waited for.
+    pub(super) const fn tools_timeout(&self) -> Duration {
+        self.config.handshake_timeout
+    }
+
+    /// As [`launch`](Self::launch), without its tools yet.
+    pub(super) async fn connect(self) -> Result<CoreHandle, LaunchError> {
         let clock = Clock::start();
         let ledger = self.ledger();
         self.output.count_in(&ledger);
@@ -190,8 +204,7 @@ impl Launcher {
         };
         // One connection is all that a launch is for.
         let mut process = agent.into_process();
-        let wait = self.config.handshake_timeout;
-        let mut handle = drive(shared, tools, move |reason| async move {
+        Ok(drive(shared, tools, move |reason| async move {
             let asked = matches!(reason, CloseReason::Goodbye);
             let status = process.stop(self.stop_timeout).await;
             self.output.set_status(status);
@@ -203,10 +216,7 @@ impl Launcher {
             };
             self.listeners.audit.take(self.event(name, &clock));
             reason
-        });
-        // An agent without tools is taken in all the same.
-        let _ = tokio::time::timeout(wait, handle.tools_changed()).await;
-        Ok(handle)
+        }))
     }
 
     fn check(&self) -> Result<(), LaunchError> {

@@ -160,7 +160,7 @@ impl Driver {
         match event {
             AgentEvent::Launched(result) => {
                 let is_awaited = |launching: &Launching| launching.launch == launch;
-                // The process of a launch that was given up ends with its handle.
+                // What was launched without being wanted any more has ended.
                 if self.launching.get(&agent).is_some_and(is_awaited) {
                     self.on_launched(&agent, result);
                 }

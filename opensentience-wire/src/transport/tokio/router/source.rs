@@ -111,6 +111,18 @@ pub enum AddError {
     /// The agent could not be launched.
     #[error(transparent)]
     Launch(#[from] LaunchError),
+    /// The agent was connected and did not register, not even that it has no tools.
+    #[error("the agent did not register within {within:?}")]
+    Unregistered {
+        /// How long that was waited for: the launcher's time for a handshake.
+        within: Duration,
+    },
+    /// The agent registered, and none of its tools can be used.
+    #[error("all the tools that the agent registered were rejected")]
+    ToolsRejected,
+    /// The agent's connection ended before the agent could take its place.
+    #[error("the agent's connection ended before it could be called")]
+    Disconnected,
     /// It was stopped meanwhile, or the router is shutting down or gone.
     #[error("the agent was stopped, or the router is closing")]
     Closing,
