@@ -65,7 +65,8 @@ pub(super) struct Connection {
     slots: BTreeMap<CallId, Slot>,
     /// Nothing is read while output of some call waits for its reader, or there is no room for more.
     is_blocked: bool,
-    /// Room for the output that one read may bring.
+    /// Room for the output that one read may bring: only during a turn, because other connections of the agent have the same
+    /// ledger, and may wait for it as long as this one waits for bytes.
     room: Charge,
     /// Bytes that wait to be sent and were provoked by the agent; at most [`HIGH_WATER`] and what one read provokes.
     answers: usize,
@@ -231,6 +232,17 @@ impl Connection {
         context: &mut Context<'_>,
         greeting: bool,
     ) -> Poll<Turn> {
+        let turn = self.poll_moves(counts, context, greeting);
+        self.room.shrink_to(0);
+        turn
+    }
+
+    fn poll_moves(
+        &mut self,
+        counts: &Counts,
+        context: &mut Context<'_>,
+        greeting: bool,
+    ) -> Poll<Turn> {
         self.drain(counts);
         for _ in 0..MOVES {
             self.poll_schemas(counts, context);
@@ -263,11 +275,7 @@ impl Connection {
 
     /// Whether there is room for the output that the next read may bring; without calls it brings none.
     fn has_output_room(&mut self, context: &Context<'_>) -> bool {
-        if self.slots.is_empty() {
-            self.room.shrink_to(0);
-            return true;
-        }
-        self.room.fill(self.conn.room_bytes(), context)
+        self.slots.is_empty() || self.room.fill(self.conn.room_bytes(), context)
     }
 
     /// Lets the machine go on where its schemas are checked.
@@ -380,7 +388,6 @@ impl Connection {
     /// Ends it: the stream, on which the rest may still be sent, is its driver's to close.
     pub(super) fn end(&mut self) -> Wire<dyn Duplex> {
         self.tools = None;
-        self.room.shrink_to(0);
         let gone: Pin<Box<dyn Duplex>> = Box::pin(tokio::io::empty());
         mem::replace(&mut self.wire, Wire::new(gone))
     }
@@ -394,7 +401,6 @@ impl Connection {
             self.drain(counts);
         }
         self.tools = None;
-        self.room.shrink_to(0);
     }
 }
 

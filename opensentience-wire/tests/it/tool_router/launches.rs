@@ -224,3 +224,27 @@ async fn a_shutdown_waits_for_processes_that_have_not_registered() {
         assert!(!is_alive(&path), "replacement: {is_replacement}");
     }
 }
+
+// The ledger has room for what three connections may read at once.
+// spec: OSW-4.3-11
+#[tokio::test]
+async fn agents_that_were_replaced_leave_room_for_the_output_of_the_next() {
+    let router = builder(Config::default(), &["com.example.a"]);
+    let router = router.start().unwrap();
+    router.ready().await;
+    let mut running = Vec::new();
+    for _ in 0..5 {
+        let block = request("com.example.a/block", json!({}));
+        let mut block = router.call(block).await.unwrap();
+        let piece = tokio::time::timeout(PATIENCE, block.next_chunk()).await;
+        assert!(piece.unwrap().is_some());
+        running.push(block);
+        let patient = source("com.example.a").with_drain_time(PATIENCE * 10);
+        router.replace(patient).await.unwrap();
+    }
+    let echo = call(&router, "com.example.a/echo", json!({}));
+    let echo = tokio::time::timeout(PATIENCE, echo).await.unwrap();
+    assert_eq!(echo.status, Status::Succeeded);
+    drop(running);
+    router.shutdown().await;
+}
