@@ -342,7 +342,9 @@ impl CoreConnection {
         if result.settle(error) {
             self.reject(now, code, "a result whose members contradict its status");
         }
+        let own = self.calls.get(&id).and_then(|call| call.max_output_bytes);
         let limit = self.config.limits.max_tool_output_bytes;
+        let limit = own.map_or(limit, |own| own.min(limit));
         let bytes = result.output.as_ref().map_or(0, |o| o.as_str().len());
         let mut outcome = Outcome::reported(result);
         let beside = outcome.weight() - bytes;

@@ -47,18 +47,17 @@ impl Router {
         own.unwrap_or(self.config.restart)
     }
 
-    /// How much of an agent its own policy lets be used.
-    pub(super) fn policy_quota(&self, agent: &str) -> Quota {
+    /// How much of an agent its own policy lets be used, and its manifest.
+    pub(super) fn policy_quotas(&self, agent: &str) -> [Quota; 2] {
         let policy = self.policies.get(agent);
-        policy.map_or_else(Quota::default, |policy| policy.quota)
+        policy.map_or_else(Default::default, |policy| {
+            [policy.quota, policy.manifest_quota]
+        })
     }
 
     /// The time that a call of an agent's tool has: what was asked for, as far as the agent's policy allows.
     pub(super) fn time_of(&self, agent: &str, asked: Option<Duration>) -> Option<Duration> {
-        let own = self
-            .policies
-            .get(agent)
-            .and_then(|policy| policy.call_timeout);
+        let own = self.policies.get(agent).and_then(AgentPolicy::longest_call);
         asked.into_iter().chain(own).min()
     }
 
@@ -173,7 +172,7 @@ impl Router {
     }
 
     // impl: OSW-4.5-3
-    pub(super) fn on_disconnected(&mut self, agent: &str) {
+    pub(super) fn on_disconnected(&mut self, now: Now, agent: &str) {
         let Some((name, entry)) = self.agents.get_key_value(agent) else {
             return;
         };
@@ -188,7 +187,7 @@ impl Router {
         };
         for route in entry.routes.clone() {
             let error = ErrorObject::of(ErrorCode::AgentDisconnected, "the connection has ended");
-            self.on_ended(route, Outcome::failed(error.noticed_by("core.router")));
+            self.on_ended(now, route, Outcome::failed(error.noticed_by("core.router")));
         }
     }
 
@@ -217,7 +216,7 @@ impl Router {
     }
 
     pub(super) fn on_down(&mut self, now: Now, agent: &str, ended: Ended) {
-        self.on_disconnected(agent);
+        self.on_disconnected(now, agent);
         let Some((name, entry)) = self.agents.get_key_value(agent) else {
             return;
         };

@@ -72,7 +72,7 @@ use crate::trace::{debug, trace};
 use absent::Absent;
 use ledgers::Ledgers;
 use quota::Meters;
-use state::{Route, Timer};
+use state::{About, Route, Timer};
 
 impl Router {
     /// A router without agents.
@@ -96,6 +96,7 @@ impl Router {
             ledgers: Ledgers::default(),
             agent_meters: Meters::default(),
             policy_meters: Meters::default(),
+            manifest_meters: Meters::default(),
             tool_meters: Meters::default(),
             last: 0,
             timers: Timers::new(),
@@ -109,16 +110,16 @@ impl Router {
             Input::Tools { agent, tools } => self.on_tools(now, &agent, tools),
             Input::Health { agent, health } => self.on_health(&agent, health),
             Input::AgentStopping { agent } => self.on_stopping(&agent),
-            Input::AgentDisconnected { agent } => self.on_disconnected(&agent),
+            Input::AgentDisconnected { agent } => self.on_disconnected(now, &agent),
             Input::AgentStopped { agent } => self.on_stopped(&agent),
             Input::LaunchFailed { agent } => self.on_launch_failed(now, &agent),
             Input::AgentDown { agent, ended } => self.on_down(now, &agent, ended),
             Input::NotSent { route, error } => {
                 let error = ErrorObject::of(ErrorCode::from(&error), error.to_string())
                     .noticed_by("core.router");
-                self.on_ended(route, Outcome::failed(error));
+                self.on_ended(now, route, Outcome::failed(error));
             }
-            Input::Ended { route, outcome } => self.on_ended(route, *outcome),
+            Input::Ended { route, outcome } => self.on_ended(now, route, *outcome),
         }
     }
 
@@ -133,13 +134,13 @@ impl Router {
                         self.out.push(Output::Launch { agent, attempt });
                     }
                 }
-                Timer::Follower(route) => self.leave(route, late()),
+                Timer::Follower(route) => self.leave(now, route, late()),
             }
         }
     }
 
     /// Ends a call that waits for the end of another.
-    fn leave(&mut self, route: RouteId, outcome: Outcome) {
+    fn leave(&mut self, now: Now, route: RouteId, outcome: Outcome) {
         let Some(entry) = self.routes.remove(&route) else {
             return;
         };
@@ -149,6 +150,12 @@ impl Router {
             self.memory.leave(key, &route);
             self.stop_unwanted(key);
         }
+        self.audit_end(
+            now,
+            &entry,
+            &outcome,
+            "it waited for another call of its key",
+        );
         self.answer(route, outcome);
     }
 
@@ -224,6 +231,7 @@ impl Router {
         let Some(mut charge) = self.enter(&agent, key.as_ref(), &mut request) else {
             return Err(self.refuse(now, &request, Refused::Busy));
         };
+        let about = key.as_ref().map(|_| About::of(now.mono, &request));
         let turn = key
             .as_ref()
             .map(|key| self.memory.turn(key, &request.input, &route));
@@ -236,6 +244,16 @@ impl Router {
                 if copy.by_agent != outcome.by_agent {
                     return Err(self.refuse(now, &request, Refused::Busy));
                 }
+                let entry = Route {
+                    agent,
+                    tool: request.tool_id.as_str().into(),
+                    key: None,
+                    about,
+                    charge,
+                    follows: true,
+                    answered: false,
+                };
+                self.audit_end(now, &entry, &copy, "the result of a call of its key before");
                 self.answer(route, copy);
                 return Ok(route);
             }
@@ -244,12 +262,13 @@ impl Router {
         };
         trace!(?route, %agent, tool = %request.tool_id, follows, "call routed");
         if follows {
-            charge.shrink_to(Route::bytes(&request.tool_id, key.as_ref()));
+            charge.shrink_to(Route::bytes(&request, key.as_ref()));
         }
         let entry = Route {
             agent: Arc::clone(&agent),
             tool: request.tool_id.as_str().into(),
             key,
+            about,
             charge,
             follows,
             answered: false,
@@ -265,7 +284,8 @@ impl Router {
         Ok(route)
     }
 
-    fn send(&mut self, now: Now, route: RouteId, agent: Arc<str>, request: CallRequest) {
+    fn send(&mut self, now: Now, route: RouteId, agent: Arc<str>, mut request: CallRequest) {
+        request.max_output_bytes = self.output_limit(&agent, &request.tool_id);
         self.take_place(now, &agent, &request, route);
         self.out.push(Output::Send {
             route,
@@ -287,7 +307,7 @@ impl Router {
     /// # Errors
     ///
     /// No such call is running.
-    pub fn cancel(&mut self, route: RouteId) -> Result<(), CommandError> {
+    pub fn cancel(&mut self, now: Now, route: RouteId) -> Result<(), CommandError> {
         let entry = self.routes.get(&route).filter(|entry| !entry.answered);
         let entry = entry.ok_or(CommandError::NoSuchCall)?;
         let key = entry.key.clone();
@@ -296,12 +316,15 @@ impl Router {
             .as_ref()
             .is_some_and(|key| self.memory.is_waited_for(key, &route));
         if entry.follows {
-            self.leave(route, canceled());
+            self.leave(now, route, canceled());
         } else if waited_for {
-            if let Some(entry) = self.routes.get_mut(&route) {
+            let outcome = canceled();
+            if let Some(mut entry) = self.routes.remove(&route) {
                 entry.answered = true;
+                self.audit_end(now, &entry, &outcome, "others wait for what was sent");
+                self.routes.insert(route, entry);
             }
-            self.answer(route, canceled());
+            self.answer(route, outcome);
         } else {
             self.out.push(Output::Cancel { route, agent });
         }
@@ -322,11 +345,11 @@ impl Router {
     }
 
     /// What was sent for a call has ended: so have those that waited for it.
-    fn on_ended(&mut self, route: RouteId, outcome: Outcome) {
+    fn on_ended(&mut self, now: Now, route: RouteId, outcome: Outcome) {
         let Some(entry) = self.routes.remove(&route) else {
             return;
         };
-        let outcome = self.within_quota(&entry, outcome);
+        let outcome = self.within_quota(now, &entry, outcome);
         self.give_place_back(&entry, route);
         if let Some(key) = &entry.key {
             let lasting = outcome.status == Status::Succeeded
@@ -344,6 +367,7 @@ impl Router {
                     self.forget_follower(&waited.agent);
                     self.timers.clear(&Timer::Follower(follower));
                     let copy = self.copy_of(&entry.agent, &outcome);
+                    self.audit_end(now, &waited, &copy, "the result of another call of its key");
                     self.answer(follower, copy);
                 }
             }

@@ -14,6 +14,7 @@ use ubos_common::time::Mono;
 use super::audit::Listeners;
 use super::call::{CallDriver, Change, Piece};
 use super::io::{Alarm, HIGH_WATER, Moved, Wire};
+use super::rate::{LEAST, Rate};
 use super::schemas;
 use super::trace::{self, Span};
 use crate::error::CommandError;
@@ -22,6 +23,9 @@ use crate::message::{SharedTools, ToolStream};
 use crate::role::core::{CallRequest, CoreConnection, Event, Output, SchemaVerdicts};
 use crate::role::{CallId, CloseReason, Input};
 use crate::token::Grant;
+
+/// A read of fewer bytes has a rate: no frame is as short.
+const DRIP: usize = 64;
 
 /// Moves of bytes in one turn: then readers are woken, and callers get the lock.
 const MOVES: usize = 4;
@@ -79,6 +83,10 @@ pub(super) struct Connection {
     checking: Option<Pin<Box<dyn Future<Output = SchemaVerdicts> + Send>>>,
     /// When the driver wakes by itself.
     alarm: Option<Mono>,
+    /// Reads that brought a few bytes alone.
+    drips: Rate,
+    /// Nothing is read before, because there were too many of them.
+    rests_until: Option<Mono>,
     /// Readers of calls to wake once the lock is free.
     readers: Vec<Waker>,
 }
@@ -126,6 +134,8 @@ impl Connection {
             has_rejected_tools: false,
             checking: None,
             alarm: None,
+            drips: Rate::default(),
+            rests_until: None,
             readers: Vec::new(),
         }
     }
@@ -163,11 +173,22 @@ impl Connection {
     }
 
     /// Refuses a call that found no room in its time.
-    pub(super) fn refuse_late(&mut self, counts: &Counts, request: &CallRequest) -> CommandError {
+    pub(super) fn refuse_late(&mut self, counts: &Counts, request: &CallRequest) {
         let late = CommandError::Late;
         self.conn.refuse_call(self.clock.now(), request, &late);
         self.drain(counts);
-        late
+    }
+
+    /// Records calls that were given up before they found room.
+    pub(super) fn give_up<'a>(
+        &mut self,
+        counts: &Counts,
+        requests: impl IntoIterator<Item = &'a CallRequest>,
+    ) {
+        for request in requests {
+            self.conn.give_up_call(self.clock.now(), request);
+            self.drain(counts);
+        }
     }
 
     /// Adds a call that was taken.
@@ -220,6 +241,9 @@ impl Connection {
     /// Lets the machine do what is due; ready where that was something.
     pub(super) fn poll_alarm(&mut self, context: &mut Context<'_>, alarm: &mut Alarm) -> Poll<()> {
         self.alarm = self.conn.poll_timeout();
+        if let Some(until) = self.rests_until {
+            self.alarm = Some(self.alarm.map_or(until, |alarm| alarm.min(until)));
+        }
         alarm
             .poll_ring(context, self.alarm)
             .map(|()| self.conn.handle_timeout(self.clock.now()))
@@ -254,7 +278,7 @@ impl Connection {
                 return Poll::Ready(Turn::Open);
             }
             let is_full = counts.full.load(Ordering::Relaxed) > 0;
-            let is_blocked = is_full || !self.has_output_room(context);
+            let is_blocked = is_full || self.rests() || !self.has_output_room(context);
             if mem::replace(&mut self.is_blocked, is_blocked) != is_blocked {
                 self.conn.set_reading(self.clock.now(), !is_blocked);
             }
@@ -271,6 +295,25 @@ impl Connection {
             }
         }
         Poll::Ready(Turn::Again)
+    }
+
+    /// Whether nothing is read for a while.
+    fn rests(&mut self) -> bool {
+        let clock = &self.clock;
+        self.rests_until.take_if(|until| *until <= clock.now().mono);
+        self.rests_until.is_some()
+    }
+
+    /// A frame that comes byte by byte costs as much for each of them.
+    fn count_drip(&mut self, bytes: usize) {
+        if bytes >= DRIP {
+            return;
+        }
+        let now = self.clock.now().mono;
+        let rest = self.drips.charge(now, LEAST);
+        if !rest.is_zero() {
+            self.rests_until = Some(now.saturating_add(rest));
+        }
     }
 
     /// Whether there is room for the output that the next read may bring; without calls it brings none.
@@ -300,6 +343,7 @@ impl Connection {
         let _ = match moved {
             Moved::Read(0) | Moved::Broken => self.conn.handle_input(now, Input::Eof),
             Moved::Read(count) => {
+                self.count_drip(*count);
                 let bytes = Input::Bytes(self.wire.received(*count));
                 self.conn.handle_input(now, bytes)
             }

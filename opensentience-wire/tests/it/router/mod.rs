@@ -556,8 +556,8 @@ fn cancelling_one_of_several_leaves_the_others() {
         .map(|_| router.call(at(0), keyed("a/write", 1)).unwrap())
         .collect();
     drain(&mut router);
-    router.cancel(routes[0]).unwrap();
-    router.cancel(routes[1]).unwrap();
+    router.cancel(at(0), routes[0]).unwrap();
+    router.cancel(at(0), routes[1]).unwrap();
     let outputs = drain(&mut router);
     assert_eq!(ended(&outputs).len(), 2);
     assert!(
@@ -565,7 +565,7 @@ fn cancelling_one_of_several_leaves_the_others() {
             .iter()
             .any(|output| matches!(output, Output::Cancel { .. }))
     );
-    router.cancel(routes[2]).unwrap();
+    router.cancel(at(0), routes[2]).unwrap();
     let outputs = drain(&mut router);
     assert!(
         outputs
@@ -578,12 +578,12 @@ fn cancelling_one_of_several_leaves_the_others() {
         BTreeMap::new()
     );
     assert_eq!(
-        (router.running_calls(), router.cancel(routes[0])),
+        (router.running_calls(), router.cancel(at(0), routes[0])),
         (0, Err(CommandError::NoSuchCall))
     );
     let alone = router.call(at(0), request("a/read")).unwrap();
     drain(&mut router);
-    router.cancel(alone).unwrap();
+    router.cancel(at(0), alone).unwrap();
     assert!(matches!(drain(&mut router)[..], [Output::Cancel { route, .. }] if route == alone));
     assert_eq!(router.running_calls(), 1, "its end is still to come");
 }

@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use opensentience_wire::message::Status;
 use opensentience_wire::role::core::Config as CoreConfig;
-use opensentience_wire::role::router::{Config, RestartPolicy};
+use opensentience_wire::role::router::{AgentPolicy, Config, Quota, RestartPolicy};
 use opensentience_wire::transport::tokio::{
-    AddError, AgentSource, LaunchError, Launcher, ToolRouter,
+    AddError, AgentSource, AuditSink, LaunchError, Launcher, ToolRouter,
 };
 use opensentience_wire::{AuditEvent, AuditName};
 use serde_json::{Value, json};
@@ -246,5 +246,54 @@ async fn agents_that_were_replaced_leave_room_for_the_output_of_the_next() {
     let echo = tokio::time::timeout(PATIENCE, echo).await.unwrap();
     assert_eq!(echo.status, Status::Succeeded);
     drop(running);
+    router.shutdown().await;
+}
+
+// spec: OSW-8-1
+#[tokio::test]
+async fn an_output_that_a_quota_refuses_is_recorded_as_refused_once() {
+    let (events, mut records) = tokio::sync::mpsc::unbounded_channel();
+    let quota = Quota::default().with_max_output_bytes(100);
+    let agent = source("com.example.a").with_policy(AgentPolicy::default().with_quota(quota));
+    let router = ToolRouter::builder(Config::default())
+        .with_agent(agent)
+        .with_audit(move |event: AuditEvent| drop(events.send(event)))
+        .start()
+        .unwrap();
+    router.ready().await;
+    let long = json!({"text": "x".repeat(100)});
+    let refused = call(&router, "com.example.a/echo", long).await;
+    assert_eq!(code(refused), "tool.output_too_large");
+    router.shutdown().await;
+    let mut ends = Vec::new();
+    while let Some(event) = records.recv().await {
+        if event.name == AuditName::CallCompleted {
+            ends.push((event.status.unwrap(), event.code.unwrap().to_string()));
+        }
+    }
+    let wanted = (Status::Failed, "tool.output_too_large".to_owned());
+    assert_eq!(ends, [wanted]);
+}
+
+#[tokio::test]
+async fn who_panics_behind_a_router_ends_no_agent() {
+    let sink = AuditSink::from(|_: AuditEvent| panic!("nobody's business"));
+    let router = builder(Config::default(), &["com.example.a"])
+        .agent("com.example.b", || panic!("no launcher"))
+        .with_audit(sink.clone())
+        .start()
+        .unwrap();
+    router.ready().await;
+    let panics = AgentSource::new("com.example.c", || panic!("no launcher"));
+    let refused = router.add(panics.clone()).await.unwrap_err();
+    assert!(matches!(refused, AddError::Panicked), "{refused}");
+    router.add(source("com.example.c")).await.unwrap();
+    let panics = AgentSource::new("com.example.c", || panic!("no launcher"));
+    router.replace(panics).await.unwrap_err();
+    for agent in ["com.example.a", "com.example.c"] {
+        let echo = call(&router, &format!("{agent}/echo"), json!({})).await;
+        assert_eq!(echo.status, Status::Succeeded);
+    }
+    assert!(sink.lost() > 0);
     router.shutdown().await;
 }

@@ -730,7 +730,10 @@ async fn a_manifest_binds() {
     assert_eq!(code(late), "tool.timeout");
     handle.shutdown().await;
 
-    let agent = AgentSource::of(&manifest, move || bound("com.example.a"));
+    // A policy of its own takes nothing of the manifest away.
+    let own = Quota::default().with_concurrent(9);
+    let agent = AgentSource::of(&manifest, move || bound("com.example.a"))
+        .with_policy(AgentPolicy::default().with_quota(own));
     let router = ToolRouter::builder(Config::default()).with_agent(agent);
     let router = router.start().unwrap();
     router.ready().await;

@@ -77,7 +77,7 @@ impl Driver {
                 command = commands.recv(), if !self.closing => self.on_command(command),
                 Some(route) = cancels.recv() => {
                     // A call that has ended needs no cancel.
-                    let _ = self.router.cancel(route);
+                    let _ = self.router.cancel(self.clock.now(), route);
                 }
                 Some(report) = self.reports.recv() => self.on_report(report),
                 // A task that was stopped has nothing to say.

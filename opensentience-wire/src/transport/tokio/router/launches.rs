@@ -1,6 +1,7 @@
 //! Launches: of agents that are there from the start, come anew, take the place of others, or are launched again.
 
 use core::time::Duration;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use tokio::sync::{oneshot, watch};
@@ -10,6 +11,7 @@ use super::connected::Live;
 use super::report::{LaunchId, RunningAgent, Wanted};
 use super::source::{AddError, AgentSource};
 use super::state::{AddReply, Driver, Launching, Mode};
+use crate::audit::{AuditEvent, AuditName};
 use crate::role::router::Input;
 
 impl Driver {
@@ -57,7 +59,10 @@ impl Driver {
         let Some(source) = new.or_else(|| self.sources.get(agent)) else {
             return;
         };
-        let launcher = (source.make_launcher)().with_audit(self.audit.clone());
+        let Ok(launcher) = catch_unwind(AssertUnwindSafe(|| (source.make_launcher)())) else {
+            return self.not_made(agent, change);
+        };
+        let launcher = launcher.with_audit(self.audit.clone());
         let mut launcher = launcher.for_router(agent, self.router.ledger(agent));
         // The router alone checks permissions.
         launcher.map_config(|config| {
@@ -77,6 +82,20 @@ impl Driver {
             change,
         };
         self.launching.insert(Arc::clone(agent), launching);
+    }
+
+    /// What makes the launchers of an agent panicked: it is as if the launch had failed.
+    fn not_made(&mut self, agent: &Arc<str>, change: Option<(Box<AgentSource>, AddReply)>) {
+        self.starting.remove(agent);
+        let error = AddError::Panicked;
+        let mut event = AuditEvent::of(AuditName::RunCrashed, self.clock.now().wall);
+        event.agent_id = Some(agent.to_string());
+        event.detail = Some(error.to_string());
+        self.audit.take(event);
+        match change {
+            Some((_, reply)) => self.not_changed(agent, reply, error),
+            None => self.launch_failed(agent),
+        }
     }
 
     /// Ends a launch that is not over, whose task ends with its process.
