@@ -6,6 +6,7 @@ use ubos_common::violation::Profile;
 
 use super::request::Outcome;
 use super::state::{CoreConnection, Event, Timer, millis, public_message};
+use super::throttle::Throttle;
 use crate::audit::{AuditEvent, AuditName};
 use crate::envelope::{Correlation, Envelope, Head, VERSION};
 use crate::error::{ConnectionError, DecodeError, ErrorCode, ErrorObject};
@@ -21,7 +22,7 @@ use crate::trace::debug;
 impl CoreConnection {
     /// Counts what does not belong to a call; beyond the rate the connection is not read for a while.
     pub(super) fn charge(&mut self, now: Now, bytes: usize) {
-        let Some(until) = self.throttle.charge(now.mono, bytes) else {
+        let Some(until) = Throttle::charge(&self.ledger, now.mono, bytes) else {
             return;
         };
         self.common.timers.set(Timer::Throttle, until);

@@ -37,8 +37,7 @@ impl Router {
             return Err(Refused::Unhealthy);
         }
         let bytes = request.input.as_str().len();
-        let followers = self.followers.get(&tool.agent).copied();
-        let calls = agent.routes.len() + followers.unwrap_or_default();
+        let calls = self.places.get(&tool.agent).copied().unwrap_or_default();
         let is_full =
             self.routes.len() >= self.config.max_calls || calls >= self.config.max_agent_calls;
         if is_full {
@@ -94,8 +93,9 @@ impl Router {
     }
 
     pub(super) fn give_place_back(&mut self, entry: &Route, route: RouteId) {
+        self.forget_place(&entry.agent);
         if entry.follows {
-            return self.forget_follower(&entry.agent);
+            return;
         }
         if let Some(agent) = self.agents.get_mut(&entry.agent) {
             // One that was replaced meanwhile has its calls no more.
@@ -107,16 +107,16 @@ impl Router {
         self.tool_meters.give_back(&entry.tool);
     }
 
-    /// A call that waits for another takes a place of its agent, too.
-    pub(super) fn count_follower(&mut self, agent: &Arc<str>) {
-        *self.followers.entry(Arc::clone(agent)).or_default() += 1;
+    /// Every call takes a place of its agent, also one that waits for another.
+    pub(super) fn count_place(&mut self, agent: &Arc<str>) {
+        *self.places.entry(Arc::clone(agent)).or_default() += 1;
     }
 
-    pub(super) fn forget_follower(&mut self, agent: &Arc<str>) {
-        if let Some(count) = self.followers.get_mut(agent) {
+    pub(super) fn forget_place(&mut self, agent: &Arc<str>) {
+        if let Some(count) = self.places.get_mut(agent) {
             *count -= 1;
             if *count == 0 {
-                self.followers.remove(agent);
+                self.places.remove(agent);
             }
         }
     }

@@ -155,8 +155,12 @@ impl Router {
         let unwell = entry.up && entry.health == Health::Unhealthy && entry.routes.is_empty();
         if unwell && !entry.stopping && entry.supervision.restarts() {
             entry.stopping = true;
-            let agent = agent.into();
-            self.out.push(Output::Stop { agent });
+            self.out.push(Output::Stop {
+                agent: agent.into(),
+            });
+            // Its process may take long to end.
+            self.expect_back(agent);
+            self.on_stopping(agent);
         }
     }
 
@@ -171,8 +175,8 @@ impl Router {
         }
     }
 
-    // impl: OSW-4.5-3
-    pub(super) fn on_disconnected(&mut self, now: Now, agent: &str) {
+    /// Expects the tools of an agent that goes back where it may be launched again.
+    fn expect_back(&mut self, agent: &str) {
         let Some((name, entry)) = self.agents.get_key_value(agent) else {
             return;
         };
@@ -181,6 +185,11 @@ impl Router {
             let ledger = self.ledger(&name);
             self.absent.expect(&name, &ledger, tools);
         }
+    }
+
+    // impl: OSW-4.5-3
+    pub(super) fn on_disconnected(&mut self, now: Now, agent: &str) {
+        self.expect_back(agent);
         self.on_stopping(agent);
         let Some(entry) = self.agents.get(agent) else {
             return;

@@ -91,7 +91,7 @@ impl Router {
             tools: BTreeMap::new(),
             absent: Absent::default(),
             routes: BTreeMap::new(),
-            followers: BTreeMap::new(),
+            places: BTreeMap::new(),
             policies: BTreeMap::new(),
             ledgers: Ledgers::default(),
             agent_meters: Meters::default(),
@@ -144,7 +144,7 @@ impl Router {
         let Some(entry) = self.routes.remove(&route) else {
             return;
         };
-        self.forget_follower(&entry.agent);
+        self.forget_place(&entry.agent);
         self.timers.clear(&Timer::Follower(route));
         if let Some(key) = &entry.key {
             self.memory.leave(key, &route);
@@ -274,11 +274,9 @@ impl Router {
             answered: false,
         };
         self.routes.insert(route, entry);
+        self.count_place(&agent);
         match follows {
-            true => {
-                self.count_follower(&agent);
-                self.follow(now, route, request.timeout);
-            }
+            true => self.follow(now, route, request.timeout),
             false => self.send(now, route, agent, request),
         }
         Ok(route)
@@ -364,7 +362,7 @@ impl Router {
             };
             for follower in self.memory.end(key, &route, end) {
                 if let Some(waited) = self.routes.remove(&follower) {
-                    self.forget_follower(&waited.agent);
+                    self.forget_place(&waited.agent);
                     self.timers.clear(&Timer::Follower(follower));
                     let copy = self.copy_of(&entry.agent, &outcome);
                     self.audit_end(now, &waited, &copy, "the result of another call of its key");

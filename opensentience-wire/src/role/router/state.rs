@@ -127,7 +127,7 @@ pub enum Output {
         /// Counts the launches since it last was well for a while.
         attempt: u32,
     },
-    /// End an agent's process: it is unwell, none of its calls runs, and its policy wants another one.
+    /// End an agent's process: it is unwell, none of its calls runs, and its policy wants another one. Its tools are expected back.
     Stop {
         /// Which.
         agent: Arc<str>,
@@ -194,8 +194,8 @@ pub struct Router {
     pub(super) tools: BTreeMap<Box<str>, Tool>,
     pub(super) absent: Absent,
     pub(super) routes: BTreeMap<RouteId, Route>,
-    /// How many routes of an agent wait for the ends of others.
-    pub(super) followers: BTreeMap<Arc<str>, usize>,
+    /// How many routes each agent has, those of one that was replaced counted.
+    pub(super) places: BTreeMap<Arc<str>, usize>,
     pub(super) policies: BTreeMap<Box<str>, AgentPolicy>,
     pub(super) ledgers: Ledgers,
     pub(super) agent_meters: Meters,

@@ -757,9 +757,13 @@ fn an_agent_stopped_for_its_health_is_launched_again() {
         router.handle_input(at(0), Input::Health { agent, health });
     }
     assert!(matches!(&drain(&mut router)[..], [Output::Stop { .. }]));
-    // It is on its way out.
+    // It is on its way out, however long its process takes.
+    assert_eq!(
+        (router.health("a"), router.tools_of("a").count()),
+        (None, 0)
+    );
     let late = router.call(at(1), request("a/read"));
-    assert_eq!(late, Err(Refused::Unhealthy));
+    assert_eq!(late, Err(Refused::Unavailable));
     drain(&mut router);
     let (agent, ended) = ("a".into(), Ended::Asked);
     router.handle_input(at(2), Input::AgentDown { agent, ended });

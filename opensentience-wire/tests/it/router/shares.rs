@@ -305,3 +305,25 @@ fn ends_that_no_connection_knows_of_are_recorded_once() {
     ];
     assert_eq!(records, wanted);
 }
+
+#[test]
+fn calls_of_one_that_was_replaced_take_places_of_their_agent() {
+    let mut router = router(Config::default().with_max_agent_calls(3));
+    let old = [request("a/read"), keyed("a/write", 1)].map(|request| router.call(at(0), request));
+    up(&mut router, 1, "a", &["read", "write"]);
+    router.call(at(2), request("a/read")).unwrap();
+    assert_eq!(router.call(at(2), request("a/read")), Err(Refused::Busy));
+    // They go on where they are, though the new one is gone.
+    let agent = "a".to_owned();
+    router.handle_input(at(3), Input::AgentDisconnected { agent });
+    drain(&mut router);
+    assert_eq!(router.running_calls(), 2);
+    up(&mut router, 4, "a", &["read", "write"]);
+    router.call(at(4), request("a/read")).unwrap();
+    assert_eq!(router.call(at(4), request("a/read")), Err(Refused::Busy));
+    for route in old {
+        end(&mut router, route.unwrap(), good(RawObject::empty()));
+        router.call(at(5), request("a/read")).unwrap();
+    }
+    assert_eq!(router.call(at(6), request("a/read")), Err(Refused::Busy));
+}

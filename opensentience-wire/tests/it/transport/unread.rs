@@ -136,3 +136,25 @@ async fn results_that_wait_to_be_sent_are_bounded_together() {
     near.write_all(&calls(1)).await.unwrap();
     assert_eq!(self::results(&mut near, 1).await[0]["status"], "succeeded");
 }
+
+// spec: OSW-4.1-7
+#[tokio::test]
+async fn an_agent_shuts_down_though_its_core_reads_nothing() {
+    let begun = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&begun);
+    let agent = Agent::new("1.0.0".parse().unwrap()).tool(spec("large"), move |_, _| {
+        count.fetch_add(1, Ordering::SeqCst);
+        core::future::ready(Ok(object(&json!({"text": "x".repeat(900_000)}))))
+    });
+    let control = agent.control();
+    let mut near = core_of(agent, Limits::default()).await;
+    near.write_all(&calls(10)).await.unwrap();
+    until(&begun, 2).await;
+    control.shutdown().await;
+    let ended = async {
+        // It takes no more tools once it is gone.
+        while control.replace_tools(Vec::new()).await.is_ok() {}
+    };
+    let patience = std::time::Duration::from_secs(120);
+    tokio::time::timeout(patience, ended).await.unwrap();
+}

@@ -15,7 +15,7 @@ use ubos_common::os::Clock;
 use super::super::context::{Piece, RunningTool, ToolContext, ToolError};
 use super::super::io::{Alarm, Moved, Wire};
 use super::super::trace;
-use super::control::{AgentControl, Update};
+use super::control::{AgentControl, Asked, Update};
 use super::results::{Returned, Room};
 use super::state::{Agent, ServeError};
 use super::tool::{Handler, Tool, ToolFuture, internal};
@@ -47,7 +47,7 @@ pub(super) struct AgentDriver<S> {
     tools: HashMap<CallId, RunningTool>,
     chunks_tx: mpsc::Sender<Piece>,
     chunks: mpsc::Receiver<Piece>,
-    updates: mpsc::Receiver<Update>,
+    asked: Asked,
     /// Held so that the updates never end.
     _control: AgentControl,
     welcomed: bool,
@@ -77,7 +77,7 @@ impl<S: AsyncRead + AsyncWrite> AgentDriver<S> {
             tools: HashMap::new(),
             chunks_tx,
             chunks,
-            updates: agent.updates,
+            asked: agent.asked,
             _control: agent.control,
             welcomed: false,
             unregistered: None,
@@ -115,7 +115,8 @@ impl<S: AsyncRead + AsyncWrite> AgentDriver<S> {
             tokio::select! {
                 moved = self.wire.move_bytes(reading) => self.on_moved(moved),
                 Some(piece) = self.chunks.recv(), if room => self.on_pieces(piece),
-                Some(update) = self.updates.recv(), if room => self.on_update(update),
+                Some(update) = self.asked.updates.recv(), if room => self.on_update(update),
+                () = self.asked.shutdown.notified() => self.conn.shutdown(self.clock.now()),
                 Some(ended) = self.running.join_next_with_id(), if room => self.on_ended(ended),
                 () = timer => self.conn.handle_timeout(self.clock.now()),
             }
@@ -156,23 +157,18 @@ impl<S: AsyncRead + AsyncWrite> AgentDriver<S> {
     }
 
     fn on_update(&mut self, update: Update) {
-        let now = self.clock.now();
-        match update {
-            Update::Shutdown => self.conn.shutdown(now),
-            Update::Tools(tools, reply) => {
-                let done = if self.welcomed {
-                    let specs = tools.iter().map(|tool| tool.spec.clone()).collect();
-                    self.conn.register(now, specs, true)
-                } else {
-                    Ok(())
-                };
-                if done.is_ok() {
-                    self.take_tools(tools);
-                }
-                // Who asked may be gone.
-                let _ = reply.send(done);
-            }
+        let (tools, reply) = update;
+        let done = if self.welcomed {
+            let specs = tools.iter().map(|tool| tool.spec.clone()).collect();
+            self.conn.register(self.clock.now(), specs, true)
+        } else {
+            Ok(())
+        };
+        if done.is_ok() {
+            self.take_tools(tools);
         }
+        // Who asked may be gone.
+        let _ = reply.send(done);
     }
 
     fn on_ended(&mut self, ended: Result<(Id, Returned), tokio::task::JoinError>) {

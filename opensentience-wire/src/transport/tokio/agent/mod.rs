@@ -32,14 +32,14 @@ impl Agent {
     /// An agent of a version, without tools yet.
     #[must_use]
     pub fn new(version: SemVer) -> Self {
-        let (control, updates) = control::channel();
+        let (control, asked) = control::channel();
         Self {
             version,
             tools: Vec::new(),
             tools_check_inputs: false,
             pool: Pool::default(),
             control,
-            updates,
+            asked,
         }
     }
 

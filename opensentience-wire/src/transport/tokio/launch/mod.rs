@@ -49,6 +49,7 @@ impl Launcher {
             manifest_agent: None,
             manifest_bounds: None,
             router_agent: None,
+            clock: Clock::start(),
             config: Config::default(),
             listeners: Listeners::default(),
             stop_timeout: Duration::from_secs(5),
@@ -110,7 +111,8 @@ impl Launcher {
     }
 
     /// Has only the agent of this id be launched, and counts what is kept for it in a ledger.
-    pub(super) fn for_router(mut self, agent: &str, ledger: Ledger) -> Self {
+    pub(super) fn for_router(mut self, agent: &str, ledger: Ledger, clock: Clock) -> Self {
+        self.clock = clock;
         self.router_agent = Some((agent.to_owned(), ledger));
         self
     }
@@ -179,7 +181,7 @@ impl Launcher {
 
     /// As [`launch`](Self::launch), without its tools yet.
     pub(super) async fn connect(self) -> Result<CoreHandle, LaunchError> {
-        let clock = Clock::start();
+        let clock = self.clock;
         let ledger = self.ledger();
         self.output.count_in(&ledger);
         let begun = self.check().and_then(|()| self.spawn());

@@ -232,7 +232,10 @@ impl Driver {
                     }
                 }
                 Output::Launch { agent, .. } => self.launch_again(&agent),
-                Output::Stop { agent } => self.connected.stop_current(&agent),
+                Output::Stop { agent } => {
+                    self.connected.stop_current(&agent);
+                    self.show(&agent);
+                }
                 Output::Audit(event) => self.audit.take(*event),
             }
         }

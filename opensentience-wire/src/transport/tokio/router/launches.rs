@@ -63,7 +63,7 @@ impl Driver {
             return self.not_made(agent, change);
         };
         let launcher = launcher.with_audit(self.audit.clone());
-        let mut launcher = launcher.for_router(agent, self.router.ledger(agent));
+        let mut launcher = launcher.for_router(agent, self.router.ledger(agent), self.clock);
         // The router alone checks permissions.
         launcher.map_config(|config| {
             config
