@@ -180,7 +180,8 @@ impl Writer {
                         json!({"t": head}),
                     ];
                     let id = if number % 4 == 3 { &*token } else { "" };
-                    self.call("echo", &said[number as usize % 3], id).await?;
+                    self.call("echo", &said[usize::try_from(number % 3).unwrap()], id)
+                        .await?;
                 }
                 "calls of 900 KB" => self.call("echo", &large, "").await?,
                 "calls with ids of 300 KB" => {
@@ -193,7 +194,7 @@ impl Writer {
                     self.call("long", &json!({}), "").await?;
                 }
                 "calls" => self.call("echo", &json!({}), "").await?,
-                _ => panic!("{attack} is no attack"),
+                _ => return Err(std::io::Error::other(format!("{attack} is no attack"))),
             }
         }
     }

@@ -194,24 +194,23 @@ impl AgentConnection {
                 continue;
             };
             self.common.timers.clear(&Timer::Call(follower.clone()));
-            let copy = self.copy_of(result);
+            let copy = match self.has_room_for(result) {
+                true => result.clone(),
+                false => Err(too_many_copies()),
+            };
             self.send_result(now, follower.as_str(), &call.about, copy);
         }
     }
 
-    /// What a call gets that another was run for. One message of a core asks for as many copies as it likes: those that wait
-    /// have a bound.
+    /// Whether a call may get a copy of what another was run for. A core asks for as many copies as it likes in one piece: those
+    /// that wait have a bound.
     // impl: OSW-2-7
-    pub(super) fn copy_of(&self, result: &Ending) -> Ending {
+    pub(super) fn has_room_for(&self, result: &Ending) -> bool {
         let waiting = match self.common.out.is_empty() {
             true => 0,
             false => self.unsent_bytes,
         };
-        if waiting.saturating_add(bytes_of(result)) <= self.config.limits.max_inflight_bytes {
-            return result.clone();
-        }
-        let message = "the results that wait to be sent have as many bytes as they may";
-        Err(ErrorObject::of(ErrorCode::ToolBusy, message).noticed_by("agent.runtime"))
+        waiting.saturating_add(bytes_of(result)) <= self.config.limits.max_inflight_bytes
     }
 
     // impl: OSW-4.3-9, OSW-4.4-2
@@ -384,6 +383,12 @@ impl AgentConnection {
             .correlation(&about.ids);
         self.common.encoder.encode(now.wall, &head, &outcome)
     }
+}
+
+/// The refusal of one copy more.
+pub(super) fn too_many_copies() -> ErrorObject {
+    let message = "the results that wait to be sent have as many bytes as they may";
+    ErrorObject::of(ErrorCode::ToolBusy, message).noticed_by("agent.runtime")
 }
 
 fn bytes_of(result: &Ending) -> usize {

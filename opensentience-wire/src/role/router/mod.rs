@@ -228,57 +228,60 @@ impl Router {
         let route = RouteId(self.last);
         let key = request.idempotency_key.as_deref();
         let key = key.map(|key| Key::new(request.caller.as_ref(), &request.tool_id, key));
-        let Some(mut charge) = self.enter(&agent, key.as_ref(), &mut request) else {
+        let Some(charge) = self.enter(&agent, key.as_ref(), &mut request) else {
             return Err(self.refuse(now, &request, Refused::Busy));
         };
-        let about = key.as_ref().map(|_| About::of(now.mono, &request));
-        let turn = key
-            .as_ref()
-            .map(|key| self.memory.turn(key, &request.input, &route));
-        let follows = match turn {
-            None | Some(Turn::Run) => false,
-            Some(Turn::Join) => true,
+        let mut entry = Route {
+            agent: Arc::clone(&agent),
+            tool: request.tool_id.as_str().into(),
+            about: key.as_ref().map(|_| About::of(now.mono, &request)),
+            key,
+            charge,
+            follows: false,
+            answered: false,
+        };
+        let key = entry.key.as_ref();
+        let turn = key.map(|key| self.memory.turn(key, &request.input, &route));
+        match turn {
+            None | Some(Turn::Run) => {}
+            Some(Turn::Join) => {
+                entry.follows = true;
+                entry.charge.shrink_to(Route::bytes(&request, key));
+            }
             Some(Turn::Repeat(outcome)) => {
-                let copy = self.copy_of(&agent, &outcome);
-                // There is no room for the result: nothing has happened yet.
-                if copy.by_agent != outcome.by_agent {
-                    return Err(self.refuse(now, &request, Refused::Busy));
-                }
-                let entry = Route {
-                    agent,
-                    tool: request.tool_id.as_str().into(),
-                    key: None,
-                    about,
-                    charge,
-                    follows: true,
-                    answered: false,
-                };
-                self.audit_end(now, &entry, &copy, "the result of a call of its key before");
-                self.answer(route, copy);
-                return Ok(route);
+                return self.repeat(now, route, &entry, &request, &outcome);
             }
             Some(Turn::Conflict) => return Err(self.refuse(now, &request, Refused::Conflict)),
             Some(Turn::Full) => return Err(self.refuse(now, &request, Refused::Busy)),
-        };
-        trace!(?route, %agent, tool = %request.tool_id, follows, "call routed");
-        if follows {
-            charge.shrink_to(Route::bytes(&request, key.as_ref()));
         }
-        let entry = Route {
-            agent: Arc::clone(&agent),
-            tool: request.tool_id.as_str().into(),
-            key,
-            about,
-            charge,
-            follows,
-            answered: false,
-        };
+        let follows = entry.follows;
+        trace!(?route, %agent, tool = %request.tool_id, follows, "call routed");
         self.routes.insert(route, entry);
         self.count_place(&agent);
         match follows {
             true => self.follow(now, route, request.timeout),
             false => self.send(now, route, agent, request),
         }
+        Ok(route)
+    }
+
+    /// Ends a call with the result of one of its key before.
+    fn repeat(
+        &mut self,
+        now: Now,
+        route: RouteId,
+        entry: &Route,
+        request: &CallRequest,
+        outcome: &Outcome,
+    ) -> Result<RouteId, Refused> {
+        let copy = self.copy_of(&entry.agent, outcome);
+        // There is no room for the result: nothing has happened yet.
+        if copy.by_agent != outcome.by_agent {
+            return Err(self.refuse(now, request, Refused::Busy));
+        }
+        let detail = "the result of a call of its key before";
+        self.audit_end(now, entry, &copy, detail);
+        self.answer(route, copy);
         Ok(route)
     }
 

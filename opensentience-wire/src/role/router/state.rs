@@ -168,7 +168,6 @@ pub(super) struct Route {
     /// What a record says of its end, where its end may be made here.
     pub(super) about: Option<Box<About>>,
     /// What is kept of it here: its request goes to the connection with an entry of its own.
-    #[expect(dead_code, reason = "gives its bytes back where it is dropped")]
     pub(super) charge: Charge,
     /// It waits for the end of another call with its key, and nothing was sent for it.
     pub(super) follows: bool,

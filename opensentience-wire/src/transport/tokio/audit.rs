@@ -16,7 +16,9 @@ use crate::role::core::Event;
 /// Without one no records are made of calls that are routed and completed. One that panics loses the record, and nothing else:
 /// see [`lost`](Self::lost).
 #[derive(Clone, Default)]
-pub struct AuditSink(Option<Arc<Taker<dyn Fn(AuditEvent) + Send + Sync>>>);
+pub struct AuditSink(Option<Arc<Taker<Take>>>);
+
+type Take = dyn Fn(AuditEvent) + Send + Sync;
 
 /// What an application takes things with, and how often that panicked.
 struct Taker<F: ?Sized> {

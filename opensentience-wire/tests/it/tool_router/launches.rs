@@ -81,6 +81,7 @@ const ROLE: &str = "OSW_TEST_ROLE";
 
 /// No test of its own: an agent that says hello, and then what its role is.
 #[test]
+#[expect(clippy::disallowed_types, reason = "a process that blocks")]
 fn terse_process() {
     let Ok(role) = std::env::var(ROLE) else {
         return;

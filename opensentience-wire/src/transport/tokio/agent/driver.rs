@@ -178,7 +178,7 @@ impl<S: AsyncRead + AsyncWrite> AgentDriver<S> {
         };
         if let Some(id) = self.calls.remove(&task) {
             self.tools.remove(&id);
-            self.finish(&id, returned.into_result());
+            self.finish(&id, returned.result);
         }
     }
 

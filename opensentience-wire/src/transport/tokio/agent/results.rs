@@ -13,7 +13,7 @@ pub(super) struct Room(Arc<Semaphore>);
 
 /// What a tool came back with, and its place.
 pub(super) struct Returned {
-    result: Result<RawObject, ErrorObject>,
+    pub(super) result: Result<RawObject, ErrorObject>,
     _place: Option<OwnedSemaphorePermit>,
 }
 
@@ -40,13 +40,6 @@ impl Room {
             result,
             _place: place,
         }
-    }
-}
-
-impl Returned {
-    /// The result, for whoever sends it now.
-    pub(super) fn into_result(self) -> Result<RawObject, ErrorObject> {
-        self.result
     }
 }
 

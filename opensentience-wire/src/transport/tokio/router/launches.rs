@@ -101,10 +101,10 @@ impl Driver {
     /// Ends a launch that is not over, whose task ends with its process.
     pub(super) fn give_up_launch(&mut self, agent: &str) {
         self.starting.remove(agent);
-        if let Some(launching) = self.launching.remove(agent) {
-            if let Some((_, reply)) = launching.change {
-                drop(reply.send(Err(AddError::Closing)));
-            }
+        let launching = self.launching.remove(agent);
+        if let Some((_, reply)) = launching.and_then(|launching| launching.change) {
+            // Who asked may be gone.
+            drop(reply.send(Err(AddError::Closing)));
         }
     }
 
