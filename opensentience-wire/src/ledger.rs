@@ -1,11 +1,14 @@
 //! What a core keeps for one agent, in one account.
 
 use core::fmt;
-use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 #[cfg(any(feature = "tokio", test))]
 use core::task::Context;
 use core::task::Waker;
+use core::time::Duration;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ubos_common::time::Mono;
 
 /// The one account of an agent: the bytes of everything that a core keeps for it, under one bound. A clone is the same account.
 ///
@@ -56,6 +59,8 @@ struct Accounts {
     is_awaited: AtomicBool,
     /// At most one for each connection.
     waiting: Mutex<Vec<Waker>>,
+    /// When all that the agent has sent beside its calls is forgotten, in nanoseconds: the later, the more it was.
+    even_at: AtomicU64,
 }
 
 impl Ledger {
@@ -67,6 +72,7 @@ impl Ledger {
             held: Default::default(),
             is_awaited: AtomicBool::new(false),
             waiting: Mutex::default(),
+            even_at: AtomicU64::new(0),
         }))
     }
 
@@ -101,6 +107,18 @@ impl Ledger {
     pub(crate) fn take(&self, share: Share, bytes: usize) -> Option<Charge> {
         let mut charge = Charge::on(self, share);
         charge.grow(bytes).then_some(charge)
+    }
+
+    /// Counts what the agent has sent beside its calls, on whichever connection, as the time in which it may be sent. Gives when
+    /// all of it is forgotten.
+    pub(crate) fn owe(&self, now: Mono, span: Duration) -> Mono {
+        let more = |even_at| Mono::from_nanos(even_at).max(now).saturating_add(span);
+        let owe = |even_at| Some(more(even_at).as_nanos());
+        let even_at = &self.0.even_at;
+        let before = even_at.fetch_update(Ordering::Relaxed, Ordering::Relaxed, owe);
+        // It is always set.
+        let (Ok(before) | Err(before)) = before;
+        more(before)
     }
 
     /// Whether half of a share is in use.

@@ -13,7 +13,7 @@ ubos_common::config! {
     /// |---|---|---|---|
     /// | `max_frame_bytes` | bytes of one message, prefix not counted | 4,194,304 | 2.2 |
     /// | `max_inflight_requests` | calls from call to result | 256 | 2.2 |
-    /// | `max_inflight_bytes` | bytes of all that the calls hold that an agent runs; past it `tool.busy` | 67,108,864 | 2.2 |
+    /// | `max_inflight_bytes` | bytes of all that the calls hold that an agent runs; past it `tool.busy`. As many of its results may wait to be sent; past it `tool.output_too_large`, or `tool.busy` for what another call was run for | 67,108,864 | 2.2 |
     /// | `max_queued_calls` | calls that wait for one of those places; past it `tool.busy` | 1,024 | 2.2 |
     /// | `max_agent_bytes` | bytes of everything that a core keeps for its agent: see [`Ledger`](crate::Ledger) | 83,886,080 | – |
     /// | `max_tool_input_bytes` | bytes of one input | 1,048,576 | 2.2 |
@@ -40,7 +40,7 @@ ubos_common::config! {
         with_max_frame_bytes: max_frame_bytes: usize = MAX_FRAME_BYTES,
         /// Sets the calls that run at once, from call to result; at least 1.
         with_max_inflight_requests: max_inflight_requests: usize = MAX_INFLIGHT_REQUESTS,
-        /// Sets the bytes of all that the calls hold together that an agent runs.
+        /// Sets the bytes of all that the calls hold together that an agent runs, and those of results that wait to be sent.
         with_max_inflight_bytes: max_inflight_bytes: usize = 64 << 20,
         /// Sets the calls that wait for a place; 0 refuses them instead.
         with_max_queued_calls: max_queued_calls: usize = 1_024,

@@ -184,7 +184,8 @@ impl Grant {
         }
     }
 
-    /// Binds it to a manifest: the SHA-256 in hexadecimal digits, with or without `sha256:` before them.
+    /// Binds it to a manifest: the SHA-256 in hexadecimal digits, with or without `sha256:` before them. It finds a manifest that
+    /// was changed by mistake, and no lie: an agent whose hello names none is taken in, and one may name any.
     #[must_use]
     pub fn with_manifest_hash(mut self, hash: &str) -> Self {
         self.manifest_hash = Some(bare_hash(hash).to_ascii_lowercase().into());

@@ -2,7 +2,7 @@
 
 use opensentience_wire::message::ToolSpec;
 use opensentience_wire::transport::tokio::Agent;
-use ubos_common::json::RawObject;
+use ubos_common::json::{RawBuf, RawObject};
 
 /// The variable that makes the program the agent.
 pub(crate) const ROLE: &str = "OSW_HOSTILE_CORE_AGENT";
@@ -12,6 +12,10 @@ pub(crate) fn run() {
     let spec = |name: &str| ToolSpec::local(name, "of a test", RawObject::empty());
     let agent = Agent::new("1.0.0".parse().unwrap())
         .tool(spec("echo"), async |_, input| Ok(input))
+        .tool(spec("long"), async |_, _| {
+            let output = format!(r#"{{"text":"{}"}}"#, "x".repeat(1_900_000));
+            Ok(RawObject::new(RawBuf::parse(&output)?).unwrap_or_default())
+        })
         .tool(spec("write"), async |context, _| {
             loop {
                 context.send("x".repeat(100_000)).await?;

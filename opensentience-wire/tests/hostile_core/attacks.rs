@@ -1,109 +1,203 @@
-//! What the cores do.
+//! What the cores do, and what is seen of the agent.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use opensentience_wire::transport::tokio::Launcher;
-use serde_json::{Value, json};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::UnixStream;
-use tokio::time::timeout;
 
 use super::agent::ROLE;
+use super::hostile::Core;
 
-const AGENT: &str = "com.example.a";
-/// How long each attack goes on.
+pub(crate) const AGENT: &str = "com.example.a";
+/// How long each attack goes on, and on until it has come through.
 const WATCHED: Duration = Duration::from_millis(1_500);
 /// What an agent may grow by: the bounds of a connection together, and what an allocator keeps of them.
 const MOST: u64 = 192 << 20;
 /// The threads of its pool, its own, and some to spare.
 const MOST_THREADS: u64 = 40;
-/// How long the agent may take to end on a busy machine.
-const DEAD: Duration = Duration::from_secs(60);
+/// How long the agent may take on a busy machine.
+const DEAD: Duration = Duration::from_secs(120);
 
-const ATTACKS: [&str; 18] = [
-    "nothing",
-    "half a prefix",
-    "half a frame",
-    "a frame of 4 GiB",
-    "an empty frame",
-    "a call before",
-    "deep nesting",
-    "questions",
-    "unread answers",
-    "calls",
-    "large calls",
-    "calls that wait",
-    "calls that block",
-    "unread output",
-    "fast beats",
-    "a long frame",
-    "large errors",
-    "half a call",
+/// What an attack is to come to, so that it is one: a kit whose cores say nothing would find every agent well.
+struct Attack {
+    name: &'static str,
+    /// The least bytes and frames that the agent has taken behind the handshake.
+    bytes: u64,
+    frames: u64,
+    then: Then,
+}
+
+/// What the agent does.
+enum Then {
+    /// It ends by itself.
+    Ends,
+    /// It goes on until the core is gone.
+    Lives,
+    /// It has answered so many times.
+    Answers(u64),
+}
+
+const fn attack(name: &'static str, bytes: u64, frames: u64, then: Then) -> Attack {
+    Attack {
+        name,
+        bytes,
+        frames,
+        then,
+    }
+}
+
+const ATTACKS: [Attack; 24] = [
+    attack("nothing", 0, 0, Then::Lives),
+    attack("half a prefix", 2, 0, Then::Lives),
+    attack("half a frame of 4 MB", 1_000_004, 0, Then::Lives),
+    attack("a frame of 4 GiB", 64, 0, Then::Ends),
+    attack("an empty frame", 4, 0, Then::Ends),
+    attack("a call before the welcome", 100, 1, Then::Ends),
+    attack("100,000 nested lists", 200_004, 1, Then::Ends),
+    attack("a token refused", 100, 1, Then::Ends),
+    attack("tokens tried", 10_000, 20, Then::Answers(20)),
+    attack("questions", 200_000, 100, Then::Answers(100)),
+    attack(
+        "questions whose answers are not read",
+        800_000,
+        400,
+        Then::Lives,
+    ),
+    attack("calls", 20_000, 100, Then::Answers(100)),
+    attack("calls of 900 KB", 1_800_000, 2, Then::Lives),
+    attack("calls with ids of 300 KB", 1_500_000, 5, Then::Answers(5)),
+    attack("calls that never return", 60_000, 300, Then::Answers(40)),
+    attack("calls that block", 60_000, 300, Then::Answers(40)),
+    attack("output that is not read", 200, 1, Then::Lives),
+    attack("results of 1.9 MB", 1_000, 5, Then::Answers(5)),
+    attack(
+        "results of 1.9 MB that are not read",
+        10_000,
+        100,
+        Then::Lives,
+    ),
+    attack("a heartbeat every millisecond, unread", 50, 1, Then::Lives),
+    attack("a frame of 2 GB behind the welcome", 4, 0, Then::Ends),
+    attack("errors of 1 MB", 5_500_000, 5, Then::Lives),
+    attack("half a call", 5, 0, Then::Lives),
+    attack("a call byte by byte", 2_000, 0, Then::Lives),
 ];
 
+/// The table of the last run that was written down: see [`all`].
+const TABLE: &str = include_str!("TABLE.md");
+
+/// Where it is, and the variable that has a run write it.
+const TABLE_PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/hostile_core/TABLE.md");
+const WRITE: &str = "OSW_HOSTILE_CORE_WRITE";
+
+const TITLE: &str = "| core | sent | frames | answers | the agent grows by | threads | ends within |\n|---|---|---|---|---|---|---|\n";
+
+/// Runs them all, prints the table, and has it written where [`WRITE`] is set.
 pub(crate) async fn all() {
-    println!(
-        "{:<18} {:>10} {:>8} {:>9}",
-        "core", "growth", "threads", "its end"
+    let names = TABLE
+        .lines()
+        .skip(2)
+        .filter_map(|row| row.split('|').nth(1));
+    let is_new = std::env::var_os(WRITE).is_some();
+    assert!(
+        is_new
+            || names
+                .map(str::trim)
+                .eq(ATTACKS.iter().map(|attack| attack.name)),
+        "the table is of other attacks: set {WRITE} to write it anew"
     );
-    for attack in ATTACKS {
+    let mut table = TITLE.to_owned();
+    print!("{TITLE}");
+    for attack in &ATTACKS {
         let seen = one(attack).await;
+        let name = attack.name;
         let mib = seen.growth as f64 / f64::from(1 << 20);
-        println!(
-            "{attack:<18} {mib:>6.1} MiB {:>8} {:>6} ms",
+        let row = format!(
+            "| {name} | {} | {} | {} | {mib:.1} MiB | {} | {} ms |\n",
+            amount(seen.bytes),
+            seen.frames,
+            seen.answers,
             seen.threads,
-            seen.end.as_millis()
+            seen.end.as_millis().max(1)
         );
+        print!("{row}");
+        table.push_str(&row);
         assert!(
             seen.growth <= MOST,
-            "{attack}: the agent grew by {mib:.1} MiB"
+            "{name}: the agent grew by {mib:.1} MiB"
         );
         assert!(
             seen.threads <= MOST_THREADS,
-            "{attack}: {} threads",
+            "{name}: {} threads",
             seen.threads
         );
+    }
+    if is_new {
+        std::fs::write(TABLE_PATH, table).unwrap();
+    }
+}
+
+fn amount(bytes: u64) -> String {
+    match bytes {
+        0..10_000 => format!("{bytes} B"),
+        10_000..10_000_000 => format!("{} KB", bytes / 1_000),
+        _ => format!("{} MB", bytes / 1_000_000),
     }
 }
 
 struct Seen {
+    bytes: u64,
+    frames: u64,
+    answers: u64,
     growth: u64,
     threads: u64,
     end: Duration,
 }
 
-async fn one(attack: &str) -> Seen {
+async fn one(attack: &Attack) -> Seen {
+    let name = attack.name;
     let program = std::env::current_exe().unwrap();
     let launcher = Launcher::new(AGENT, program).env(ROLE, "agent");
     let mut process = launcher.spawn().unwrap();
     let stream = process.accept().await.unwrap();
     let pid = stream.peer_cred().unwrap().pid().unwrap();
     let before = held(pid, "VmRSS:");
-    let mut core = Core { stream, next: 0 };
-    core.frame().await;
-    let mut most = (before, 0);
-    let mut attacking = Box::pin(timeout(WATCHED, core.attack(attack)));
-    loop {
+    let counts = Arc::<Counts>::default();
+    let token = process.token().expose().to_owned();
+    let core = Core::new(stream, token, Arc::clone(&counts));
+    let mut attacking = Box::pin(core.attack(name));
+    let (mut most, mut has_ended) = ((before, 0), false);
+    let began = Instant::now();
+    // However busy the machine is, an attack is to come through.
+    while !counts.have_come_to(attack, has_ended) || !has_ended && began.elapsed() < WATCHED {
         tokio::select! {
             // One that the agent turns away has no more to do.
-            _ = &mut attacking => break,
-            () = tokio::time::sleep(Duration::from_millis(20)) => {
-                most.0 = most.0.max(held(pid, "VmRSS:"));
-                most.1 = most.1.max(held(pid, "Threads:"));
-            }
+            _ = &mut attacking, if !has_ended => has_ended = true,
+            () = tokio::time::sleep(Duration::from_millis(20)) => {}
         }
+        most.0 = most.0.max(held(pid, "VmRSS:"));
+        most.1 = most.1.max(held(pid, "Threads:"));
+        let seen = began.elapsed();
+        assert!(
+            seen < DEAD,
+            "{name} did not come through, the agent has ended: {has_ended}, {counts:?}"
+        );
     }
     // A core that is gone is the end of every agent.
     drop(attacking);
-    drop(core);
     let gone = Instant::now();
     while held(pid, "VmRSS:") > 0 {
-        assert!(gone.elapsed() < DEAD, "{attack}: the agent goes on");
+        assert!(gone.elapsed() < DEAD, "{name}: the agent goes on");
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     let end = gone.elapsed();
     process.stop(DEAD).await;
+    let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
     Seen {
+        bytes: count(&counts.bytes),
+        frames: count(&counts.frames),
+        answers: count(&counts.answers),
         growth: (most.0 - before) * 1_024,
         threads: most.1,
         end,
@@ -118,150 +212,22 @@ fn held(pid: i32, name: &str) -> u64 {
     figure.and_then(|figure| figure.parse().ok()).unwrap_or(0)
 }
 
-struct Core {
-    stream: UnixStream,
-    next: u64,
+/// What went to the agent behind the handshake, and what came back.
+#[derive(Debug, Default)]
+pub(crate) struct Counts {
+    pub(crate) bytes: AtomicU64,
+    pub(crate) frames: AtomicU64,
+    pub(crate) answers: AtomicU64,
 }
 
-impl Core {
-    /// Goes on until the agent takes no more, or this core's time is over.
-    async fn attack(&mut self, attack: &str) -> std::io::Result<()> {
-        match attack {
-            "nothing" => {}
-            "half a prefix" => self.stream.write_all(&[0, 0]).await?,
-            "half a frame" => {
-                self.stream.write_all(&[0, 0x3f, 0, 0]).await?;
-                self.stream.write_all(&[b' '; 1_000_000]).await?;
-            }
-            "a frame of 4 GiB" => self.stream.write_all(&[0xff; 64]).await?,
-            "an empty frame" => self.stream.write_all(&[0; 4]).await?,
-            "a call before" => self.call("echo", &json!({})).await?,
-            "deep nesting" => {
-                let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
-                self.write(deep.as_bytes()).await?;
-            }
-            _ => {
-                self.open(attack).await?;
-                return self.flood(attack).await;
-            }
-        }
-        // It is the agent's turn to end this, or nobody's.
-        self.drain().await
-    }
-
-    async fn flood(&mut self, attack: &str) -> std::io::Result<()> {
-        let large = json!({"text": "x".repeat(900_000)});
-        match attack {
-            // Each beat would wait behind those before it.
-            "fast beats" => core::future::pending().await,
-            "a long frame" => {
-                self.stream.write_all(&[0x7f, 0, 0, 0]).await?;
-                loop {
-                    self.stream.write_all(&[b' '; 64 << 10]).await?;
-                }
-            }
-            "half a call" => {
-                self.stream.write_all(&[0, 0x0f, 0, 0, b'{']).await?;
-                return self.drain().await;
-            }
-            _ => {}
-        }
-        let (tool, input, reads) = match attack {
-            "large calls" => ("echo", large, false),
-            "calls that wait" => ("wait", json!({}), true),
-            "calls that block" => ("block", json!({}), true),
-            "unread output" => ("write", json!({}), false),
-            _ => ("echo", json!({}), attack != "unread answers"),
+impl Counts {
+    fn have_come_to(&self, attack: &Attack, has_ended: bool) -> bool {
+        let least = |count: &AtomicU64, least| count.load(Ordering::Relaxed) >= least;
+        let answers = match attack.then {
+            Then::Ends => has_ended,
+            Then::Lives => !has_ended,
+            Then::Answers(most) => !has_ended && least(&self.answers, most),
         };
-        loop {
-            match attack {
-                "questions" | "unread answers" => {
-                    let id = format!("{}{}", self.next, "q".repeat(2_000));
-                    self.send("core.later", json!({"request_id": id}), &json!({}))
-                        .await?;
-                }
-                "large errors" => {
-                    let error =
-                        json!({"code": "c".repeat(100_000), "message": "m".repeat(1_000_000)});
-                    self.send("core.error", json!({"error": error}), &json!({}))
-                        .await?;
-                }
-                _ => self.call(tool, &input).await?,
-            }
-            if reads {
-                self.skip();
-            }
-        }
-    }
-
-    /// Takes the agent in, and its tools.
-    async fn open(&mut self, attack: &str) -> std::io::Result<()> {
-        let (beats, most) = match attack {
-            "fast beats" => (1, 4_194_304),
-            "a long frame" => (1_000, u32::MAX),
-            _ => (1_000, 4_194_304),
-        };
-        let welcome = json!({"accepted_version": 1, "session_id": "s", "heartbeat_interval_ms": beats,
-            "max_frame_bytes": most, "server": {"core_version": "1", "instance_id": "i"}});
-        self.send("core.welcome", json!({}), &welcome).await?;
-        let register = loop {
-            let frame = self.frame().await;
-            if frame["type"] == "agent.tools.register" {
-                break frame;
-            }
-        };
-        let tools = register["payload"]["tools"].as_array().unwrap();
-        let ids: Vec<_> = tools.iter().map(|tool| tool["tool_id"].clone()).collect();
-        let answer = json!({"registered": ids, "rejected": []});
-        let about = json!({"in_reply_to": register["id"]});
-        self.send("core.tools.registered", about, &answer).await
-    }
-
-    async fn call(&mut self, tool: &str, input: &Value) -> std::io::Result<()> {
-        let payload = json!({"call_id": format!("c{}", self.next), "tool_id": format!("{AGENT}/{tool}"),
-            "input": input});
-        let about = json!({"request_id": format!("r{}", self.next)});
-        self.send("core.tool.call", about, &payload).await
-    }
-
-    async fn send(&mut self, kind: &str, about: Value, payload: &Value) -> std::io::Result<()> {
-        self.next += 1;
-        let mut message = json!({"v": 1, "type": kind, "id": format!("m{}", self.next),
-            "ts": "2026-01-16T12:00:00Z", "payload": payload});
-        for (name, value) in about.as_object().unwrap() {
-            message[name] = value.clone();
-        }
-        self.write(message.to_string().as_bytes()).await
-    }
-
-    async fn write(&mut self, body: &[u8]) -> std::io::Result<()> {
-        let length = u32::try_from(body.len()).unwrap();
-        self.stream.write_all(&length.to_be_bytes()).await?;
-        self.stream.write_all(body).await
-    }
-
-    /// The next frame.
-    async fn frame(&mut self) -> Value {
-        let length = self.stream.read_u32().await.unwrap();
-        let mut body = vec![0; usize::try_from(length).unwrap()];
-        self.stream.read_exact(&mut body).await.unwrap();
-        serde_json::from_slice(&body).unwrap()
-    }
-
-    /// Reads what is there, and no more.
-    fn skip(&self) {
-        let mut buffer = [0; 64 << 10];
-        while self
-            .stream
-            .try_read(&mut buffer)
-            .is_ok_and(|count| count > 0)
-        {}
-    }
-
-    /// Reads to the end.
-    async fn drain(&mut self) -> std::io::Result<()> {
-        let mut buffer = [0; 64 << 10];
-        while self.stream.read(&mut buffer).await? > 0 {}
-        Ok(())
+        answers && least(&self.bytes, attack.bytes) && least(&self.frames, attack.frames)
     }
 }

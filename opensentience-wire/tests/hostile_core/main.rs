@@ -1,5 +1,7 @@
 //! Cores that mean harm, one at a time, each against an agent in a process of its own. What the agent grows by, its threads, and
-//! how long it takes to end once the core is gone are printed; the growth, the threads and the end are asserted.
+//! how long it takes to end once the core is gone are printed; the growth, the threads and the end are asserted, and that each
+//! attack came through: the bytes and frames that the agent took, and its answers. `OSW_HOSTILE_CORE_WRITE=1` has the table be
+//! written to `TABLE.md`; a run holds its rows to the list of attacks.
 //!
 //! The program is its own agent: it is launched again with [`agent::ROLE`] set.
 
@@ -18,6 +20,8 @@
 mod agent;
 #[cfg(target_os = "linux")]
 mod attacks;
+#[cfg(target_os = "linux")]
+mod hostile;
 
 #[cfg(target_os = "linux")]
 fn main() {

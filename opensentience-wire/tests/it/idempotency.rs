@@ -1,7 +1,7 @@
 //! Calls with one key have one effect, at the agent.
 
 use opensentience_wire::Limits;
-use opensentience_wire::role::{CallId, CloseReason};
+use opensentience_wire::role::{CallId, CloseReason, Input};
 use opensentience_wire::{CommandError, ErrorCode, ErrorObject};
 use serde_json::{Value, json};
 
@@ -248,4 +248,38 @@ fn the_memory_is_bounded() {
         1,
         "too large to remember"
     );
+}
+
+// spec: OSW-2-7
+#[test]
+fn what_one_message_asks_for_again_and_again_is_bounded() {
+    let limits = Limits::default().with_max_inflight_bytes(12_000);
+    let large = || Ok(object(&json!({"text": "x".repeat(3_500)})));
+    let frames = |names: &str| -> Vec<u8> {
+        let frames = names
+            .chars()
+            .map(|name| frame(&keyed(&name.to_string(), 1)));
+        frames.flatten().collect()
+    };
+    let wanted = |names: &str, good: usize| -> Vec<String> {
+        let end = |(n, name): (usize, char)| match n < good {
+            true => format!("{name} r-{name} succeeded -"),
+            false => format!("{name} r-{name} failed tool.busy"),
+        };
+        names.chars().enumerate().map(end).collect()
+    };
+    let mut conn = open_agent(limits);
+    conn.handle_input(at(0), Input::Bytes(&frames("abcdef")))
+        .unwrap();
+    drain_agent(&mut conn);
+    conn.finish(at(1), &id("a"), large()).unwrap();
+    let mut followers = results(&drain_agent(&mut conn));
+    assert_eq!(followers.pop().unwrap(), "a r-a succeeded -");
+    assert_eq!(followers, wanted("bcdef", 3));
+    // And those that come later, in one piece.
+    for _ in 0..2 {
+        conn.handle_input(at(2), Input::Bytes(&frames("ghijkl")))
+            .unwrap();
+        assert_eq!(results(&drain_agent(&mut conn)), wanted("ghijkl", 3));
+    }
 }

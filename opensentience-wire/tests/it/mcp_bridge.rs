@@ -303,7 +303,11 @@ async fn progress_comes_before_the_result() {
             assert_eq!(chunk.channel, Channel::Status);
             told.push(chunk.data.text.unwrap());
         }
-        assert_eq!(told, ["1 of 3: step", "2 of 3: step", "3 of 3: step"]);
+        // As the server writes them.
+        assert_eq!(
+            told,
+            ["1.0 of 3.0: step", "2.0 of 3.0: step", "3.0 of 3.0: step"]
+        );
         assert_eq!(call.result().await.status, Status::Succeeded);
     }
 }

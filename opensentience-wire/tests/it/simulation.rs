@@ -536,7 +536,7 @@ impl Day {
             8 => {
                 let some = self.made.iter().next_back().copied();
                 if let Some(route) = some {
-                    self.hub(|hub, _| drop(hub.router.cancel(route)));
+                    self.hub(|hub, now| drop(hub.router.cancel(now, route)));
                 }
             }
             _ => self.call(agent, bits),

@@ -188,18 +188,29 @@ impl AgentConnection {
             Ok(_) => true,
             Err(error) => error.retryable != Some(true) && error.code != ErrorCode::ToolCanceled,
         };
-        let bytes = match result {
-            Ok(output) => output.as_str().len(),
-            Err(error) => error.weight(),
-        };
-        let end = lasting.then(|| (result.clone(), bytes));
+        let end = lasting.then(|| (result.clone(), bytes_of(result)));
         for follower in self.memory.end(key, id, end) {
             let Some(call) = self.forget(&follower) else {
                 continue;
             };
             self.common.timers.clear(&Timer::Call(follower.clone()));
-            self.send_result(now, follower.as_str(), &call.about, result.clone());
+            let copy = match self.has_room_for(result) {
+                true => result.clone(),
+                false => Err(too_many_copies()),
+            };
+            self.send_result(now, follower.as_str(), &call.about, copy);
         }
+    }
+
+    /// Whether a call may get a copy of what another was run for. A core asks for as many copies as it likes in one piece: those
+    /// that wait have a bound.
+    // impl: OSW-2-7
+    pub(super) fn has_room_for(&self, result: &Ending) -> bool {
+        let waiting = match self.common.out.is_empty() {
+            true => 0,
+            false => self.unsent_bytes,
+        };
+        waiting.saturating_add(bytes_of(result)) <= self.config.limits.max_inflight_bytes
     }
 
     // impl: OSW-4.3-9, OSW-4.4-2
@@ -303,7 +314,7 @@ impl AgentConnection {
             result => result,
         };
         match self.encode_result(now, call_id, about, result) {
-            Ok(frame) => self.common.out.push(Output::Transmit(frame)),
+            Ok(frame) => self.push_result(frame),
             Err(refused) => {
                 let error = match refused {
                     EncodeError::TooLarge { length, limit } => {
@@ -315,7 +326,7 @@ impl AgentConnection {
                     }
                 };
                 match self.encode_result(now, call_id, about, Err(error)) {
-                    Ok(frame) => self.common.out.push(Output::Transmit(frame)),
+                    Ok(frame) => self.push_result(frame),
                     Err(_) => {
                         let rule = "a result that cannot be written";
                         self.reject(ErrorCode::FrameTooLarge, rule);
@@ -323,6 +334,14 @@ impl AgentConnection {
                 }
             }
         }
+    }
+
+    fn push_result(&mut self, frame: Vec<u8>) {
+        if self.common.out.is_empty() {
+            self.unsent_bytes = 0;
+        }
+        self.unsent_bytes = self.unsent_bytes.saturating_add(frame.len());
+        self.common.out.push(Output::Transmit(frame));
     }
 
     fn encode_result(
@@ -363,6 +382,19 @@ impl AgentConnection {
             .in_reply_to(Some(&about.message_id))
             .correlation(&about.ids);
         self.common.encoder.encode(now.wall, &head, &outcome)
+    }
+}
+
+/// The refusal of one copy more.
+pub(super) fn too_many_copies() -> ErrorObject {
+    let message = "the results that wait to be sent have as many bytes as they may";
+    ErrorObject::of(ErrorCode::ToolBusy, message).noticed_by("agent.runtime")
+}
+
+fn bytes_of(result: &Ending) -> usize {
+    match result {
+        Ok(output) => output.as_str().len(),
+        Err(error) => error.weight(),
     }
 }
 

@@ -8,6 +8,7 @@ use ubos_common::json::{RawObject, Read as _, Reader};
 use ubos_common::time::Now;
 use ubos_common::violation::{Profile, Report};
 
+use super::calls::too_many_copies;
 use super::state::{About, AgentConnection, Event, IncomingCall, OpenCall, Output, Timer};
 use crate::envelope::{Correlation, Envelope, Head, VERSION};
 use crate::error::{ConnectionError, DecodeError, ErrorCode, ErrorObject};
@@ -155,7 +156,8 @@ impl AgentConnection {
         let follows = matches!(turn, Some(Turn::Join));
         let ended = match turn {
             None | Some(Turn::Run | Turn::Join) => None,
-            Some(Turn::Repeat(result)) => Some(result),
+            Some(Turn::Repeat(result)) if self.has_room_for(&result) => Some(result),
+            Some(Turn::Repeat(_)) => Some(Err(too_many_copies())),
             Some(Turn::Conflict) => Some(Err(conflict().noticed_by(COMPONENT))),
             Some(Turn::Full) => {
                 let message = "too many calls with one idempotency key";

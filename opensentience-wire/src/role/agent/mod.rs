@@ -75,6 +75,7 @@ impl AgentConnection {
             tools: BTreeMap::new(),
             calls: Table::new(),
             held_bytes: 0,
+            unsent_bytes: 0,
             writing: true,
             memory: Memory::new(limits.max_remembered_calls, limits.max_remembered_bytes),
             config,

@@ -105,6 +105,8 @@ pub struct AgentConnection {
     pub(super) calls: Table<OpenCall>,
     /// The bytes that the calls hold.
     pub(super) held_bytes: usize,
+    /// The bytes of results that were put among the outputs since these were last all taken.
+    pub(super) unsent_bytes: usize,
     pub(super) memory: Memory<CallId, Ending>,
     /// There is room for what is sent.
     pub(super) writing: bool,

@@ -188,8 +188,27 @@ impl CoreConnection {
             }
             _ => (AuditName::CallRefused, "there is no session"),
         };
+        self.audit_refused(now, request, name, refused.into(), detail);
+    }
+
+    /// Audits that a call was cancelled before it was taken.
+    // impl: OSW-8-1
+    #[cfg(feature = "tokio")]
+    pub(crate) fn give_up_call(&mut self, now: Now, request: &CallRequest) {
+        let (name, code) = (AuditName::CallRefused, ErrorCode::ToolCanceled);
+        self.audit_refused(now, request, name, code, "cancelled before it was sent");
+    }
+
+    fn audit_refused(
+        &mut self,
+        now: Now,
+        request: &CallRequest,
+        name: AuditName,
+        code: ErrorCode,
+        detail: &'static str,
+    ) {
         let event = AuditEvent::of(name, now.wall);
-        let mut event = event.with_code(refused.into()).with_detail(detail);
+        let mut event = event.with_code(code).with_detail(detail);
         event.tool_id = Some(request.tool_id.clone());
         event.caller.clone_from(&request.caller);
         event.request_id.clone_from(&request.request_id);

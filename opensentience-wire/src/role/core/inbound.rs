@@ -6,6 +6,7 @@ use ubos_common::violation::Profile;
 
 use super::request::Outcome;
 use super::state::{CoreConnection, Event, Timer, millis, public_message};
+use super::throttle::Throttle;
 use crate::audit::{AuditEvent, AuditName};
 use crate::envelope::{Correlation, Envelope, Head, VERSION};
 use crate::error::{ConnectionError, DecodeError, ErrorCode, ErrorObject};
@@ -21,7 +22,7 @@ use crate::trace::debug;
 impl CoreConnection {
     /// Counts what does not belong to a call; beyond the rate the connection is not read for a while.
     pub(super) fn charge(&mut self, now: Now, bytes: usize) {
-        let Some(until) = self.throttle.charge(now.mono, bytes) else {
+        let Some(until) = Throttle::charge(&self.ledger, now.mono, bytes) else {
             return;
         };
         self.common.timers.set(Timer::Throttle, until);
@@ -342,7 +343,9 @@ impl CoreConnection {
         if result.settle(error) {
             self.reject(now, code, "a result whose members contradict its status");
         }
+        let own = self.calls.get(&id).and_then(|call| call.max_output_bytes);
         let limit = self.config.limits.max_tool_output_bytes;
+        let limit = own.map_or(limit, |own| own.min(limit));
         let bytes = result.output.as_ref().map_or(0, |o| o.as_str().len());
         let mut outcome = Outcome::reported(result);
         let beside = outcome.weight() - bytes;

@@ -94,8 +94,8 @@ impl CoreConnection {
         })
     }
 
-    /// Counts what is kept for the agent in a ledger that others count in, too, such as that of a router. Only before anything
-    /// came or was called.
+    /// Counts what is kept for the agent in a ledger that others count in, too, such as that of a router, and what the agent sends
+    /// beside its calls with that of its other connections, which have the same clock. Only before anything came or was called.
     ///
     /// # Errors
     ///

@@ -39,6 +39,8 @@ pub struct CallRequest {
     pub correlation_id: Option<String>,
     /// Its immediate cause, such as a directive.
     pub causation_id: Option<String>,
+    /// The most bytes of output that a router's quotas let it have.
+    pub(crate) max_output_bytes: Option<usize>,
     /// What a router has entered for it.
     pub(crate) charge: Charge,
 }
@@ -58,6 +60,7 @@ impl CallRequest {
             request_id: None,
             correlation_id: None,
             causation_id: None,
+            max_output_bytes: None,
             charge: Charge::default(),
         }
     }
@@ -247,6 +250,7 @@ pub(super) struct PendingCall {
     pub(super) waiting: Option<Box<CallRequest>>,
     /// What it keeps: less once it is sent.
     pub(super) charge: Charge,
+    pub(super) max_output_bytes: Option<usize>,
     pub(super) canceled: bool,
     /// The agent acknowledged the cancel.
     pub(super) acknowledged: bool,
@@ -296,6 +300,7 @@ impl PendingCall {
             asked,
             waiting: None,
             charge: core::mem::take(&mut request.charge),
+            max_output_bytes: request.max_output_bytes,
             canceled: false,
             acknowledged: false,
             is_timed: request.timeout.is_some(),

@@ -4,6 +4,7 @@ use core::time::Duration;
 
 use ubos_common::time::Mono;
 
+use crate::ledger::Ledger;
 use crate::message::MessageType;
 
 /// The bytes that an agent may send at once.
@@ -15,23 +16,18 @@ const LEAST: usize = 1 << 10;
 
 /// What an agent has sent beside the answers to its calls: registrations, health, messages that break the rules. Each of them
 /// costs the core work that no caller asked for, so they have a rate: beyond it the connection is not read for a while, and the
-/// agent waits.
+/// agent waits. What all connections of an agent bring counts together, in the ledger.
 #[derive(Debug, Default)]
 pub(super) struct Throttle {
-    /// When all that was sent is forgotten; the later, the more it was.
-    even_at: Mono,
     /// The connection is not read.
     pub(super) is_active: bool,
 }
 
 impl Throttle {
     /// Counts a message. Gives when the connection may be read again, if the agent has sent too much.
-    pub(super) fn charge(&mut self, now: Mono, bytes: usize) -> Option<Mono> {
-        let span = duration(bytes.max(LEAST) as u64);
-        self.even_at = self.even_at.max(now).saturating_add(span);
-        let excess = self
-            .even_at
-            .saturating_since(now.saturating_add(duration(BURST)));
+    pub(super) fn charge(ledger: &Ledger, now: Mono, bytes: usize) -> Option<Mono> {
+        let even_at = ledger.owe(now, duration(bytes.max(LEAST) as u64));
+        let excess = even_at.saturating_since(now.saturating_add(duration(BURST)));
         (!excess.is_zero()).then(|| now.saturating_add(excess))
     }
 }

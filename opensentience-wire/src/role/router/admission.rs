@@ -37,22 +37,23 @@ impl Router {
             return Err(Refused::Unhealthy);
         }
         let bytes = request.input.as_str().len();
-        let followers = self.followers.get(&tool.agent).copied();
-        let calls = agent.routes.len() + followers.unwrap_or_default();
+        let calls = self.places.get(&tool.agent).copied().unwrap_or_default();
         let is_full =
             self.routes.len() >= self.config.max_calls || calls >= self.config.max_agent_calls;
         if is_full {
             return Err(Refused::Busy);
         }
         let own = self.quota(&request.tool_id);
-        let policy = self.policy_quota(&tool.agent);
-        let limits = [own, policy, self.config.agent_quota].map(|quota| quota.max_input_bytes);
+        let [policy, manifest] = self.policy_quotas(&tool.agent);
+        let limits =
+            [own, policy, manifest, self.config.agent_quota].map(|quota| quota.max_input_bytes);
         let limit = limits.into_iter().flatten().min();
         if let Some(limit) = limit.filter(|limit| bytes > *limit) {
             return Err(Refused::InputTooLarge { bytes, limit });
         }
         (self.agent_meters).check(now.mono, &tool.agent, &self.config.agent_quota)?;
         (self.policy_meters).check(now.mono, &tool.agent, &policy)?;
+        (self.manifest_meters).check(now.mono, &tool.agent, &manifest)?;
         (self.tool_meters).check(now.mono, &request.tool_id, &own)?;
         Ok(Arc::clone(&tool.agent))
     }
@@ -85,14 +86,16 @@ impl Router {
             agent.routes.insert(route);
         }
         (self.agent_meters).take(now.mono, agent, &self.config.agent_quota);
-        let policy = self.policy_quota(agent);
+        let [policy, manifest] = self.policy_quotas(agent);
         self.policy_meters.take(now.mono, agent, &policy);
+        self.manifest_meters.take(now.mono, agent, &manifest);
         self.tool_meters.take(now.mono, &request.tool_id, &own);
     }
 
     pub(super) fn give_place_back(&mut self, entry: &Route, route: RouteId) {
+        self.forget_place(&entry.agent);
         if entry.follows {
-            return self.forget_follower(&entry.agent);
+            return;
         }
         if let Some(agent) = self.agents.get_mut(&entry.agent) {
             // One that was replaced meanwhile has its calls no more.
@@ -100,43 +103,75 @@ impl Router {
         }
         self.agent_meters.give_back(&entry.agent);
         self.policy_meters.give_back(&entry.agent);
+        self.manifest_meters.give_back(&entry.agent);
         self.tool_meters.give_back(&entry.tool);
     }
 
-    /// A call that waits for another takes a place of its agent, too.
-    pub(super) fn count_follower(&mut self, agent: &Arc<str>) {
-        *self.followers.entry(Arc::clone(agent)).or_default() += 1;
+    /// Every call takes a place of its agent, also one that waits for another.
+    pub(super) fn count_place(&mut self, agent: &Arc<str>) {
+        *self.places.entry(Arc::clone(agent)).or_default() += 1;
     }
 
-    pub(super) fn forget_follower(&mut self, agent: &Arc<str>) {
-        if let Some(count) = self.followers.get_mut(agent) {
+    pub(super) fn forget_place(&mut self, agent: &Arc<str>) {
+        if let Some(count) = self.places.get_mut(agent) {
             *count -= 1;
             if *count == 0 {
-                self.followers.remove(agent);
+                self.places.remove(agent);
             }
         }
     }
 
-    /// An outcome whose output is larger than the quota becomes a failure.
-    // impl: OSW-2-7
-    pub(super) fn within_quota(&self, entry: &Route, outcome: Outcome) -> Outcome {
-        let quotas = [
-            self.quota(&entry.tool),
-            self.policy_quota(&entry.agent),
-            self.config.agent_quota,
-        ];
+    /// The most bytes of output that the quotas let a call have.
+    pub(super) fn output_limit(&self, agent: &str, tool: &str) -> Option<usize> {
+        let [policy, manifest] = self.policy_quotas(agent);
+        let quotas = [self.quota(tool), policy, manifest, self.config.agent_quota];
         let limits = quotas.map(|quota| quota.max_output_bytes);
-        let limit = limits.into_iter().flatten().min();
+        limits.into_iter().flatten().min()
+    }
+
+    /// An outcome whose output is larger than the quota becomes a failure. A connection knows the quota that a call was sent
+    /// with, and records that; what it did not refuse itself is recorded here.
+    // impl: OSW-2-7
+    pub(super) fn within_quota(&mut self, now: Now, entry: &Route, outcome: Outcome) -> Outcome {
+        let limit = self.output_limit(&entry.agent, &entry.tool);
         let bytes = outcome
             .output
             .as_ref()
             .map_or(0, |output| output.as_str().len());
         match limit {
             Some(limit) if bytes > limit => {
-                Outcome::failed(crate::role::output_too_large(bytes, limit))
+                let refused = Outcome::failed(crate::role::output_too_large(bytes, limit));
+                self.audit_end(now, entry, &refused, "the output is larger than a quota");
+                refused
             }
             _ => outcome,
         }
+    }
+
+    /// Records the end of a call that its connection knows nothing of.
+    // impl: OSW-8-1
+    pub(super) fn audit_end(
+        &mut self,
+        now: Now,
+        entry: &Route,
+        outcome: &Outcome,
+        detail: &'static str,
+    ) {
+        let mut event = AuditEvent::of(AuditName::CallCompleted, now.wall).with_detail(detail);
+        event.agent_id = Some(entry.agent.to_string());
+        event.tool_id = Some(entry.tool.to_string());
+        event.status = Some(outcome.status.clone());
+        event.code = outcome.error.as_ref().map(|error| error.code.recorded());
+        event.bytes = outcome.output.as_ref().map(|o| o.as_str().len());
+        if let Some(about) = &entry.about {
+            event.request_id.clone_from(&about.request_id);
+            event.correlation_id.clone_from(&about.correlation_id);
+            event.causation_id.clone_from(&about.causation_id);
+            event.caller.clone_from(&about.caller);
+            let took = now.mono.saturating_since(about.asked);
+            event.duration_ms = Some(u64::try_from(took.as_millis()).unwrap_or(u64::MAX));
+        }
+        self.out.push(Output::Audit(Box::new(event)));
     }
 
     // impl: OSW-8-1

@@ -47,18 +47,17 @@ impl Router {
         own.unwrap_or(self.config.restart)
     }
 
-    /// How much of an agent its own policy lets be used.
-    pub(super) fn policy_quota(&self, agent: &str) -> Quota {
+    /// How much of an agent its own policy lets be used, and its manifest.
+    pub(super) fn policy_quotas(&self, agent: &str) -> [Quota; 2] {
         let policy = self.policies.get(agent);
-        policy.map_or_else(Quota::default, |policy| policy.quota)
+        policy.map_or_else(Default::default, |policy| {
+            [policy.quota, policy.manifest_quota]
+        })
     }
 
     /// The time that a call of an agent's tool has: what was asked for, as far as the agent's policy allows.
     pub(super) fn time_of(&self, agent: &str, asked: Option<Duration>) -> Option<Duration> {
-        let own = self
-            .policies
-            .get(agent)
-            .and_then(|policy| policy.call_timeout);
+        let own = self.policies.get(agent).and_then(AgentPolicy::longest_call);
         asked.into_iter().chain(own).min()
     }
 
@@ -156,8 +155,12 @@ impl Router {
         let unwell = entry.up && entry.health == Health::Unhealthy && entry.routes.is_empty();
         if unwell && !entry.stopping && entry.supervision.restarts() {
             entry.stopping = true;
-            let agent = agent.into();
-            self.out.push(Output::Stop { agent });
+            self.out.push(Output::Stop {
+                agent: agent.into(),
+            });
+            // Its process may take long to end.
+            self.expect_back(agent);
+            self.on_stopping(agent);
         }
     }
 
@@ -172,8 +175,8 @@ impl Router {
         }
     }
 
-    // impl: OSW-4.5-3
-    pub(super) fn on_disconnected(&mut self, agent: &str) {
+    /// Expects the tools of an agent that goes back where it may be launched again.
+    fn expect_back(&mut self, agent: &str) {
         let Some((name, entry)) = self.agents.get_key_value(agent) else {
             return;
         };
@@ -182,13 +185,18 @@ impl Router {
             let ledger = self.ledger(&name);
             self.absent.expect(&name, &ledger, tools);
         }
+    }
+
+    // impl: OSW-4.5-3
+    pub(super) fn on_disconnected(&mut self, now: Now, agent: &str) {
+        self.expect_back(agent);
         self.on_stopping(agent);
         let Some(entry) = self.agents.get(agent) else {
             return;
         };
         for route in entry.routes.clone() {
             let error = ErrorObject::of(ErrorCode::AgentDisconnected, "the connection has ended");
-            self.on_ended(route, Outcome::failed(error.noticed_by("core.router")));
+            self.on_ended(now, route, Outcome::failed(error.noticed_by("core.router")));
         }
     }
 
@@ -217,7 +225,7 @@ impl Router {
     }
 
     pub(super) fn on_down(&mut self, now: Now, agent: &str, ended: Ended) {
-        self.on_disconnected(agent);
+        self.on_disconnected(now, agent);
         let Some((name, entry)) = self.agents.get_key_value(agent) else {
             return;
         };

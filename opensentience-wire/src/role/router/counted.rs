@@ -75,7 +75,7 @@ impl Play {
                 let routes: Vec<_> = self.router.routes.keys().copied().collect();
                 if !routes.is_empty() {
                     let route = routes[self.below(routes.len())];
-                    let _ = self.router.cancel(route);
+                    let _ = self.router.cancel(self.now, route);
                 }
             }
             8..=10 => self.end(),
@@ -149,7 +149,12 @@ impl Play {
 
     fn check(&mut self) {
         let routes = self.router.routes.values();
-        let routes = routes.map(|route| Route::bytes(&route.tool, route.key.as_ref()));
+        // The requests of this play have no ids and no callers.
+        let bytes = |route: &Route| {
+            let request = CallRequest::new(&*route.tool, RawObject::empty());
+            Route::bytes(&request, route.key.as_ref())
+        };
+        let routes = routes.map(bytes);
         let sent = self.sent.iter().map(|(.., request)| request.weight());
         let (mut inputs, mut remembered) = (0, 0);
         for (key, input, end) in self.router.memory.entries() {

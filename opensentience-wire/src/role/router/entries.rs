@@ -1,7 +1,10 @@
 //! What a router enters in the ledgers of its agents.
 
-use super::state::{Route, Router};
+use ubos_common::time::Mono;
+
+use super::state::{About, Route, Router};
 use crate::ledger::{Charge, Ledger, Share};
+use crate::message::Caller;
 use crate::role::core::{CallRequest, Outcome};
 use crate::role::idempotency::Key;
 
@@ -22,7 +25,7 @@ impl Router {
         request: &mut CallRequest,
     ) -> Option<Charge> {
         let ledger = self.ledger(agent);
-        let own = Route::bytes(&request.tool_id, key) + input_bytes(key, request);
+        let own = Route::bytes(request, key) + input_bytes(key, request);
         let charge = ledger.take(Share::Calls, own)?;
         request.charge = ledger.take(Share::Calls, request.weight())?;
         Some(charge)
@@ -63,8 +66,32 @@ impl Router {
 
 impl Route {
     /// The bytes of one that waits for another, or has no key.
-    pub(super) fn bytes(tool_id: &str, key: Option<&Key>) -> usize {
-        ROUTE_BYTES + tool_id.len() + key.map_or(0, |key| 2 * key.weight())
+    pub(super) fn bytes(request: &CallRequest, key: Option<&Key>) -> usize {
+        let keyed = key.map_or(0, |key| 2 * key.weight() + About::bytes(request));
+        ROUTE_BYTES + request.tool_id.len() + keyed
+    }
+}
+
+impl About {
+    pub(super) fn of(asked: Mono, request: &CallRequest) -> Box<Self> {
+        Box::new(Self {
+            request_id: request.request_id.clone(),
+            correlation_id: request.correlation_id.clone(),
+            causation_id: request.causation_id.clone(),
+            caller: request.caller.clone(),
+            asked,
+        })
+    }
+
+    /// The bytes of what a request says.
+    fn bytes(request: &CallRequest) -> usize {
+        let ids = [
+            &request.request_id,
+            &request.correlation_id,
+            &request.causation_id,
+        ];
+        let ids = ids.into_iter().flatten().map(String::len).sum::<usize>();
+        ids + request.caller.as_ref().map_or(0, Caller::weight)
     }
 }
 

@@ -72,7 +72,7 @@ use crate::trace::{debug, trace};
 use absent::Absent;
 use ledgers::Ledgers;
 use quota::Meters;
-use state::{Route, Timer};
+use state::{About, Route, Timer};
 
 impl Router {
     /// A router without agents.
@@ -91,11 +91,12 @@ impl Router {
             tools: BTreeMap::new(),
             absent: Absent::default(),
             routes: BTreeMap::new(),
-            followers: BTreeMap::new(),
+            places: BTreeMap::new(),
             policies: BTreeMap::new(),
             ledgers: Ledgers::default(),
             agent_meters: Meters::default(),
             policy_meters: Meters::default(),
+            manifest_meters: Meters::default(),
             tool_meters: Meters::default(),
             last: 0,
             timers: Timers::new(),
@@ -109,16 +110,16 @@ impl Router {
             Input::Tools { agent, tools } => self.on_tools(now, &agent, tools),
             Input::Health { agent, health } => self.on_health(&agent, health),
             Input::AgentStopping { agent } => self.on_stopping(&agent),
-            Input::AgentDisconnected { agent } => self.on_disconnected(&agent),
+            Input::AgentDisconnected { agent } => self.on_disconnected(now, &agent),
             Input::AgentStopped { agent } => self.on_stopped(&agent),
             Input::LaunchFailed { agent } => self.on_launch_failed(now, &agent),
             Input::AgentDown { agent, ended } => self.on_down(now, &agent, ended),
             Input::NotSent { route, error } => {
                 let error = ErrorObject::of(ErrorCode::from(&error), error.to_string())
                     .noticed_by("core.router");
-                self.on_ended(route, Outcome::failed(error));
+                self.on_ended(now, route, Outcome::failed(error));
             }
-            Input::Ended { route, outcome } => self.on_ended(route, *outcome),
+            Input::Ended { route, outcome } => self.on_ended(now, route, *outcome),
         }
     }
 
@@ -133,22 +134,28 @@ impl Router {
                         self.out.push(Output::Launch { agent, attempt });
                     }
                 }
-                Timer::Follower(route) => self.leave(route, late()),
+                Timer::Follower(route) => self.leave(now, route, late()),
             }
         }
     }
 
     /// Ends a call that waits for the end of another.
-    fn leave(&mut self, route: RouteId, outcome: Outcome) {
+    fn leave(&mut self, now: Now, route: RouteId, outcome: Outcome) {
         let Some(entry) = self.routes.remove(&route) else {
             return;
         };
-        self.forget_follower(&entry.agent);
+        self.forget_place(&entry.agent);
         self.timers.clear(&Timer::Follower(route));
         if let Some(key) = &entry.key {
             self.memory.leave(key, &route);
             self.stop_unwanted(key);
         }
+        self.audit_end(
+            now,
+            &entry,
+            &outcome,
+            "it waited for another call of its key",
+        );
         self.answer(route, outcome);
     }
 
@@ -221,51 +228,65 @@ impl Router {
         let route = RouteId(self.last);
         let key = request.idempotency_key.as_deref();
         let key = key.map(|key| Key::new(request.caller.as_ref(), &request.tool_id, key));
-        let Some(mut charge) = self.enter(&agent, key.as_ref(), &mut request) else {
+        let Some(charge) = self.enter(&agent, key.as_ref(), &mut request) else {
             return Err(self.refuse(now, &request, Refused::Busy));
         };
-        let turn = key
-            .as_ref()
-            .map(|key| self.memory.turn(key, &request.input, &route));
-        let follows = match turn {
-            None | Some(Turn::Run) => false,
-            Some(Turn::Join) => true,
+        let mut entry = Route {
+            agent: Arc::clone(&agent),
+            tool: request.tool_id.as_str().into(),
+            about: key.as_ref().map(|_| About::of(now.mono, &request)),
+            key,
+            charge,
+            follows: false,
+            answered: false,
+        };
+        let key = entry.key.as_ref();
+        let turn = key.map(|key| self.memory.turn(key, &request.input, &route));
+        match turn {
+            None | Some(Turn::Run) => {}
+            Some(Turn::Join) => {
+                entry.follows = true;
+                entry.charge.shrink_to(Route::bytes(&request, key));
+            }
             Some(Turn::Repeat(outcome)) => {
-                let copy = self.copy_of(&agent, &outcome);
-                // There is no room for the result: nothing has happened yet.
-                if copy.by_agent != outcome.by_agent {
-                    return Err(self.refuse(now, &request, Refused::Busy));
-                }
-                self.answer(route, copy);
-                return Ok(route);
+                return self.repeat(now, route, &entry, &request, &outcome);
             }
             Some(Turn::Conflict) => return Err(self.refuse(now, &request, Refused::Conflict)),
             Some(Turn::Full) => return Err(self.refuse(now, &request, Refused::Busy)),
-        };
-        trace!(?route, %agent, tool = %request.tool_id, follows, "call routed");
-        if follows {
-            charge.shrink_to(Route::bytes(&request.tool_id, key.as_ref()));
         }
-        let entry = Route {
-            agent: Arc::clone(&agent),
-            tool: request.tool_id.as_str().into(),
-            key,
-            charge,
-            follows,
-            answered: false,
-        };
+        let follows = entry.follows;
+        trace!(?route, %agent, tool = %request.tool_id, follows, "call routed");
         self.routes.insert(route, entry);
+        self.count_place(&agent);
         match follows {
-            true => {
-                self.count_follower(&agent);
-                self.follow(now, route, request.timeout);
-            }
+            true => self.follow(now, route, request.timeout),
             false => self.send(now, route, agent, request),
         }
         Ok(route)
     }
 
-    fn send(&mut self, now: Now, route: RouteId, agent: Arc<str>, request: CallRequest) {
+    /// Ends a call with the result of one of its key before.
+    fn repeat(
+        &mut self,
+        now: Now,
+        route: RouteId,
+        entry: &Route,
+        request: &CallRequest,
+        outcome: &Outcome,
+    ) -> Result<RouteId, Refused> {
+        let copy = self.copy_of(&entry.agent, outcome);
+        // There is no room for the result: nothing has happened yet.
+        if copy.by_agent != outcome.by_agent {
+            return Err(self.refuse(now, request, Refused::Busy));
+        }
+        let detail = "the result of a call of its key before";
+        self.audit_end(now, entry, &copy, detail);
+        self.answer(route, copy);
+        Ok(route)
+    }
+
+    fn send(&mut self, now: Now, route: RouteId, agent: Arc<str>, mut request: CallRequest) {
+        request.max_output_bytes = self.output_limit(&agent, &request.tool_id);
         self.take_place(now, &agent, &request, route);
         self.out.push(Output::Send {
             route,
@@ -287,7 +308,7 @@ impl Router {
     /// # Errors
     ///
     /// No such call is running.
-    pub fn cancel(&mut self, route: RouteId) -> Result<(), CommandError> {
+    pub fn cancel(&mut self, now: Now, route: RouteId) -> Result<(), CommandError> {
         let entry = self.routes.get(&route).filter(|entry| !entry.answered);
         let entry = entry.ok_or(CommandError::NoSuchCall)?;
         let key = entry.key.clone();
@@ -296,12 +317,15 @@ impl Router {
             .as_ref()
             .is_some_and(|key| self.memory.is_waited_for(key, &route));
         if entry.follows {
-            self.leave(route, canceled());
+            self.leave(now, route, canceled());
         } else if waited_for {
-            if let Some(entry) = self.routes.get_mut(&route) {
+            let outcome = canceled();
+            if let Some(mut entry) = self.routes.remove(&route) {
                 entry.answered = true;
+                self.audit_end(now, &entry, &outcome, "others wait for what was sent");
+                self.routes.insert(route, entry);
             }
-            self.answer(route, canceled());
+            self.answer(route, outcome);
         } else {
             self.out.push(Output::Cancel { route, agent });
         }
@@ -322,11 +346,11 @@ impl Router {
     }
 
     /// What was sent for a call has ended: so have those that waited for it.
-    fn on_ended(&mut self, route: RouteId, outcome: Outcome) {
+    fn on_ended(&mut self, now: Now, route: RouteId, outcome: Outcome) {
         let Some(entry) = self.routes.remove(&route) else {
             return;
         };
-        let outcome = self.within_quota(&entry, outcome);
+        let outcome = self.within_quota(now, &entry, outcome);
         self.give_place_back(&entry, route);
         if let Some(key) = &entry.key {
             let lasting = outcome.status == Status::Succeeded
@@ -341,9 +365,10 @@ impl Router {
             };
             for follower in self.memory.end(key, &route, end) {
                 if let Some(waited) = self.routes.remove(&follower) {
-                    self.forget_follower(&waited.agent);
+                    self.forget_place(&waited.agent);
                     self.timers.clear(&Timer::Follower(follower));
                     let copy = self.copy_of(&entry.agent, &outcome);
+                    self.audit_end(now, &waited, &copy, "the result of another call of its key");
                     self.answer(follower, copy);
                 }
             }

@@ -42,10 +42,32 @@ ubos_common::config! {
     }
     also {
         permissions: Vec<String> = Vec::new(),
+        manifest_quota: Quota = Quota::default(),
+        manifest_timeout: Option<Duration> = None,
     }
 }
 
 impl AgentPolicy {
+    /// Binds it to a manifest beside its own settings: the quota and the time of a call that stand there bind, too, and it is
+    /// permitted all that the manifest asks for.
+    #[must_use]
+    pub fn with_manifest(mut self, manifest: &Manifest) -> Self {
+        self.manifest_quota = manifest.quota();
+        self.manifest_timeout = Some(manifest.call_timeout());
+        let permissions = manifest.permissions.iter();
+        permissions.fold(self, |policy, permission| {
+            policy.with_permission(permission.trim())
+        })
+    }
+
+    /// The longest time that a call may take.
+    pub(super) fn longest_call(&self) -> Option<Duration> {
+        self.call_timeout
+            .into_iter()
+            .chain(self.manifest_timeout)
+            .min()
+    }
+
     /// Permits it, where it is the caller, the tools that a permission names: `tool:invoke:` and a tool id in which `*` stands
     /// for any characters.
     #[must_use]
@@ -56,10 +78,12 @@ impl AgentPolicy {
 
     pub(crate) fn check(&self) -> Result<(), ConfigError> {
         self.quota.check("quota")?;
+        self.manifest_quota.check("quota")?;
+        let longest = self.longest_call();
         require(
-            self.call_timeout.is_none_or(|span| !span.is_zero()),
+            longest.is_none_or(|span| !span.is_zero()),
             "call_timeout",
-            self.call_timeout,
+            longest,
             "a call needs some time",
         )
     }
@@ -73,12 +97,6 @@ impl AgentPolicy {
 
 impl From<&Manifest> for AgentPolicy {
     fn from(manifest: &Manifest) -> Self {
-        let permissions = manifest.permissions.iter();
-        permissions.fold(
-            Self::default()
-                .with_quota(manifest.quota())
-                .with_call_timeout(manifest.call_timeout()),
-            |policy, permission| policy.with_permission(permission.trim()),
-        )
+        Self::default().with_manifest(manifest)
     }
 }

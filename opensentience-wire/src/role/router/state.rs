@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use ubos_common::machine::{Outbox, Timers};
+use ubos_common::time::Mono;
 
 use super::absent::Absent;
 use super::config::Config;
@@ -14,7 +15,7 @@ use super::restart::{Ended, Supervision};
 use crate::audit::AuditEvent;
 use crate::error::CommandError;
 use crate::ledger::Charge;
-use crate::message::{Health, ToolSpec};
+use crate::message::{Caller, Health, ToolSpec};
 use crate::role::core::{CallRequest, Outcome};
 use crate::role::idempotency::{Key, Memory};
 
@@ -126,7 +127,7 @@ pub enum Output {
         /// Counts the launches since it last was well for a while.
         attempt: u32,
     },
-    /// End an agent's process: it is unwell, none of its calls runs, and its policy wants another one.
+    /// End an agent's process: it is unwell, none of its calls runs, and its policy wants another one. Its tools are expected back.
     Stop {
         /// Which.
         agent: Arc<str>,
@@ -164,13 +165,24 @@ pub(super) struct Route {
     pub(super) agent: Arc<str>,
     pub(super) tool: Box<str>,
     pub(super) key: Option<Key>,
+    /// What a record says of its end, where its end may be made here.
+    pub(super) about: Option<Box<About>>,
     /// What is kept of it here: its request goes to the connection with an entry of its own.
-    #[expect(dead_code, reason = "gives its bytes back where it is dropped")]
     pub(super) charge: Charge,
     /// It waits for the end of another call with its key, and nothing was sent for it.
     pub(super) follows: bool,
     /// The caller has its end; others still wait for what was sent.
     pub(super) answered: bool,
+}
+
+/// What a record says of a call that has a key: others may share what was sent for it, and its connection knows nothing of them.
+#[derive(Debug)]
+pub(super) struct About {
+    pub(super) request_id: Option<String>,
+    pub(super) correlation_id: Option<String>,
+    pub(super) causation_id: Option<String>,
+    pub(super) caller: Option<Caller>,
+    pub(super) asked: Mono,
 }
 
 /// Calls over many agents. See the [module](super).
@@ -181,13 +193,14 @@ pub struct Router {
     pub(super) tools: BTreeMap<Box<str>, Tool>,
     pub(super) absent: Absent,
     pub(super) routes: BTreeMap<RouteId, Route>,
-    /// How many routes of an agent wait for the ends of others.
-    pub(super) followers: BTreeMap<Arc<str>, usize>,
+    /// How many routes each agent has, those of one that was replaced counted.
+    pub(super) places: BTreeMap<Arc<str>, usize>,
     pub(super) policies: BTreeMap<Box<str>, AgentPolicy>,
     pub(super) ledgers: Ledgers,
     pub(super) agent_meters: Meters,
     /// What was used of the quotas of policies.
     pub(super) policy_meters: Meters,
+    pub(super) manifest_meters: Meters,
     pub(super) tool_meters: Meters,
     pub(super) memory: Memory<RouteId, Outcome>,
     pub(super) last: u64,

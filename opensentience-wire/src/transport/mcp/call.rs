@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use rmcp::model::{
-    CallToolRequest, CallToolRequestParams, ClientRequest, ProgressNotificationParam,
-    RequestMetaObject, ServerResult,
+    CallToolRequest, CallToolRequestParams, ClientRequest, RequestMetaObject, ServerResult,
 };
 use rmcp::service::{Peer, PeerRequestOptions, RoleClient, ServiceError};
 use serde::Deserialize;
@@ -102,16 +101,8 @@ fn meta_of(trace: &TraceContext) -> RequestMetaObject {
 }
 
 /// Passes reports on until no more can come.
-async fn pass_on(context: &ToolContext, mut heard: mpsc::Receiver<ProgressNotificationParam>) {
-    while let Some(report) = heard.recv().await {
-        let mut text = match report.total {
-            Some(total) => format!("{} of {total}", report.progress),
-            None => report.progress.to_string(),
-        };
-        if let Some(message) = &report.message {
-            text.push_str(": ");
-            text.push_str(message);
-        }
+async fn pass_on(context: &ToolContext, mut heard: mpsc::Receiver<String>) {
+    while let Some(text) = heard.recv().await {
         // A report that is too long, or comes after the end, is not missed.
         let _ = context.send(Chunk::text(Channel::Status, text)).await;
     }

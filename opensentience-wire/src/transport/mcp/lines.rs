@@ -181,7 +181,7 @@ async fn hand_on(calls: &Calls, message: &RxJsonRpcMessage<RoleClient>, line: &[
                 let calls = calls.lock().await;
                 if let Some(call) = calls.reports.get(&report.params.progress_token) {
                     // One that says more follows; a slow core need not hear them all.
-                    let _ = call.try_send(report.params.clone());
+                    let _ = report_of(line).map(|text| call.try_send(text));
                 }
             }
         }
@@ -253,6 +253,34 @@ fn message_of(line: &[u8]) -> Option<RxJsonRpcMessage<RoleClient>> {
     }
 }
 
+/// What a report of progress says, its numbers as they are.
+fn report_of(line: &[u8]) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Report<'a> {
+        #[serde(borrow)]
+        params: Params<'a>,
+    }
+    #[derive(Deserialize)]
+    struct Params<'a> {
+        #[serde(borrow)]
+        progress: &'a RawValue,
+        #[serde(borrow)]
+        total: Option<&'a RawValue>,
+        message: Option<String>,
+    }
+    let Report { params } = serde_json::from_slice(line).ok()?;
+    let mut text = params.progress.get().to_owned();
+    if let Some(total) = params.total {
+        text.push_str(" of ");
+        text.push_str(total.get());
+    }
+    if let Some(message) = params.message {
+        text.push_str(": ");
+        text.push_str(&message);
+    }
+    Some(text)
+}
+
 /// The text of an answer's result; `None` where it is no sound JSON.
 fn result_of(line: &[u8]) -> Option<RawBuf> {
     let answer: Answer<'_> = serde_json::from_slice(line).ok()?;
@@ -273,6 +301,26 @@ struct Answer<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_report_keeps_its_numbers() {
+        let line =
+            |params: &str| format!(r#"{{"method":"notifications/progress","params":{params}}}"#);
+        for (params, text) in [
+            (
+                r#"{"progressToken":7,"progress":9007199254740993}"#,
+                "9007199254740993",
+            ),
+            (
+                r#"{"progress":0.10000000000000000001,"total":1e2,"message":"\u00e9"}"#,
+                "0.10000000000000000001 of 1e2: é",
+            ),
+            (r#"{"progress":1,"total":null,"message":null}"#, "1"),
+        ] {
+            assert_eq!(report_of(line(params).as_bytes()).as_deref(), Some(text));
+        }
+        assert_eq!(report_of(line("{}").as_bytes()), None);
+    }
 
     #[tokio::test]
     async fn a_stream_that_takes_nothing_more_is_an_error() {

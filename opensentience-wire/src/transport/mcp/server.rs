@@ -6,9 +6,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, MutexGuard, PoisonError};
 
 use rmcp::ClientHandler;
-use rmcp::model::{
-    ClientConfig, Implementation, ProgressNotificationParam, ProgressToken, RequestId,
-};
+use rmcp::model::{ClientConfig, Implementation, ProgressToken, RequestId};
 use rmcp::service::{ClientInitializeError, NotificationContext, RoleClient, ServiceError};
 use tokio::sync::{Mutex, Notify, mpsc};
 use ubos_common::json::RawBuf;
@@ -81,7 +79,8 @@ pub(super) type Calls = Arc<Mutex<AwaitedCalls>>;
 
 #[derive(Default)]
 pub(super) struct AwaitedCalls {
-    pub(super) reports: HashMap<ProgressToken, mpsc::Sender<ProgressNotificationParam>>,
+    /// Their texts.
+    pub(super) reports: HashMap<ProgressToken, mpsc::Sender<String>>,
     /// The texts of the results that came.
     pub(super) results: HashMap<RequestId, Option<RawBuf>>,
     /// The last request for a list of tools.

@@ -14,6 +14,7 @@ use ubos_common::time::Mono;
 use super::audit::Listeners;
 use super::call::{CallDriver, Change, Piece};
 use super::io::{Alarm, HIGH_WATER, Moved, Wire};
+use super::rate::{LEAST, Rate};
 use super::schemas;
 use super::trace::{self, Span};
 use crate::error::CommandError;
@@ -22,6 +23,9 @@ use crate::message::{SharedTools, ToolStream};
 use crate::role::core::{CallRequest, CoreConnection, Event, Output, SchemaVerdicts};
 use crate::role::{CallId, CloseReason, Input};
 use crate::token::Grant;
+
+/// A read of fewer bytes has a rate: no frame is as short.
+const DRIP: usize = 64;
 
 /// Moves of bytes in one turn: then readers are woken, and callers get the lock.
 const MOVES: usize = 4;
@@ -65,7 +69,8 @@ pub(super) struct Connection {
     slots: BTreeMap<CallId, Slot>,
     /// Nothing is read while output of some call waits for its reader, or there is no room for more.
     is_blocked: bool,
-    /// Room for the output that one read may bring.
+    /// Room for the output that one read may bring: only during a turn, because other connections of the agent have the same
+    /// ledger, and may wait for it as long as this one waits for bytes.
     room: Charge,
     /// Bytes that wait to be sent and were provoked by the agent; at most [`HIGH_WATER`] and what one read provokes.
     answers: usize,
@@ -73,10 +78,15 @@ pub(super) struct Connection {
     /// `None` once the connection has ended: whoever waits for a change is told so.
     tools: Option<watch::Sender<SharedTools>>,
     closed: Option<CloseReason>,
+    has_rejected_tools: bool,
     /// The schemas that the machine waits for.
     checking: Option<Pin<Box<dyn Future<Output = SchemaVerdicts> + Send>>>,
     /// When the driver wakes by itself.
     alarm: Option<Mono>,
+    /// Reads that brought a few bytes alone.
+    drips: Rate,
+    /// Nothing is read before, because there were too many of them.
+    rests_until: Option<Mono>,
     /// Readers of calls to wake once the lock is free.
     readers: Vec<Waker>,
 }
@@ -121,8 +131,11 @@ impl Connection {
             listeners,
             tools: Some(tools),
             closed: None,
+            has_rejected_tools: false,
             checking: None,
             alarm: None,
+            drips: Rate::default(),
+            rests_until: None,
             readers: Vec::new(),
         }
     }
@@ -130,6 +143,11 @@ impl Connection {
     /// Calls that wait or run, and the most that may.
     pub(super) fn pending_calls(&self) -> (usize, usize) {
         (self.conn.pending_calls(), self.conn.max_calls())
+    }
+
+    /// Whether a tool of the agent was rejected.
+    pub(super) const fn has_rejected_tools(&self) -> bool {
+        self.has_rejected_tools
     }
 
     pub(super) const fn readers_mut(&mut self) -> &mut Vec<Waker> {
@@ -155,11 +173,22 @@ impl Connection {
     }
 
     /// Refuses a call that found no room in its time.
-    pub(super) fn refuse_late(&mut self, counts: &Counts, request: &CallRequest) -> CommandError {
+    pub(super) fn refuse_late(&mut self, counts: &Counts, request: &CallRequest) {
         let late = CommandError::Late;
         self.conn.refuse_call(self.clock.now(), request, &late);
         self.drain(counts);
-        late
+    }
+
+    /// Records calls that were given up before they found room.
+    pub(super) fn give_up<'a>(
+        &mut self,
+        counts: &Counts,
+        requests: impl IntoIterator<Item = &'a CallRequest>,
+    ) {
+        for request in requests {
+            self.conn.give_up_call(self.clock.now(), request);
+            self.drain(counts);
+        }
     }
 
     /// Adds a call that was taken.
@@ -212,6 +241,9 @@ impl Connection {
     /// Lets the machine do what is due; ready where that was something.
     pub(super) fn poll_alarm(&mut self, context: &mut Context<'_>, alarm: &mut Alarm) -> Poll<()> {
         self.alarm = self.conn.poll_timeout();
+        if let Some(until) = self.rests_until {
+            self.alarm = Some(self.alarm.map_or(until, |alarm| alarm.min(until)));
+        }
         alarm
             .poll_ring(context, self.alarm)
             .map(|()| self.conn.handle_timeout(self.clock.now()))
@@ -219,6 +251,17 @@ impl Connection {
 
     /// Moves bytes, and carries out what comes of them.
     pub(super) fn poll_turn(
+        &mut self,
+        counts: &Counts,
+        context: &mut Context<'_>,
+        greeting: bool,
+    ) -> Poll<Turn> {
+        let turn = self.poll_moves(counts, context, greeting);
+        self.room.shrink_to(0);
+        turn
+    }
+
+    fn poll_moves(
         &mut self,
         counts: &Counts,
         context: &mut Context<'_>,
@@ -235,7 +278,7 @@ impl Connection {
                 return Poll::Ready(Turn::Open);
             }
             let is_full = counts.full.load(Ordering::Relaxed) > 0;
-            let is_blocked = is_full || !self.has_output_room(context);
+            let is_blocked = is_full || self.rests() || !self.has_output_room(context);
             if mem::replace(&mut self.is_blocked, is_blocked) != is_blocked {
                 self.conn.set_reading(self.clock.now(), !is_blocked);
             }
@@ -254,13 +297,28 @@ impl Connection {
         Poll::Ready(Turn::Again)
     }
 
+    /// Whether nothing is read for a while.
+    fn rests(&mut self) -> bool {
+        let clock = &self.clock;
+        self.rests_until.take_if(|until| *until <= clock.now().mono);
+        self.rests_until.is_some()
+    }
+
+    /// A frame that comes byte by byte costs as much for each of them.
+    fn count_drip(&mut self, bytes: usize) {
+        if bytes >= DRIP {
+            return;
+        }
+        let now = self.clock.now().mono;
+        let rest = self.drips.charge(now, LEAST);
+        if !rest.is_zero() {
+            self.rests_until = Some(now.saturating_add(rest));
+        }
+    }
+
     /// Whether there is room for the output that the next read may bring; without calls it brings none.
     fn has_output_room(&mut self, context: &Context<'_>) -> bool {
-        if self.slots.is_empty() {
-            self.room.shrink_to(0);
-            return true;
-        }
-        self.room.fill(self.conn.room_bytes(), context)
+        self.slots.is_empty() || self.room.fill(self.conn.room_bytes(), context)
     }
 
     /// Lets the machine go on where its schemas are checked.
@@ -285,6 +343,7 @@ impl Connection {
         let _ = match moved {
             Moved::Read(0) | Moved::Broken => self.conn.handle_input(now, Input::Eof),
             Moved::Read(count) => {
+                self.count_drip(*count);
                 let bytes = Input::Bytes(self.wire.received(*count));
                 self.conn.handle_input(now, bytes)
             }
@@ -341,6 +400,7 @@ impl Connection {
                     tools.send_replace(self.conn.tools().cloned().collect());
                 }
             }
+            Event::ToolRejected(_) => self.has_rejected_tools = true,
             Event::Audit(event) => self.listeners.audit.take(*event),
             _ => {}
         }
@@ -372,7 +432,6 @@ impl Connection {
     /// Ends it: the stream, on which the rest may still be sent, is its driver's to close.
     pub(super) fn end(&mut self) -> Wire<dyn Duplex> {
         self.tools = None;
-        self.room.shrink_to(0);
         let gone: Pin<Box<dyn Duplex>> = Box::pin(tokio::io::empty());
         mem::replace(&mut self.wire, Wire::new(gone))
     }
@@ -386,7 +445,6 @@ impl Connection {
             self.drain(counts);
         }
         self.tools = None;
-        self.room.shrink_to(0);
     }
 }
 

@@ -7,7 +7,7 @@ use core::future::poll_fn;
 use core::mem;
 use core::task::{Poll, Waker};
 use core::time::Duration;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use tokio::sync::{Notify, mpsc, watch};
 use ubos_common::os::Clock;
@@ -33,13 +33,21 @@ pub(super) struct SharedConnection {
     connection: Mutex<Connection>,
     /// The driver's task, where it waits. Apart from the connection, so that whoever is told of an event may drop a call.
     driver: Mutex<Option<Waker>>,
-    /// At most one for each call that was taken.
-    cancels: Mutex<Vec<CallId>>,
+    dropped: Mutex<Dropped>,
     counts: Counts,
     ledger: Ledger,
     call_timeout: Option<Duration>,
     /// Notified when there is room for calls again, and at the end.
     room: Notify,
+}
+
+/// What callers want no more, since the driver last looked.
+#[derive(Default)]
+struct Dropped {
+    /// At most one for each call that was taken.
+    calls: Vec<CallId>,
+    /// Requests that found no room, and the connection locked: at most one for each.
+    requests: Vec<CallRequest>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -67,7 +75,7 @@ impl SharedConnection {
             clock,
             connection: Mutex::new(connection),
             driver: Mutex::new(None),
-            cancels: Mutex::default(),
+            dropped: Mutex::default(),
             counts: Counts::default(),
             ledger,
             call_timeout,
@@ -77,6 +85,10 @@ impl SharedConnection {
 
     pub(super) fn pending_calls(&self) -> usize {
         self.counts.pending()
+    }
+
+    pub(super) fn has_rejected_tools(&self) -> bool {
+        lock(&self.connection).has_rejected_tools()
     }
 
     pub(super) const fn ledger(&self) -> &Ledger {
@@ -91,10 +103,11 @@ impl SharedConnection {
     /// Calls a tool. While too much waits to be sent, this waits, in the time that the call has.
     pub(super) async fn call(
         self: &Arc<Self>,
-        mut request: CallRequest,
+        request: CallRequest,
     ) -> Result<RunningCall, CommandError> {
         let began = self.clock.now().mono;
         let span = self.time_of(request.timeout);
+        let mut unsent = Unsent(self, Some(request));
         let late = async {
             match span {
                 Some(span) => tokio::time::sleep(span).await,
@@ -104,21 +117,26 @@ impl SharedConnection {
         tokio::pin!(late);
         loop {
             let waited = self.clock.now().mono.saturating_since(began);
-            request.timeout = span.map(|span| span.saturating_sub(waited));
+            let left = span.map(|span| span.saturating_sub(waited));
             // Made before the look, so that no room that comes in between is missed.
             let room = self.room.notified();
-            match self.try_call(request) {
-                Ok(taken) => return taken,
-                Err(unsent) => request = *unsent,
+            if let Some(mut request) = unsent.1.take() {
+                request.timeout = left;
+                match self.try_call(request) {
+                    Ok(taken) => return taken,
+                    Err(request) => unsent.1 = Some(*request),
+                }
             }
             tokio::select! {
                 biased;
                 () = room => {}
                 () = &mut late => {
                     let mut connection = lock(&self.connection);
-                    let refused = connection.refuse_late(&self.counts, &request);
+                    if let Some(request) = unsent.1.take() {
+                        connection.refuse_late(&self.counts, &request);
+                    }
                     unlock_and_wake(connection, &mut Vec::new());
-                    return Err(refused);
+                    return Err(CommandError::Late);
                 }
             }
         }
@@ -222,10 +240,11 @@ impl SharedConnection {
     ) -> Turn {
         poll_fn(|context| {
             wait(&mut lock(&self.driver), context);
-            let cancels = mem::take(&mut *lock(&self.cancels));
+            let dropped = mem::take(&mut *lock(&self.dropped));
             let mut connection = lock(&self.connection);
             let had_room = connection.has_room();
-            connection.cancel(&cancels);
+            connection.cancel(&dropped.calls);
+            connection.give_up(&self.counts, &dropped.requests);
             if let Some(shutdown) = &mut shutdown {
                 connection.poll_shutdown(context, shutdown);
             }
@@ -244,9 +263,34 @@ impl SharedConnection {
     }
 }
 
+/// A request that waits for room. Whoever drops it has given the call up, which is recorded.
+struct Unsent<'a>(&'a SharedConnection, Option<CallRequest>);
+
+impl Drop for Unsent<'_> {
+    fn drop(&mut self) {
+        let Some(request) = self.1.take() else {
+            return;
+        };
+        let shared = self.0;
+        let connection = match shared.connection.try_lock() {
+            Ok(connection) => Some(connection),
+            Err(TryLockError::Poisoned(connection)) => Some(connection.into_inner()),
+            // By a sink that drops it, maybe.
+            Err(TryLockError::WouldBlock) => None,
+        };
+        if let Some(mut connection) = connection {
+            connection.give_up(&shared.counts, [&request]);
+            unlock_and_wake(connection, &mut Vec::new());
+        } else {
+            lock(&shared.dropped).requests.push(request);
+            shared.wake_driver();
+        }
+    }
+}
+
 impl Link<CallId> for SharedConnection {
     fn cancel(&self, id: &CallId) {
-        lock(&self.cancels).push(id.clone());
+        lock(&self.dropped).calls.push(id.clone());
         self.wake_driver();
     }
 

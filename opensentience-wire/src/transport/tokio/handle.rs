@@ -46,6 +46,11 @@ impl Caller {
         self.shared.call(request).await
     }
 
+    /// Whether a tool of the agent was rejected.
+    pub(super) fn has_rejected_tools(&self) -> bool {
+        self.shared.has_rejected_tools()
+    }
+
     /// Says goodbye. A driver that is gone has ended already, and one is enough.
     pub(super) fn shutdown(&self) {
         let _ = self.shutdown.try_send(());
@@ -89,6 +94,11 @@ impl CoreHandle {
     /// Waits until the agent's tools change; `false` when the connection has ended.
     pub async fn tools_changed(&mut self) -> bool {
         self.tools.changed().await.is_ok()
+    }
+
+    /// Whether the connection has ended.
+    pub(super) fn has_ended(&self) -> bool {
+        self.tools.has_changed().is_err()
     }
 
     /// Says goodbye, waits until the running calls have ended or the drain time is over, and ends the

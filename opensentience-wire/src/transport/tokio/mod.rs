@@ -12,6 +12,7 @@ mod io;
 mod launch;
 #[cfg(feature = "manifest")]
 mod manifest;
+mod rate;
 #[cfg(unix)]
 mod router;
 mod schemas;

@@ -11,13 +11,38 @@ use ubos_common::canon::Digest;
 use crate::message::ToolSpec;
 use crate::role::core::{Budget, SchemaCheck, SchemaVerdicts, Verdict, verdict};
 
-/// Verdicts that are kept; past it all are forgotten.
+/// Verdicts that are kept at most: half of them are the latest that were asked for, and none of those is forgotten.
 const KNOWN: usize = 4_096;
 
 /// Who waits first is served first, with one tool: a long registration holds up no other.
 static TURN: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore::new(1)));
 
-static VERDICTS: LazyLock<Mutex<HashMap<Digest, Verdict>>> = LazyLock::new(Mutex::default);
+static VERDICTS: LazyLock<Mutex<Verdicts>> = LazyLock::new(Mutex::default);
+
+/// Verdicts by the digests of their schemas. The older half goes at once, so that strangers push out what nobody comes back with.
+#[derive(Default)]
+struct Verdicts {
+    latest: HashMap<Digest, Verdict>,
+    older: HashMap<Digest, Verdict>,
+}
+
+impl Verdicts {
+    fn get(&mut self, digest: &Digest) -> Option<Verdict> {
+        if let Some(verdict) = self.latest.get(digest) {
+            return Some(verdict.clone());
+        }
+        let verdict = self.older.remove(digest)?;
+        self.insert(*digest, verdict.clone());
+        Some(verdict)
+    }
+
+    fn insert(&mut self, digest: Digest, verdict: Verdict) {
+        if self.latest.len() >= KNOWN / 2 {
+            self.older = core::mem::take(&mut self.latest);
+        }
+        self.latest.insert(digest, verdict);
+    }
+}
 
 /// Gives one verdict for each tool.
 pub(super) async fn check(check: SchemaCheck) -> SchemaVerdicts {
@@ -32,7 +57,7 @@ pub(super) async fn check(check: SchemaCheck) -> SchemaVerdicts {
 /// What is known costs nothing again; what is not is compiled while there is anything left to spend.
 async fn verdict_of(tool: &Arc<ToolSpec>, budget: &mut Budget) -> Verdict {
     let digest = digest_of(tool);
-    let known = |digest| known(|verdicts| verdicts.get(digest).cloned());
+    let known = |digest| known(|verdicts| verdicts.get(digest));
     if let Some(verdict) = known(&digest) {
         return verdict;
     }
@@ -57,16 +82,11 @@ async fn verdict_of(tool: &Arc<ToolSpec>, budget: &mut Budget) -> Verdict {
         cost: 0,
         ..verdict.clone()
     };
-    self::known(|verdicts| {
-        if verdicts.len() >= KNOWN {
-            verdicts.clear();
-        }
-        verdicts.insert(digest, kept);
-    });
+    self::known(|verdicts| verdicts.insert(digest, kept));
     budget.spend(|| verdict)
 }
 
-fn known<T>(look: impl FnOnce(&mut HashMap<Digest, Verdict>) -> T) -> T {
+fn known<T>(look: impl FnOnce(&mut Verdicts) -> T) -> T {
     look(&mut VERDICTS.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
@@ -110,6 +130,19 @@ mod tests {
         let different: std::collections::HashSet<_> = digests.iter().collect();
         assert_eq!(different.len(), digests.len());
         assert_eq!(digest_of(&tool(a, Some(b))), digests[2]);
+    }
+
+    #[test]
+    fn what_is_asked_for_again_is_not_pushed_out_by_strangers() {
+        let mut verdicts = Verdicts::default();
+        let digest = |n: usize| Digest::of_bytes(&n.to_le_bytes());
+        let verdict = |n: usize| Verdict::unchecked(&n.to_string());
+        for n in 0..5 * KNOWN {
+            verdicts.insert(digest(n), verdict(n));
+            assert_eq!(verdicts.get(&digest(0)), Some(verdict(0)));
+            assert!(verdicts.latest.len() + verdicts.older.len() <= KNOWN);
+        }
+        assert_eq!(verdicts.get(&digest(1)), None);
     }
 
     #[tokio::test]

@@ -12,6 +12,11 @@ mod on {
     use crate::role::core::{CallRequest, Outcome};
     use crate::role::{CallId, CloseReason};
 
+    /// Somebody panicked who is told of records or events.
+    pub(crate) fn sink_panicked() {
+        error!("an audit sink or an observer panicked");
+    }
+
     /// A connection until it is decided whether it is one.
     pub(crate) fn handshake() -> Span {
         info_span!("protocol.handshake", open = Empty)
@@ -131,6 +136,8 @@ mod off {
 
     #[derive(Clone)]
     pub(crate) struct Span;
+
+    pub(crate) const fn sink_panicked() {}
 
     pub(crate) const fn handshake() -> Span {
         Span

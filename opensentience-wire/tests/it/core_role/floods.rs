@@ -1,10 +1,10 @@
 //! What an agent says of calls that nobody waits for, and beside the outputs of those that somebody does.
 
 use opensentience_wire::CommandError;
-use opensentience_wire::Limits;
 use opensentience_wire::message::ActorType;
-use opensentience_wire::role::core::{Config, Event};
+use opensentience_wire::role::core::{Config, CoreConnection, Event};
 use opensentience_wire::role::{CallId, Input};
+use opensentience_wire::{Ledger, Limits};
 use serde_json::{Value, json};
 
 use crate::kit::RequestExt as _;
@@ -328,4 +328,38 @@ fn every_call_that_a_connection_refuses_is_audited() {
     assert_eq!(refused, Err(CommandError::Closing));
     let closed = "tool.call_refused agent.disconnected";
     assert_eq!(drain_core(&mut conn).audits(), [closed]);
+}
+
+// Who comes again has no new rate, and who has two connections no second.
+// spec: OSW-4.3-12
+#[test]
+fn all_connections_of_an_agent_have_one_rate() {
+    let ledger = Ledger::new(80 << 20);
+    let opened = |millis| {
+        let mut conn = new_core(Config::default())
+            .with_ledger(ledger.clone())
+            .unwrap();
+        tell_core(&mut conn, millis, &hello());
+        assert!(conn.is_open());
+        conn
+    };
+    let pong = message("agent.pong", json!({}));
+    let most = |conn: &mut CoreConnection, millis| {
+        let told = (1..20_000).find(|_| {
+            tell_core(conn, millis, &pong);
+            !conn.accepts_input()
+        });
+        told.unwrap()
+    };
+    let mut first = opened(0);
+    assert!(most(&mut first, 0) > 8_000);
+    drop(first);
+    let mut second = opened(0);
+    assert_eq!(most(&mut second, 0), 1);
+    // 256 of them make a second.
+    let mut third = opened(10_000);
+    let later = most(&mut third, 10_000);
+    assert!((2_500..2_600).contains(&later), "{later}");
+    drop(third);
+    assert_eq!(ledger.held_bytes(), 0);
 }

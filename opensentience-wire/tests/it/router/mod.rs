@@ -556,8 +556,8 @@ fn cancelling_one_of_several_leaves_the_others() {
         .map(|_| router.call(at(0), keyed("a/write", 1)).unwrap())
         .collect();
     drain(&mut router);
-    router.cancel(routes[0]).unwrap();
-    router.cancel(routes[1]).unwrap();
+    router.cancel(at(0), routes[0]).unwrap();
+    router.cancel(at(0), routes[1]).unwrap();
     let outputs = drain(&mut router);
     assert_eq!(ended(&outputs).len(), 2);
     assert!(
@@ -565,7 +565,7 @@ fn cancelling_one_of_several_leaves_the_others() {
             .iter()
             .any(|output| matches!(output, Output::Cancel { .. }))
     );
-    router.cancel(routes[2]).unwrap();
+    router.cancel(at(0), routes[2]).unwrap();
     let outputs = drain(&mut router);
     assert!(
         outputs
@@ -578,12 +578,12 @@ fn cancelling_one_of_several_leaves_the_others() {
         BTreeMap::new()
     );
     assert_eq!(
-        (router.running_calls(), router.cancel(routes[0])),
+        (router.running_calls(), router.cancel(at(0), routes[0])),
         (0, Err(CommandError::NoSuchCall))
     );
     let alone = router.call(at(0), request("a/read")).unwrap();
     drain(&mut router);
-    router.cancel(alone).unwrap();
+    router.cancel(at(0), alone).unwrap();
     assert!(matches!(drain(&mut router)[..], [Output::Cancel { route, .. }] if route == alone));
     assert_eq!(router.running_calls(), 1, "its end is still to come");
 }
@@ -757,9 +757,13 @@ fn an_agent_stopped_for_its_health_is_launched_again() {
         router.handle_input(at(0), Input::Health { agent, health });
     }
     assert!(matches!(&drain(&mut router)[..], [Output::Stop { .. }]));
-    // It is on its way out.
+    // It is on its way out, however long its process takes.
+    assert_eq!(
+        (router.health("a"), router.tools_of("a").count()),
+        (None, 0)
+    );
     let late = router.call(at(1), request("a/read"));
-    assert_eq!(late, Err(Refused::Unhealthy));
+    assert_eq!(late, Err(Refused::Unavailable));
     drain(&mut router);
     let (agent, ended) = ("a".into(), Ended::Asked);
     router.handle_input(at(2), Input::AgentDown { agent, ended });

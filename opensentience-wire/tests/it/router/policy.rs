@@ -2,6 +2,7 @@
 
 use core::time::Duration;
 
+use opensentience_wire::Manifest;
 use opensentience_wire::message::{ActorType, Caller};
 use opensentience_wire::role::router::{
     AgentPolicy, Config, Ended, Input, Output, Quota, Refused, RestartPolicy, Router,
@@ -160,4 +161,54 @@ fn calls_of_an_agent_that_is_replaced_end_by_themselves() {
     assert_eq!(ends, [(behind, "agent.disconnected".into())].into());
     let ends = end(&mut router, before, good(RawObject::empty()));
     assert_eq!(ends, [(before, "succeeded".into())].into());
+}
+
+// spec: OSW-4.1-9
+#[test]
+fn a_manifest_and_a_policy_of_its_own_bind_an_agent_both() {
+    let manifest = br#"{"id": "a", "entrypoint": {"type": "command", "value": "a"},
+        "permissions": [" tool:invoke:b/* "],
+        "execution_limits": {"max_tool_call_duration": "2s", "max_concurrent_calls": 2}}"#;
+    let manifest = Manifest::decode(manifest).unwrap();
+    let second = Duration::from_secs(1);
+    let own = |at_once| {
+        let quota = Quota::default()
+            .with_concurrent(at_once)
+            .with_rate(4, second);
+        AgentPolicy::default()
+            .with_quota(quota)
+            .with_call_timeout(second)
+            .with_permission("tool:invoke:a/read")
+            .with_manifest(&manifest)
+    };
+    for (at_once, limit) in [(1, 1), (3, 2)] {
+        let mut router = with_policy(own(at_once));
+        let begun: Vec<_> = (0..limit)
+            .map(|_| router.call(at(0), request("a/read")).unwrap())
+            .collect();
+        let full = router.call(at(0), request("a/read"));
+        assert_eq!(full, Err(Refused::ConcurrencyExceeded { limit }));
+        let times = drain(&mut router)
+            .into_iter()
+            .filter_map(|output| match output {
+                Output::Send { request, .. } => request.timeout,
+                _ => None,
+            });
+        assert!(times.eq(vec![second; limit]));
+        for route in begun {
+            end(&mut router, route, good(RawObject::empty()));
+        }
+        // What has ended leaves its place in both.
+        router.call(at(0), request("a/read")).unwrap();
+    }
+    let mut router = with_policy(own(9).with_call_timeout(3 * second));
+    router.call(at(0), request("a/read")).unwrap();
+    assert!(matches!(&drain(&mut router)[..],
+        [Output::Send { request, .. }] if request.timeout == Some(2 * second)));
+    let mut router = with_policy(own(9));
+    for tool in ["a/read", "b/count"] {
+        let mut by_agent = request(tool);
+        by_agent.caller = Some(Caller::new(ActorType::Agent, "a".into()));
+        router.call(at(0), by_agent).unwrap();
+    }
 }

@@ -28,7 +28,7 @@ fn calls_that_wait_for_others_take_places_of_their_agent_too() {
     let busy = Err(Refused::Busy);
     assert_eq!(router.call(at(0), keyed("a/write", 1)), busy);
     assert!(router.call(at(0), request("b/count")).is_ok());
-    router.cancel(follower).unwrap();
+    router.cancel(at(0), follower).unwrap();
     router.call(at(0), keyed("a/write", 1)).unwrap();
     assert_eq!(router.call(at(0), request("a/read")), busy);
     end(&mut router, leader, good(RawObject::empty()));
@@ -142,7 +142,7 @@ fn the_last_one_to_give_up_waiting_has_the_call_cancelled() {
     let mut hasty = keyed("a/write", 1);
     hasty.timeout = Some(Duration::from_secs(1));
     router.call(at(0), hasty).unwrap();
-    router.cancel(leader).unwrap();
+    router.cancel(at(0), leader).unwrap();
     drain(&mut router);
     router.handle_timeout(at(1_000));
     let outputs = drain(&mut router);
@@ -175,7 +175,7 @@ fn one_that_waits_no_longer_leaves_no_deadline_behind() {
     hasty.timeout = Some(Duration::from_secs(1));
     let follower = router.call(at(0), hasty).unwrap();
     assert_eq!(router.poll_timeout(), Some(at(1_000).mono));
-    router.cancel(follower).unwrap();
+    router.cancel(at(0), follower).unwrap();
     assert_eq!(router.poll_timeout(), None);
 }
 
@@ -251,4 +251,79 @@ fn nothing_is_kept_of_an_agent_that_is_not_wanted_any_more() {
     assert_eq!(router.poll_timeout(), None, "it is launched no more");
     up(&mut router, 3, "c", &["run"]);
     assert!(router.call(at(3), request("c/run")).is_ok());
+}
+
+// spec: OSW-8-1
+#[test]
+fn ends_that_no_connection_knows_of_are_recorded_once() {
+    let mut router = router(Config::default());
+    let asked = |n: u64| {
+        let mut request = keyed("a/read", 1).with_correlation_id(&format!("c{n}"));
+        request.timeout = Some(Duration::from_secs(n));
+        request
+    };
+    let routes: Vec<_> = (1..=5)
+        .map(|n| router.call(at(0), asked(n)).unwrap())
+        .collect();
+    // The first is sent; nobody but those behind it waits for that any more. The second leaves, the third is too late.
+    router.cancel(at(10), routes[0]).unwrap();
+    router.cancel(at(20), routes[1]).unwrap();
+    router.handle_timeout(at(3_000));
+    let outcome = good(object(&json!({"n": 1})));
+    router.handle_input(
+        at(3_500),
+        Input::Ended {
+            route: routes[0],
+            outcome,
+        },
+    );
+    router.call(at(4_000), asked(6)).unwrap();
+    let records: Vec<_> = drain(&mut router)
+        .into_iter()
+        .filter_map(|output| match output {
+            Output::Audit(event) => Some(event),
+            _ => None,
+        })
+        .map(|event| {
+            assert_eq!(event.name, AuditName::CallCompleted);
+            assert_eq!(event.agent_id.as_deref(), Some("a"));
+            assert_eq!(event.tool_id.as_deref(), Some("a/read"));
+            let status = event.status.unwrap().to_string();
+            let end = event.code.map_or(status, |code| code.to_string());
+            let bytes = event.bytes.unwrap_or_default();
+            let (of, took) = (event.correlation_id.unwrap(), event.duration_ms.unwrap());
+            format!("{of} {end} {bytes} {took}")
+        })
+        .collect();
+    let wanted = [
+        "c1 tool.canceled 0 10",
+        "c2 tool.canceled 0 20",
+        "c3 tool.timeout 0 3000",
+        "c4 succeeded 7 3500",
+        "c5 succeeded 7 3500",
+        "c6 succeeded 7 0",
+    ];
+    assert_eq!(records, wanted);
+}
+
+#[test]
+fn calls_of_one_that_was_replaced_take_places_of_their_agent() {
+    let mut router = router(Config::default().with_max_agent_calls(3));
+    let old = [request("a/read"), keyed("a/write", 1)].map(|request| router.call(at(0), request));
+    up(&mut router, 1, "a", &["read", "write"]);
+    router.call(at(2), request("a/read")).unwrap();
+    assert_eq!(router.call(at(2), request("a/read")), Err(Refused::Busy));
+    // They go on where they are, though the new one is gone.
+    let agent = "a".to_owned();
+    router.handle_input(at(3), Input::AgentDisconnected { agent });
+    drain(&mut router);
+    assert_eq!(router.running_calls(), 2);
+    up(&mut router, 4, "a", &["read", "write"]);
+    router.call(at(4), request("a/read")).unwrap();
+    assert_eq!(router.call(at(4), request("a/read")), Err(Refused::Busy));
+    for route in old {
+        end(&mut router, route.unwrap(), good(RawObject::empty()));
+        router.call(at(5), request("a/read")).unwrap();
+    }
+    assert_eq!(router.call(at(6), request("a/read")), Err(Refused::Busy));
 }

@@ -1,16 +1,22 @@
 //! Launches that cross each other.
 
+use std::io::{Read as _, Write as _};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use opensentience_wire::message::Status;
-use opensentience_wire::role::router::{Config, RestartPolicy};
-use opensentience_wire::transport::tokio::{AgentSource, Launcher, ToolRouter};
+use opensentience_wire::role::core::Config as CoreConfig;
+use opensentience_wire::role::router::{AgentPolicy, Config, Quota, RestartPolicy};
+use opensentience_wire::transport::tokio::{
+    AddError, AgentSource, AuditSink, LaunchError, Launcher, ToolRouter,
+};
 use opensentience_wire::{AuditEvent, AuditName};
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::{builder, call, code, launcher, request};
+use super::{builder, call, code, launcher, pid, request, source};
+use crate::kit::{frame, message, tool};
 
 /// Longer than a router waits before it launches an agent again for the first time.
 fn slow(agent: &str) -> Launcher {
@@ -69,4 +75,226 @@ async fn a_router_that_closes_launches_nobody_again() {
     assert!(again.is_err() || again == Ok(None));
     busy.cancel();
     closing.await.unwrap();
+}
+
+const ROLE: &str = "OSW_TEST_ROLE";
+
+/// No test of its own: an agent that says hello, and then what its role is.
+#[test]
+#[expect(clippy::disallowed_types, reason = "a process that blocks")]
+fn terse_process() {
+    let Ok(role) = std::env::var(ROLE) else {
+        return;
+    };
+    let var = |name: &str| std::env::var(name).unwrap();
+    let mut core =
+        std::os::unix::net::UnixStream::connect(var("OPENSENTIENCE_SOCKET_PATH")).unwrap();
+    let mut hello = crate::kit::hello();
+    hello["payload"]["session_token"] = json!(var("OPENSENTIENCE_SESSION_TOKEN"));
+    hello["payload"]["agent_id"] = json!(var("OPENSENTIENCE_AGENT_ID"));
+    core.write_all(&frame(&hello)).unwrap();
+    core.read_exact(&mut [0; 64]).unwrap();
+    std::fs::write(var("HOME_OF_TEST"), std::process::id().to_string()).unwrap();
+    let mut register = |tools: Value| {
+        let register = message("agent.tools.register", json!({"tools": tools}));
+        core.write_all(&frame(&register)).unwrap();
+    };
+    match &*role {
+        "dies" => std::process::exit(1),
+        "without tools" => register(json!([])),
+        "with a wrong tool" => {
+            let mut wrong = tool("wrong");
+            wrong["name"] = json!("no name at all");
+            register(json!([wrong]));
+        }
+        _ => {}
+    }
+    std::thread::sleep(Duration::from_secs(600));
+}
+
+/// An agent that says hello, and where it writes the number of its process.
+fn terse(role: &'static str, tools_timeout: Duration, pid: &Path) -> AgentSource {
+    let pid = pid.to_owned();
+    AgentSource::new("com.example.a", move || {
+        Launcher::new("com.example.a", std::env::current_exe().unwrap())
+            .args([
+                "tool_router::launches::terse_process",
+                "--exact",
+                "--nocapture",
+            ])
+            .env(ROLE, role)
+            .env("HOME_OF_TEST", &pid)
+            .with_config(CoreConfig::default().with_handshake_timeout(tools_timeout))
+            .with_stop_timeout(Duration::from_millis(300))
+    })
+}
+
+fn is_alive(pid: &Path) -> bool {
+    let pid = std::fs::read_to_string(pid).unwrap();
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = stat.rsplit(") ").next();
+    state.is_some_and(|rest| !rest.is_empty() && !rest.starts_with(['Z', 'X']))
+}
+
+// However busy the machine is, a hello comes in this time.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+#[tokio::test]
+async fn an_agent_that_does_not_register_takes_nobodys_place() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("pid");
+    let router = builder(Config::default(), &["com.example.a"]);
+    let router = router.start().unwrap();
+    router.ready().await;
+    let old = pid(&router, "com.example.a").await;
+    for (role, within, why) in [
+        (
+            "dies",
+            PATIENCE,
+            "the agent's connection ended before it could be called",
+        ),
+        (
+            "says nothing",
+            Duration::from_secs(2),
+            "the agent did not register within {within}",
+        ),
+        (
+            "with a wrong tool",
+            PATIENCE,
+            "all the tools that the agent registered were rejected",
+        ),
+    ] {
+        let mut span = within;
+        let refused = loop {
+            match router.replace(terse(role, span, &path)).await.unwrap_err() {
+                // Not even its hello came in this time.
+                AddError::Launch(LaunchError::Handshake) => span *= 2,
+                refused => break refused,
+            }
+        };
+        let why = why.replace("{within}", &format!("{span:?}"));
+        assert_eq!(refused.to_string(), why);
+        assert!(!is_alive(&path), "{role}");
+        assert_eq!(pid(&router, "com.example.a").await, old, "{role}");
+    }
+    router
+        .replace(terse("without tools", PATIENCE, &path))
+        .await
+        .unwrap();
+    assert_eq!(router.view().tools().count(), 0);
+    router.replace(source("com.example.a")).await.unwrap();
+    router.stop("com.example.a").await;
+    let refused = router
+        .add(terse("dies", PATIENCE, &path))
+        .await
+        .unwrap_err();
+    assert!(matches!(refused, AddError::Disconnected), "{refused}");
+    assert!(router.view().agents.is_empty());
+    router.add(source("com.example.a")).await.unwrap();
+    router.shutdown().await;
+}
+
+// spec: OSW-5-3
+#[tokio::test]
+async fn a_shutdown_waits_for_processes_that_have_not_registered() {
+    for is_replacement in [false, true] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("pid");
+        let silent = terse("says nothing", PATIENCE, &path);
+        let router = ToolRouter::builder(Config::default());
+        let router = match is_replacement {
+            true => router.with_agent(source("com.example.a")),
+            false => router.with_agent(silent.clone()),
+        };
+        let router = Arc::new(router.start().unwrap());
+        let replacing = tokio::spawn({
+            let router = Arc::clone(&router);
+            async move {
+                if is_replacement {
+                    router.ready().await;
+                    drop(router.replace(silent).await);
+                }
+            }
+        });
+        while !path.exists() || std::fs::read_to_string(&path).unwrap().is_empty() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        replacing.abort();
+        drop(replacing.await);
+        Arc::into_inner(router).unwrap().shutdown().await;
+        assert!(!is_alive(&path), "replacement: {is_replacement}");
+    }
+}
+
+// The ledger has room for what three connections may read at once.
+// spec: OSW-4.3-11
+#[tokio::test]
+async fn agents_that_were_replaced_leave_room_for_the_output_of_the_next() {
+    let router = builder(Config::default(), &["com.example.a"]);
+    let router = router.start().unwrap();
+    router.ready().await;
+    let mut running = Vec::new();
+    for _ in 0..5 {
+        let block = request("com.example.a/block", json!({}));
+        let mut block = router.call(block).await.unwrap();
+        let piece = tokio::time::timeout(PATIENCE, block.next_chunk()).await;
+        assert!(piece.unwrap().is_some());
+        running.push(block);
+        let patient = source("com.example.a").with_drain_time(PATIENCE * 10);
+        router.replace(patient).await.unwrap();
+    }
+    let echo = call(&router, "com.example.a/echo", json!({}));
+    let echo = tokio::time::timeout(PATIENCE, echo).await.unwrap();
+    assert_eq!(echo.status, Status::Succeeded);
+    drop(running);
+    router.shutdown().await;
+}
+
+// spec: OSW-8-1
+#[tokio::test]
+async fn an_output_that_a_quota_refuses_is_recorded_as_refused_once() {
+    let (events, mut records) = tokio::sync::mpsc::unbounded_channel();
+    let quota = Quota::default().with_max_output_bytes(100);
+    let agent = source("com.example.a").with_policy(AgentPolicy::default().with_quota(quota));
+    let router = ToolRouter::builder(Config::default())
+        .with_agent(agent)
+        .with_audit(move |event: AuditEvent| drop(events.send(event)))
+        .start()
+        .unwrap();
+    router.ready().await;
+    let long = json!({"text": "x".repeat(100)});
+    let refused = call(&router, "com.example.a/echo", long).await;
+    assert_eq!(code(refused), "tool.output_too_large");
+    router.shutdown().await;
+    let mut ends = Vec::new();
+    while let Some(event) = records.recv().await {
+        if event.name == AuditName::CallCompleted {
+            ends.push((event.status.unwrap(), event.code.unwrap().to_string()));
+        }
+    }
+    let wanted = (Status::Failed, "tool.output_too_large".to_owned());
+    assert_eq!(ends, [wanted]);
+}
+
+#[tokio::test]
+async fn who_panics_behind_a_router_ends_no_agent() {
+    let sink = AuditSink::from(|_: AuditEvent| panic!("nobody's business"));
+    let router = builder(Config::default(), &["com.example.a"])
+        .agent("com.example.b", || panic!("no launcher"))
+        .with_audit(sink.clone())
+        .start()
+        .unwrap();
+    router.ready().await;
+    let panics = AgentSource::new("com.example.c", || panic!("no launcher"));
+    let refused = router.add(panics.clone()).await.unwrap_err();
+    assert!(matches!(refused, AddError::Panicked), "{refused}");
+    router.add(source("com.example.c")).await.unwrap();
+    let panics = AgentSource::new("com.example.c", || panic!("no launcher"));
+    router.replace(panics).await.unwrap_err();
+    for agent in ["com.example.a", "com.example.c"] {
+        let echo = call(&router, &format!("{agent}/echo"), json!({})).await;
+        assert_eq!(echo.status, Status::Succeeded);
+    }
+    assert!(sink.lost() > 0);
+    router.shutdown().await;
 }

@@ -6,17 +6,18 @@ use std::time::Duration;
 use opensentience_wire::message::Status;
 use opensentience_wire::role::CloseReason;
 use opensentience_wire::role::core::Config;
-use opensentience_wire::transport::tokio::AuditSink;
-use opensentience_wire::{CommandError, Limits, Share};
+use opensentience_wire::transport::tokio::{AuditSink, attach};
+use opensentience_wire::{AuditName, CommandError, ErrorCode, Grant, Limits, Share};
 use serde_json::json;
-use tokio::io::DuplexStream;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
+use ubos_common::id::IdSource;
+use ubos_common::os::Clock;
 
-use crate::kit::{frame, message, token, tool};
+use crate::kit::{AGENT, frame, hello, message, token, tool};
 
 use super::{
-    code, connect, launch, next_frame, raw_agent, raw_agent_over, raw_agent_with, raw_agent_within,
-    request,
+    audit_channel, audited_raw_agent, code, connect, launch, next_frame, raw_agent, raw_agent_over,
+    raw_agent_with, raw_agent_within, request,
 };
 
 // spec: OSW-4.3-11
@@ -451,4 +452,52 @@ async fn results_that_are_waited_for_are_taken_before_more_are_read() {
     while let Some(outcome) = callers.join_next().await {
         assert_eq!(code(&outcome.unwrap()), "");
     }
+}
+
+// spec: OSW-8-1
+#[tokio::test]
+async fn a_call_that_is_dropped_before_it_found_room_is_audited() {
+    let (sink, mut audit) = audit_channel();
+    let (core, _far) = audited_raw_agent(Config::default(), sink).await;
+    let long = || request("echo", json!({"text": "x".repeat(900_000)}));
+    let mut sent = Vec::new();
+    // Nobody reads them: it waits for room once the stream is full.
+    while let Ok(call) = tokio::time::timeout(Duration::from_millis(50), core.call(long())).await {
+        sent.push(call.unwrap());
+    }
+    let mut refused = Vec::new();
+    while let Ok(record) = audit.try_recv() {
+        if record.name == AuditName::CallRefused {
+            refused.push(record);
+        }
+    }
+    let [record] = &refused[..] else {
+        panic!("{refused:?}")
+    };
+    assert_eq!(record.code, Some(ErrorCode::ToolCanceled));
+    assert_eq!(record.tool_id, Some(long().tool_id));
+    assert_eq!(record.correlation_id.as_deref(), Some("c"));
+}
+
+// Each byte costs the core a look, and a whole frame of them comes to no message.
+#[tokio::test]
+async fn a_frame_that_comes_byte_by_byte_has_a_rate() {
+    // Hello and welcome come byte by byte, too.
+    let (near, mut far) = tokio::io::duplex(1);
+    let clock = Clock::start();
+    let grant = Grant::new(clock.now().mono, token(), AGENT);
+    let (ids, audit) = (IdSource::seeded(1), AuditSink::default());
+    let attached = attach(near, clock, Config::default(), ids, grant, audit);
+    let greeting = async {
+        far.write_all(&frame(&hello())).await.unwrap();
+        assert_eq!(next_frame(&mut far).await["type"], "core.welcome");
+    };
+    let (handle, ()) = tokio::join!(attached, greeting);
+    let began = std::time::Instant::now();
+    let long = json!({"session_id": "x".repeat(10_500), "status": "ok"});
+    let long = frame(&message("agent.heartbeat", long));
+    far.write_all(&long).await.unwrap();
+    let took = began.elapsed();
+    assert!(took >= Duration::from_millis(200), "{took:?}");
+    drop(handle);
 }

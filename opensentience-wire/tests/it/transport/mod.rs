@@ -3,6 +3,7 @@
 mod backpressure;
 mod process;
 mod types;
+mod unread;
 mod writes;
 
 use std::os::unix::fs::PermissionsExt as _;
@@ -14,8 +15,8 @@ use opensentience_wire::role::CloseReason;
 use opensentience_wire::role::agent::{self, Chunk};
 use opensentience_wire::role::core::{CallRequest, Config, Event, Outcome};
 use opensentience_wire::transport::tokio::{
-    Agent, AttachError, AuditSink, CoreHandle, LaunchError, Launcher, ServeError, ToolContext,
-    ToolError, attach,
+    Agent, AttachError, AuditSink, CoreHandle, LaunchError, Launcher, Observer, ServeError,
+    ToolContext, ToolError, attach,
 };
 use opensentience_wire::{AuditEvent, AuditName, CommandError, ErrorCode, Limits};
 use opensentience_wire::{Grant, SessionToken};
@@ -202,16 +203,23 @@ async fn an_observer_alone_hears_of_calls() {
 }
 
 #[tokio::test]
-async fn an_auditor_that_panics_ends_the_calls_of_its_connection() {
-    let panics = |event: AuditEvent| {
-        assert_ne!(event.name, AuditName::CallCompleted, "nobody's business");
-    };
-    let launcher = launcher().0.with_audit(panics);
+async fn who_panics_while_they_are_told_loses_that_alone() {
+    let sink = AuditSink::from(|_: AuditEvent| panic!("nobody's business"));
+    let observer = Observer::from(|_: &Event| panic!("nobody's either"));
+    let launcher = launcher()
+        .0
+        .with_audit(sink.clone())
+        .with_observer(observer.clone());
     let handle = launcher.launch().await.unwrap();
-    let waiting = handle.call(request("block", json!({}))).await.unwrap();
+    let mut waiting = handle.call(request("block", json!({}))).await.unwrap();
+    assert!(waiting.next_chunk().await.is_some());
     let echo = handle.call(request("echo", json!({}))).await.unwrap();
-    echo.result().await;
-    assert_eq!(code(&waiting.result().await), "agent.disconnected");
+    assert_eq!(echo.result().await.status, Status::Succeeded);
+    // Started, connected, two routed, one completed.
+    assert!(sink.lost() >= 5 && observer.lost() >= 5);
+    waiting.cancel();
+    assert_eq!(waiting.result().await.status, Status::Canceled);
+    assert_eq!(handle.shutdown().await, CloseReason::Goodbye);
 }
 
 // spec: OSW-5-2

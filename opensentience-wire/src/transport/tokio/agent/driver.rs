@@ -2,7 +2,7 @@
 
 use core::task::{Context, Poll, Waker};
 use core::time::Duration;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -15,7 +15,8 @@ use ubos_common::os::Clock;
 use super::super::context::{Piece, RunningTool, ToolContext, ToolError};
 use super::super::io::{Alarm, Moved, Wire};
 use super::super::trace;
-use super::control::{AgentControl, Update};
+use super::control::{AgentControl, Asked, Update};
+use super::results::{Returned, Room};
 use super::state::{Agent, ServeError};
 use super::tool::{Handler, Tool, ToolFuture, internal};
 use crate::error::{CommandError, ErrorCode, ErrorObject};
@@ -37,12 +38,16 @@ pub(super) struct AgentDriver<S> {
     conn: AgentConnection,
     specs: Vec<ToolSpec>,
     handlers: HashMap<String, Handler>,
-    running: JoinSet<Result<RawObject, ToolError>>,
+    /// Calls whose tools have not begun: there is no room for what they come back with.
+    unbegun: VecDeque<Box<IncomingCall>>,
+    running: JoinSet<Returned>,
+    /// For what the running tools come back with.
+    room: Room,
     calls: HashMap<Id, CallId>,
     tools: HashMap<CallId, RunningTool>,
     chunks_tx: mpsc::Sender<Piece>,
     chunks: mpsc::Receiver<Piece>,
-    updates: mpsc::Receiver<Update>,
+    asked: Asked,
     /// Held so that the updates never end.
     _control: AgentControl,
     welcomed: bool,
@@ -55,6 +60,7 @@ impl<S: AsyncRead + AsyncWrite> AgentDriver<S> {
     pub(super) fn new(agent: Agent, stream: S, config: Config) -> Result<Self, ServeError> {
         let clock = Clock::start();
         let wire = Wire::new(Box::pin(stream));
+        let room = Room::new(config.limits.max_inflight_bytes);
         let conn = AgentConnection::new(clock.now(), config, IdSource::from_os()?)?;
         let (chunks_tx, chunks) = mpsc::channel(WAITING_CHUNKS);
         let mut driver = Self {
@@ -64,12 +70,14 @@ impl<S: AsyncRead + AsyncWrite> AgentDriver<S> {
             conn,
             specs: Vec::new(),
             handlers: HashMap::new(),
+            unbegun: VecDeque::new(),
             running: JoinSet::new(),
+            room,
             calls: HashMap::new(),
             tools: HashMap::new(),
             chunks_tx,
             chunks,
-            updates: agent.updates,
+            asked: agent.asked,
             _control: agent.control,
             welcomed: false,
             unregistered: None,
@@ -107,8 +115,9 @@ impl<S: AsyncRead + AsyncWrite> AgentDriver<S> {
             tokio::select! {
                 moved = self.wire.move_bytes(reading) => self.on_moved(moved),
                 Some(piece) = self.chunks.recv(), if room => self.on_pieces(piece),
-                Some(update) = self.updates.recv(), if room => self.on_update(update),
-                Some(ended) = self.running.join_next_with_id() => self.on_ended(ended),
+                Some(update) = self.asked.updates.recv(), if room => self.on_update(update),
+                () = self.asked.shutdown.notified() => self.conn.shutdown(self.clock.now()),
+                Some(ended) = self.running.join_next_with_id(), if room => self.on_ended(ended),
                 () = timer => self.conn.handle_timeout(self.clock.now()),
             }
             self.drain();
@@ -148,50 +157,55 @@ impl<S: AsyncRead + AsyncWrite> AgentDriver<S> {
     }
 
     fn on_update(&mut self, update: Update) {
-        let now = self.clock.now();
-        match update {
-            Update::Shutdown => self.conn.shutdown(now),
-            Update::Tools(tools, reply) => {
-                let done = if self.welcomed {
-                    let specs = tools.iter().map(|tool| tool.spec.clone()).collect();
-                    self.conn.register(now, specs, true)
-                } else {
-                    Ok(())
-                };
-                if done.is_ok() {
-                    self.take_tools(tools);
-                }
-                // Who asked may be gone.
-                let _ = reply.send(done);
-            }
+        let (tools, reply) = update;
+        let done = if self.welcomed {
+            let specs = tools.iter().map(|tool| tool.spec.clone()).collect();
+            self.conn.register(self.clock.now(), specs, true)
+        } else {
+            Ok(())
+        };
+        if done.is_ok() {
+            self.take_tools(tools);
         }
+        // Who asked may be gone.
+        let _ = reply.send(done);
     }
 
-    fn on_ended(
-        &mut self,
-        ended: Result<(Id, Result<RawObject, ToolError>), tokio::task::JoinError>,
-    ) {
-        let (task, result) = match ended {
-            Ok((task, result)) => (task, result.map_err(ToolError::into_inner)),
-            Err(error) => (error.id(), Err(internal())),
+    fn on_ended(&mut self, ended: Result<(Id, Returned), tokio::task::JoinError>) {
+        let (task, returned) = match ended {
+            Ok(ended) => ended,
+            Err(error) => (error.id(), Returned::from(internal())),
         };
         if let Some(id) = self.calls.remove(&task) {
             self.tools.remove(&id);
-            // The call may have had its result before.
-            let _ = self.conn.finish(self.clock.now(), &id, result);
+            self.finish(&id, returned.result);
         }
     }
 
+    fn finish(&mut self, id: &CallId, result: Result<RawObject, ErrorObject>) {
+        // The call may have had its result before.
+        let _ = self.conn.finish(self.clock.now(), id, result);
+    }
+
+    /// Carries out what the machine wants, and begins the tools of calls as long as there is room for results: a core that
+    /// reads nothing gets no more of them made.
     fn drain(&mut self) {
+        self.drain_outputs();
+        while self.closed.is_none()
+            && self.wire.has_room()
+            && let Some(call) = self.unbegun.pop_front()
+        {
+            self.start(*call);
+            self.drain_outputs();
+        }
+    }
+
+    fn drain_outputs(&mut self) {
         while let Some(output) = self.conn.poll_output() {
             match output {
                 Output::Transmit(frame) => self.conn.reuse(self.wire.send(frame)),
-                Output::Call(call) => self.start(*call),
-                Output::Cancel(id) => {
-                    if let Some(tool) = self.tools.get(&id) {
-                        tool.cancel();
-                    }
-                }
+                Output::Call(call) => self.unbegun.push_back(call),
+                Output::Cancel(id) => self.cancel(&id),
                 Output::Event(Event::Welcomed { .. }) => {
                     self.welcomed = true;
                     let specs = core::mem::take(&mut self.specs);
@@ -206,13 +220,22 @@ impl<S: AsyncRead + AsyncWrite> AgentDriver<S> {
         }
     }
 
+    fn cancel(&mut self, id: &CallId) {
+        if let Some(tool) = self.tools.get(id) {
+            return tool.cancel();
+        }
+        let place = self.unbegun.iter().position(|call| call.call_id == *id);
+        if place.and_then(|place| self.unbegun.remove(place)).is_some() {
+            self.finish(id, Err(ToolError::canceled().into_inner()));
+        }
+    }
+
     fn start(&mut self, mut call: IncomingCall) {
         let id = call.call_id.clone();
         let name = call.call.tool_id.rsplit('/').next().unwrap_or_default();
         let Some(handler) = self.handlers.get(name).cloned() else {
             let error = ErrorObject::of(ErrorCode::ToolNotFound, "no such tool");
-            let _ = self.conn.finish(self.clock.now(), &id, Err(error));
-            return;
+            return self.finish(&id, Err(error));
         };
         let input = core::mem::take(&mut call.call.input);
         let timeout = call.call.timeout_ms.map(Duration::from_millis);
@@ -226,13 +249,9 @@ impl<S: AsyncRead + AsyncWrite> AgentDriver<S> {
             due,
         };
         match trace::inside(&span, || begin(&handler, &context, input)) {
-            Begun::Ended(result) => {
-                let result = result.map_err(ToolError::into_inner);
-                // The call may have had its result before.
-                let _ = self.conn.finish(self.clock.now(), &id, result);
-            }
+            Begun::Ended(result) => self.finish(&id, result.map_err(ToolError::into_inner)),
             Begun::Waits(tool) => {
-                let going = trace::within(span, go_on(tool, context));
+                let going = trace::within(span, go_on(tool, context, self.room.clone()));
                 let task = self.running.spawn(going).id();
                 trace::running(self.running.len());
                 self.calls.insert(task, id.clone());
@@ -262,13 +281,14 @@ fn begin(handler: &Handler, context: &ToolContext, input: RawObject) -> Begun {
 }
 
 /// Runs a tool to its end, or drops it a moment after it was cancelled.
-async fn go_on(tool: ToolFuture, context: ToolContext) -> Result<RawObject, ToolError> {
+async fn go_on(tool: ToolFuture, context: ToolContext, room: Room) -> Returned {
     let late = async {
         context.cancelled().await;
         tokio::time::sleep(TIDY_UP).await;
     };
-    tokio::select! {
+    let result = tokio::select! {
         result = tool => result,
         () = late => Err(ToolError::canceled()),
-    }
+    };
+    room.keep(result.map_err(ToolError::into_inner))
 }

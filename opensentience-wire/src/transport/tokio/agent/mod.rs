@@ -3,6 +3,7 @@
 mod control;
 mod driver;
 mod pool;
+mod results;
 mod state;
 mod tool;
 
@@ -31,14 +32,14 @@ impl Agent {
     /// An agent of a version, without tools yet.
     #[must_use]
     pub fn new(version: SemVer) -> Self {
-        let (control, updates) = control::channel();
+        let (control, asked) = control::channel();
         Self {
             version,
             tools: Vec::new(),
             tools_check_inputs: false,
             pool: Pool::default(),
             control,
-            updates,
+            asked,
         }
     }
 
@@ -90,6 +91,9 @@ impl Agent {
     }
 
     /// Serves a core over any stream.
+    ///
+    /// While more than 1 MiB waits to be sent, nothing is read, no tool begins, and what tools come back with waits: together at
+    /// most [`Limits::max_inflight_bytes`](crate::Limits). A result beyond that ends its call with `tool.output_too_large`.
     ///
     /// # Errors
     ///

@@ -1,9 +1,8 @@
 //! What an agent holds.
 
-use tokio::sync::mpsc;
 use ubos_common::os::OsError;
 
-use super::control::{AgentControl, Update};
+use super::control::{AgentControl, Asked};
 use super::pool::Pool;
 use super::tool::Tool;
 use crate::error::{CommandError, ConfigError, ErrorCode};
@@ -68,5 +67,5 @@ pub struct Agent {
     pub(super) tools_check_inputs: bool,
     pub(super) pool: Pool,
     pub(super) control: AgentControl,
-    pub(super) updates: mpsc::Receiver<Update>,
+    pub(super) asked: Asked,
 }

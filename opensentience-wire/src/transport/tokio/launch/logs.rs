@@ -9,8 +9,8 @@ use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::task::JoinHandle;
 use ubos_common::os::Clock;
 use ubos_common::secret::Redactor;
-use ubos_common::time::Mono;
 
+use super::super::rate::{LEAST, Rate};
 use crate::ledger::{Charge, Ledger, Share};
 use crate::token::SessionToken;
 
@@ -39,7 +39,7 @@ impl Default for LogLimits {
 /// | bytes of one line | 8,192 | the line is cut and ends with `…` |
 /// | bytes of all lines, their ends counted | 5,000,000, within the agent's [`Ledger`] | the oldest lines go, and are counted |
 /// | time for reading what it writes | a tenth of a processor | the process waits when its pipe is full |
-/// | bytes that each stream writes | 8 MiB at once, and in a second | the same |
+/// | bytes that each stream writes, 1 KiB at least for each line and each write | 8 MiB at once, and in a second | the same |
 ///
 /// Its session token and what looks like another secret is replaced before a line is kept; what is no UTF-8 is replaced too.
 #[derive(Clone, Debug, Default)]
@@ -113,7 +113,8 @@ impl Captured {
             let mut rate = Rate::default();
             while let Ok(count @ 1..) = pipe.read(&mut buffer).await {
                 let begun = clock.now().mono;
-                line.read(buffer.get(..count).unwrap_or_default(), &captured);
+                let bytes = buffer.get(..count).unwrap_or_default();
+                line.read(bytes, &captured);
                 let now = clock.now().mono;
                 let spent = now.saturating_since(begun);
                 let share = if spent > BRIEF {
@@ -122,7 +123,7 @@ impl Captured {
                     Duration::ZERO
                 };
                 // A process that writes more than can be read in its share of the time waits for its reader.
-                let rest = rate.charge(now, count).max(share);
+                let rest = rate.charge(now, cost(bytes)).max(share);
                 if !rest.is_zero() {
                     tokio::time::sleep(rest).await;
                 }
@@ -145,30 +146,10 @@ const BRIEF: Duration = Duration::from_micros(200);
 /// How many times as long the rest takes.
 const REST: u32 = 9;
 
-/// What each stream may write in a second on the long run, and at once.
-const BYTES_A_SECOND: u64 = 8 << 20;
-
-/// How long nothing is read once that was too much: not for every piece.
-const PAUSE: Duration = Duration::from_millis(20);
-
-/// What a stream has written: also bytes that cost little to look at cost a system call each few of them.
-#[derive(Default)]
-struct Rate {
-    /// When all that was written is forgotten; the later, the more it was.
-    even_at: Mono,
-}
-
-impl Rate {
-    /// Counts bytes. Gives how long the stream is to rest; nothing mostly.
-    fn charge(&mut self, now: Mono, bytes: usize) -> Duration {
-        let span = Duration::from_nanos(bytes as u64 * 1_000_000_000 / BYTES_A_SECOND);
-        self.even_at = self.even_at.max(now).saturating_add(span);
-        let burst = now.saturating_add(Duration::from_secs(1));
-        match self.even_at.saturating_since(burst) {
-            Duration::ZERO => Duration::ZERO,
-            excess => excess.max(PAUSE),
-        }
-    }
+/// What a piece of a log counts for: a short line and a short write cost nearly as much as longer ones.
+fn cost(bytes: &[u8]) -> usize {
+    let lines = bytes.split_inclusive(|byte| *byte == b'\n');
+    lines.map(|line| line.len().max(LEAST)).sum()
 }
 
 /// A line that has not ended yet.
@@ -336,13 +317,18 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_rests_until_it_is_within_its_rate() {
-        let mut rate = Rate::default();
-        let second = Mono::ZERO.saturating_add(Duration::from_secs(1));
-        assert_eq!(rate.charge(Mono::ZERO, 8 << 20), Duration::ZERO);
-        assert_eq!(rate.charge(Mono::ZERO, 4096), PAUSE);
-        assert_eq!(rate.charge(Mono::ZERO, 4 << 20).as_millis(), 500);
-        assert_eq!(rate.charge(second, 4 << 20), PAUSE);
+    fn a_short_line_and_a_short_write_count_for_a_longer_one() {
+        let long = "x".repeat(3_000);
+        for (text, counts) in [
+            ("", 0),
+            ("a", LEAST),
+            ("a\n", LEAST),
+            ("\n\n\n", 3 * LEAST),
+            ("a\nb", 2 * LEAST),
+            (&*long, 3_000),
+        ] {
+            assert_eq!(cost(text.as_bytes()), counts, "{text}");
+        }
     }
 
     #[tokio::test]

@@ -49,6 +49,7 @@ impl Launcher {
             manifest_agent: None,
             manifest_bounds: None,
             router_agent: None,
+            clock: Clock::start(),
             config: Config::default(),
             listeners: Listeners::default(),
             stop_timeout: Duration::from_secs(5),
@@ -110,7 +111,8 @@ impl Launcher {
     }
 
     /// Has only the agent of this id be launched, and counts what is kept for it in a ledger.
-    pub(super) fn for_router(mut self, agent: &str, ledger: Ledger) -> Self {
+    pub(super) fn for_router(mut self, agent: &str, ledger: Ledger, clock: Clock) -> Self {
+        self.clock = clock;
         self.router_agent = Some((agent.to_owned(), ledger));
         self
     }
@@ -165,7 +167,21 @@ impl Launcher {
     ///
     /// See [`LaunchError`]; no process is left behind.
     pub async fn launch(self) -> Result<CoreHandle, LaunchError> {
-        let clock = Clock::start();
+        let wait = self.tools_timeout();
+        let mut handle = self.connect().await?;
+        // An agent without tools is taken in all the same.
+        let _ = tokio::time::timeout(wait, handle.tools_changed()).await;
+        Ok(handle)
+    }
+
+    /// How long the tools of an agent are waited for.
+    pub(super) const fn tools_timeout(&self) -> Duration {
+        self.config.handshake_timeout
+    }
+
+    /// As [`launch`](Self::launch), without its tools yet.
+    pub(super) async fn connect(self) -> Result<CoreHandle, LaunchError> {
+        let clock = self.clock;
         let ledger = self.ledger();
         self.output.count_in(&ledger);
         let begun = self.check().and_then(|()| self.spawn());
@@ -190,8 +206,7 @@ impl Launcher {
         };
         // One connection is all that a launch is for.
         let mut process = agent.into_process();
-        let wait = self.config.handshake_timeout;
-        let mut handle = drive(shared, tools, move |reason| async move {
+        Ok(drive(shared, tools, move |reason| async move {
             let asked = matches!(reason, CloseReason::Goodbye);
             let status = process.stop(self.stop_timeout).await;
             self.output.set_status(status);
@@ -203,10 +218,7 @@ impl Launcher {
             };
             self.listeners.audit.take(self.event(name, &clock));
             reason
-        });
-        // An agent without tools is taken in all the same.
-        let _ = tokio::time::timeout(wait, handle.tools_changed()).await;
-        Ok(handle)
+        }))
     }
 
     fn check(&self) -> Result<(), LaunchError> {

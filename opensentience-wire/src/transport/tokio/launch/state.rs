@@ -4,7 +4,7 @@ use core::time::Duration;
 use std::ffi::OsString;
 use std::process::ExitStatus;
 
-use ubos_common::os::OsError;
+use ubos_common::os::{Clock, OsError};
 
 use super::super::audit::Listeners;
 use super::logs::Captured;
@@ -85,6 +85,8 @@ pub struct Launcher {
     pub(super) manifest_bounds: Option<(usize, Duration)>,
     /// The agent that a router launches, and what is kept for it.
     pub(super) router_agent: Option<(String, Ledger)>,
+    /// All connections of an agent have one clock.
+    pub(super) clock: Clock,
     pub(super) config: Config,
     pub(super) listeners: Listeners,
     pub(super) stop_timeout: Duration,

@@ -1,31 +1,77 @@
 //! The tasks beside the router: launches, agents that live, calls that run.
 
+use core::time::Duration;
 use std::sync::Arc;
 
-use tokio::sync::{Notify, mpsc, watch};
+use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::time::Instant;
 
 use super::super::call::CallDriver;
-use super::super::handle::Caller;
+use super::super::handle::{Caller, CoreHandle};
 use super::super::launch::Launcher;
 use super::report::{AgentEvent, LaunchId, Report, RunningAgent, Wanted};
+use super::source::AddError;
 use crate::message::Health;
 use crate::role::CloseReason;
 use crate::role::core::{CallRequest, Outcome};
 use crate::role::router::{Ended, RouteId};
 
-pub(super) async fn launch(agent: Arc<str>, launch: LaunchId, launcher: Launcher) -> Report {
+/// Launches an agent, which has to register where it `must`. Once `unwanted` is told, or where it does not register, what was
+/// launched of it is ended before this ends.
+pub(super) async fn launch(
+    (agent, launch): (Arc<str>, LaunchId),
+    launcher: Launcher,
+    must_register: bool,
+    unwanted: oneshot::Receiver<()>,
+) -> Report {
     let (health_tx, health) = watch::channel(Health::Ok);
-    let exit = launcher.output();
-    let launched = launcher.telling_health(health_tx).launch().await;
-    let running = launched.map(|handle| {
-        Box::new(RunningAgent {
-            handle,
-            exit,
-            health,
-        })
-    });
+    let (exit, span) = (launcher.output(), launcher.tools_timeout());
+    let connecting = launcher.telling_health(health_tx).connect();
+    tokio::pin!(unwanted);
+    let launched = tokio::select! {
+        connected = connecting => connected.map_err(AddError::from),
+        // A process that is not connected yet is killed with its launch.
+        _ = &mut unwanted => Err(AddError::Closing),
+    };
+    let running = match launched {
+        Ok(mut handle) => {
+            let registered = tokio::select! {
+                registered = registered(&mut handle, span) => registered,
+                _ = &mut unwanted => Err(AddError::Closing),
+            };
+            match registered {
+                Err(error) if must_register || matches!(error, AddError::Closing) => {
+                    handle.shutdown().await;
+                    Err(error)
+                }
+                _ => Ok(Box::new(RunningAgent {
+                    handle,
+                    exit,
+                    health,
+                })),
+            }
+        }
+        Err(error) => Err(error),
+    };
     Report::Agent(agent, launch, AgentEvent::Launched(running))
+}
+
+/// Waits until an agent has registered, if only that it has no tools.
+async fn registered(handle: &mut CoreHandle, span: Duration) -> Result<(), AddError> {
+    match tokio::time::timeout(span, handle.tools_changed()).await {
+        Ok(true) if handle.tools().is_empty() && handle.caller.has_rejected_tools() => {
+            Err(AddError::ToolsRejected)
+        }
+        Ok(true) => Ok(()),
+        Ok(false) => Err(AddError::Disconnected),
+        Err(_) => Err(AddError::Unregistered { within: span }),
+    }
+}
+
+/// Ends an agent that is not taken.
+pub(super) async fn end((agent, launch): (Arc<str>, LaunchId), running: RunningAgent) -> Report {
+    running.handle.shutdown().await;
+    Report::Agent(agent, launch, AgentEvent::Down(Ended::Asked))
 }
 
 /// Follows an agent to its end, or ends it.

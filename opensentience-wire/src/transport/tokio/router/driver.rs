@@ -77,7 +77,7 @@ impl Driver {
                 command = commands.recv(), if !self.closing => self.on_command(command),
                 Some(route) = cancels.recv() => {
                     // A call that has ended needs no cancel.
-                    let _ = self.router.cancel(route);
+                    let _ = self.router.cancel(self.clock.now(), route);
                 }
                 Some(report) = self.reports.recv() => self.on_report(report),
                 // A task that was stopped has nothing to say.
@@ -160,7 +160,7 @@ impl Driver {
         match event {
             AgentEvent::Launched(result) => {
                 let is_awaited = |launching: &Launching| launching.launch == launch;
-                // The process of a launch that was given up ends with its handle.
+                // What was launched without being wanted any more has ended.
                 if self.launching.get(&agent).is_some_and(is_awaited) {
                     self.on_launched(&agent, result);
                 }
@@ -232,7 +232,10 @@ impl Driver {
                     }
                 }
                 Output::Launch { agent, .. } => self.launch_again(&agent),
-                Output::Stop { agent } => self.connected.stop_current(&agent),
+                Output::Stop { agent } => {
+                    self.connected.stop_current(&agent);
+                    self.show(&agent);
+                }
                 Output::Audit(event) => self.audit.take(*event),
             }
         }

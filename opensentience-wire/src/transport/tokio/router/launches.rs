@@ -1,16 +1,17 @@
 //! Launches: of agents that are there from the start, come anew, take the place of others, or are launched again.
 
 use core::time::Duration;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 
-use super::super::launch::LaunchError;
 use super::agents;
 use super::connected::Live;
 use super::report::{LaunchId, RunningAgent, Wanted};
 use super::source::{AddError, AgentSource};
 use super::state::{AddReply, Driver, Launching, Mode};
+use crate::audit::{AuditEvent, AuditName};
 use crate::role::router::Input;
 
 impl Driver {
@@ -58,8 +59,11 @@ impl Driver {
         let Some(source) = new.or_else(|| self.sources.get(agent)) else {
             return;
         };
-        let launcher = (source.make_launcher)().with_audit(self.audit.clone());
-        let mut launcher = launcher.for_router(agent, self.router.ledger(agent));
+        let Ok(launcher) = catch_unwind(AssertUnwindSafe(|| (source.make_launcher)())) else {
+            return self.not_made(agent, change);
+        };
+        let launcher = launcher.with_audit(self.audit.clone());
+        let mut launcher = launcher.for_router(agent, self.router.ledger(agent), self.clock);
         // The router alone checks permissions.
         launcher.map_config(|config| {
             config
@@ -68,31 +72,46 @@ impl Driver {
         });
         self.last_launch += 1;
         let launch = self.last_launch;
-        let launched = agents::launch(Arc::clone(agent), launch, launcher);
-        let task = self.launches.spawn(launched);
+        let (wanted, unwanted) = oneshot::channel();
+        let named = (Arc::clone(agent), launch);
+        let launched = agents::launch(named, launcher, change.is_some(), unwanted);
+        self.launches.spawn(launched);
         let launching = Launching {
             launch,
-            task,
+            _wanted: wanted,
             change,
         };
         self.launching.insert(Arc::clone(agent), launching);
     }
 
-    /// Ends a launch that is not over; its process is killed with it.
+    /// What makes the launchers of an agent panicked: it is as if the launch had failed.
+    fn not_made(&mut self, agent: &Arc<str>, change: Option<(Box<AgentSource>, AddReply)>) {
+        self.starting.remove(agent);
+        let error = AddError::Panicked;
+        let mut event = AuditEvent::of(AuditName::RunCrashed, self.clock.now().wall);
+        event.agent_id = Some(agent.to_string());
+        event.detail = Some(error.to_string());
+        self.audit.take(event);
+        match change {
+            Some((_, reply)) => self.not_changed(agent, reply, error),
+            None => self.launch_failed(agent),
+        }
+    }
+
+    /// Ends a launch that is not over, whose task ends with its process.
     pub(super) fn give_up_launch(&mut self, agent: &str) {
         self.starting.remove(agent);
-        if let Some(launching) = self.launching.remove(agent) {
-            launching.task.abort();
-            if let Some((_, reply)) = launching.change {
-                drop(reply.send(Err(AddError::Closing)));
-            }
+        let launching = self.launching.remove(agent);
+        if let Some((_, reply)) = launching.and_then(|launching| launching.change) {
+            // Who asked may be gone.
+            drop(reply.send(Err(AddError::Closing)));
         }
     }
 
     pub(super) fn on_launched(
         &mut self,
         agent: &Arc<str>,
-        result: Result<Box<RunningAgent>, LaunchError>,
+        result: Result<Box<RunningAgent>, AddError>,
     ) {
         let Some(Launching { launch, change, .. }) = self.launching.remove(agent) else {
             return;
@@ -102,25 +121,32 @@ impl Driver {
             (Ok(running), None) => return self.keep(agent, launch, *running, Duration::ZERO),
             (Ok(running), Some(change)) => (running, change),
             (Err(_), None) => return self.launch_failed(agent),
-            (Err(error), Some((_, reply))) => {
-                // Who asked may be gone.
-                drop(reply.send(Err(error.into())));
-                // The one before may have gone down meanwhile, and waited for this one.
-                if self.sources.contains_key(agent) && self.connected.get(agent).is_none() {
-                    self.launch_failed(agent);
-                }
-                return;
-            }
+            (Err(error), Some((_, reply))) => return self.not_changed(agent, reply, error),
         };
         let (running, (source, reply)) = running;
-        // Without its policy nobody takes its place.
-        if let Err(error) = self.router.set_policy(agent, source.policy.clone()) {
-            return drop(reply.send(Err(error.into())));
+        // Without its policy nobody takes its place, nor one who has gone meanwhile.
+        let taken = match running.handle.has_ended() {
+            true => Err(AddError::Disconnected),
+            false => (self.router.set_policy(agent, source.policy.clone())).map_err(AddError::from),
+        };
+        if let Err(error) = taken {
+            let ending = agents::end((Arc::clone(agent), launch), *running);
+            self.launches.spawn(ending);
+            return self.not_changed(agent, reply, error);
         }
         let drain_time = source.drain_time;
         self.sources.insert(Arc::clone(agent), *source);
         self.keep(agent, launch, *running, drain_time);
         drop(reply.send(Ok(())));
+    }
+
+    fn not_changed(&mut self, agent: &Arc<str>, reply: AddReply, error: AddError) {
+        // Who asked may be gone.
+        drop(reply.send(Err(error)));
+        // The one before may have gone down meanwhile, and waited for this one.
+        if self.connected.get(agent).is_none() {
+            self.launch_failed(agent);
+        }
     }
 
     fn keep(

@@ -100,7 +100,7 @@ impl ToolRouter {
         self.view.changed().await.is_ok()
     }
 
-    /// Adds an agent, and waits until it is connected.
+    /// Adds an agent, and waits until it is connected and has registered, if only that it has no tools.
     ///
     /// # Errors
     ///
@@ -110,7 +110,7 @@ impl ToolRouter {
     }
 
     /// Puts an agent in the place of the one of its id: it is launched beside it, and takes the calls from the moment on that
-    /// it is connected, which this waits for. The calls that run go on where they are, for as long as
+    /// it is connected and has registered, which this waits for, if it is still connected then. The calls that run go on where they are, for as long as
     /// [`with_drain_time`](AgentSource::with_drain_time) says; the one before ends with the last of them.
     ///
     /// # Errors
@@ -128,13 +128,15 @@ impl ToolRouter {
         answer.await.map_err(|_| AddError::Closing)?
     }
 
-    /// Ends an agent for good: it is not launched again, whatever the policy.
+    /// Ends an agent for good: it is not launched again, whatever the policy. Its process may still live when this returns:
+    /// [`shutdown`](Self::shutdown) waits for all processes.
     pub async fn stop(&self, agent: &str) {
         // A router that is gone has no agents.
         let _ = self.commands.send(Command::Stop(agent.into())).await;
     }
 
-    /// Says goodbye to all agents, waits until their calls have ended or their drain times are over, and ends the processes.
+    /// Says goodbye to all agents, those that are being launched too, waits until their calls have ended or their drain times are
+    /// over, and ends the processes.
     pub async fn shutdown(self) {
         let _ = self.commands.send(Command::Shutdown).await;
         // A driver that is gone has ended already.

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use tokio::sync::watch;
 
 use super::super::handle::CoreHandle;
-use super::super::launch::{Captured, LaunchError};
+use super::super::launch::Captured;
+use super::source::AddError;
 use crate::error::CommandError;
 use crate::message::{Health, SharedTools};
 use crate::role::core::Outcome;
@@ -23,7 +24,8 @@ pub(super) enum Report {
 
 /// What happens to an agent.
 pub(super) enum AgentEvent {
-    Launched(Result<Box<RunningAgent>, LaunchError>),
+    /// It is connected, and has registered where it has to; or what was launched of it has ended.
+    Launched(Result<Box<RunningAgent>, AddError>),
     Tools(SharedTools),
     Health(Health),
     /// Its connection has ended, and its process is being waited for.

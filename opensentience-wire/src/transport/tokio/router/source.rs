@@ -26,6 +26,7 @@ pub struct AgentSource {
     pub(super) id: Arc<str>,
     pub(super) make_launcher: MakeLauncher,
     pub(super) policy: AgentPolicy,
+    manifest: Option<Arc<Manifest>>,
     pub(super) drain_time: Duration,
 }
 
@@ -39,6 +40,7 @@ impl AgentSource {
             id: id.into(),
             make_launcher: Arc::new(make_launcher),
             policy: AgentPolicy::default(),
+            manifest: None,
             drain_time: DRAIN_TIME,
         }
     }
@@ -50,13 +52,19 @@ impl AgentSource {
         manifest: &Manifest,
         make_launcher: impl Fn() -> Launcher + Send + Sync + 'static,
     ) -> Self {
-        Self::new(manifest.agent_id(), make_launcher).with_policy(manifest.into())
+        let mut agent = Self::new(manifest.agent_id(), make_launcher);
+        agent.manifest = Some(Arc::new(manifest.clone()));
+        agent.with_policy(AgentPolicy::default())
     }
 
-    /// Sets what the agent may do, and how much of it may be used.
+    /// Sets what the agent may do, and how much of it may be used. The manifest of one that is [`of`](Self::of) a manifest binds
+    /// beside that.
     #[must_use]
     pub fn with_policy(mut self, policy: AgentPolicy) -> Self {
-        self.policy = policy;
+        self.policy = match &self.manifest {
+            Some(manifest) => policy.with_manifest(manifest),
+            None => policy,
+        };
         self
     }
 
@@ -111,6 +119,21 @@ pub enum AddError {
     /// The agent could not be launched.
     #[error(transparent)]
     Launch(#[from] LaunchError),
+    /// What makes the agent's launchers panicked.
+    #[error("the function that makes the agent's launchers panicked")]
+    Panicked,
+    /// The agent was connected and did not register, not even that it has no tools.
+    #[error("the agent did not register within {within:?}")]
+    Unregistered {
+        /// How long that was waited for: the launcher's time for a handshake.
+        within: Duration,
+    },
+    /// The agent registered, and none of its tools can be used.
+    #[error("all the tools that the agent registered were rejected")]
+    ToolsRejected,
+    /// The agent's connection ended before the agent could take its place.
+    #[error("the agent's connection ended before it could be called")]
+    Disconnected,
     /// It was stopped meanwhile, or the router is shutting down or gone.
     #[error("the agent was stopped, or the router is closing")]
     Closing,

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use tokio::sync::{mpsc, oneshot, watch};
-use tokio::task::{AbortHandle, JoinSet};
+use tokio::task::JoinSet;
 use ubos_common::os::Clock;
 
 use super::super::audit::AuditSink;
@@ -41,7 +41,8 @@ pub(super) type AddReply = oneshot::Sender<Result<(), AddError>>;
 /// A launch that is not over.
 pub(super) struct Launching {
     pub(super) launch: LaunchId,
-    pub(super) task: AbortHandle,
+    /// Ends it where this is dropped.
+    pub(super) _wanted: oneshot::Sender<()>,
     /// What is to take the place of the agent's source, and who waits for it.
     pub(super) change: Option<(Box<AgentSource>, AddReply)>,
 }
