@@ -56,10 +56,14 @@ payload: {\"type\":TYPE, \"name\":NAME, \"mime_type\":MIME, \"text\":TEXT | \"ba
          \"metadata\":{...}}
 
 events, each with at, the hub's time:
-        listening, agent-registered, agent-listening, agent-away, agent-gone, audit; submitted, restored, known,
+        listening, agent-registered, agent-listening, agent-away, agent-gone, audit, missed, left-out; submitted, restored, known,
         proposed, accepted, rejected, ready, init-sent, status, telemetry, cut, resumed, requeued, and for each job
         one of result (the agent gave one) and failed (it did not), both with state; refused, for a line that is no job.
         status and telemetry have the agent's time as agent_at; audit is an action of an agent that was ignored
+a line: has at most 16 KiB about an agent, 1 MiB about a job on its way, 96 MiB about its end; left_out_bytes says what is missing
+        8 MiB of lines may wait to be read. Beyond it news of agents is left out, and a line left-out counts it; jobs wait
+        until their lines are read, and no more are read. Jobs of a queue run on: their news is left out, and their ends are told
+        later. A signal is heard all the same; the last lines have 2 s then, and the exit code is 3 if nobody reads them
 
 exit codes: 0 every job ended COMPLETED
             1 some job did not

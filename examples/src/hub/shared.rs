@@ -59,7 +59,7 @@ pub(super) async fn work(
         some_refused: Cell::default(),
         is_read: Cell::default(),
     };
-    // Said at once, so that events are read no faster than standard output is: what is not read, the hub bounds.
+    // Never waits: the hub would say nothing of its jobs to the queue, which would give them to another.
     let hear = |job, event: &JobEvent| desk.hear(job, event);
     let left = async move { drop(leaving.wait_for(|leaving| *leaving).await) };
     let running = pin!(desk.run(args, inputs));
@@ -96,16 +96,16 @@ impl Desk<'_> {
             if let Some(code) = self.done(args) {
                 return Ok(code);
             }
-            let may_read = !self.is_read.get() && self.open.borrow().len() < MAX_OPEN;
-            if self.lines.is_broken() {
-                return Ok(FAILED);
-            }
+            let has_room = self.lines.has_room();
+            let may_read = has_room && !self.is_read.get() && self.open.borrow().len() < MAX_OPEN;
             tokio::select! {
                 input = inputs.recv(), if may_read => match input {
                     Some(input) => self.input(input).await?,
                     None => self.is_read.set(true),
                 },
-                _ = look.tick() => self.look().await?,
+                _ = look.tick(), if has_room => self.look().await?,
+                () = self.lines.room(), if !has_room => {}
+                () = self.lines.broken() => return Ok(FAILED),
             }
         }
     }
@@ -173,7 +173,11 @@ impl Desk<'_> {
         self.lines.job(job, label.as_deref(), event);
     }
 
+    /// Tells the end of an own job. Where there is no room for it, it stays in the queue until there is.
     fn end(&self, job: JobId, outcome: &Outcome) {
+        if !self.lines.has_room() {
+            return;
+        }
         if let Some(label) = self.open.borrow_mut().remove(&job) {
             let is_good = outcome.verdict == Verdict::Completed;
             self.some_failed.set(self.some_failed.get() || !is_good);
