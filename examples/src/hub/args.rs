@@ -25,7 +25,7 @@ usage: hub [OPTIONS] [FILES...]
   --ack-wait SECONDS  how long a hub of the queue may be silent about a job before another gets it, 1 to 86400; default 30.
                       The first hub of a queue settles it
   --max-deliveries N  how often hubs of the queue may take a job that gets no end, 1 to 1000000; default 20. A hub that
-                      has no room for it has not taken it
+                      gives it back, because it has no room or leaves, has not taken it
   --token-file FILE   agents must show a token of the file, which has NAME TOKEN on each line. What the hub gives to one name
                       is of no use to another, whoever learns the id. Those whose token stands alone on its line count as
                       one; with certificates these tell agents apart
@@ -43,7 +43,8 @@ usage: hub [OPTIONS] [FILES...]
   --drain-ms N        how long agents have for what they run when the hub is interrupted, 0 to 86400000; default 500
   --attempts N        how often a job may be begun when agents are lost, 1 to 100; default 1
   --exit-when-done    exits when all input is read and every job has ended; without it the hub runs until it is
-                      interrupted
+                      interrupted. From the queue it takes nothing more then, ends what its agents run for other hubs, and gives
+                      back what waits
   --help              this text
 
 Without FILES jobs are read from standard input; - is standard input, too.

@@ -15,10 +15,13 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
+use uap_hub_proto::role::hub::{Job, Verdict};
 use uap_hub_proto::transport::client::{AgentBuilder, AgentHandle, Context};
+use uap_hub_proto::transport::nats::{JobQueue, QueueConfig};
 use uap_hub_proto::wire::{
     AgentRegistration, Severity, TestResult, agent_hub_client::AgentHubClient,
 };
+use ubos_common::id::IdSource;
 
 /// A server with a folder of its own.
 struct Nats {
@@ -368,4 +371,28 @@ async fn a_hub_whose_lines_nobody_reads_keeps_its_jobs() {
     };
     assert_eq!(ends(&lines), [("a", "COMPLETED")]);
     assert_eq!(begun.load(Ordering::Relaxed), 1);
+}
+
+// spec: HUB-6-2
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hub_whose_own_jobs_have_ended_ends_what_it_runs_for_others() {
+    let nats = Nats::start();
+    // No other hub would get in time what this one let fall.
+    let config = QueueConfig::default().with_ack_wait(Duration::from_secs(3600));
+    let theirs = JobQueue::connect(&nats.url(), config).await.unwrap();
+    let id = IdSource::from_os().unwrap().next_id();
+    theirs.submit(id, &Job::test("wait", vec![])).await.unwrap();
+    let mut two = Hub::start(&nats, &["--exit-when-done", "--drain-ms", "0"]);
+    let may_end = Arc::new(Semaphore::new(0));
+    let _agent = agent(&two.url, "two", &may_end);
+    two.until("init-sent");
+    drop(two.stdin.take());
+    // It takes no agents any more, and goes on.
+    leaves(&two.url).await;
+    assert!(two.child.try_wait().unwrap().is_none());
+    may_end.add_permits(1);
+    let (code, _) = two.end();
+    assert_eq!(code, Some(0));
+    let end = theirs.outcome(id).await.unwrap().unwrap();
+    assert_eq!(end.verdict, Verdict::Completed);
 }
