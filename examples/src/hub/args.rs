@@ -25,7 +25,7 @@ usage: hub [OPTIONS] [FILES...]
   --ack-wait SECONDS  how long a hub of the queue may be silent about a job before another gets it, 1 to 86400; default 30.
                       The first hub of a queue settles it
   --max-deliveries N  how often hubs of the queue may take a job that gets no end, 1 to 1000000; default 20. A hub that
-                      has no room for it has not taken it
+                      gives it back, because it has no room or leaves, has not taken it
   --token-file FILE   agents must show a token of the file, which has NAME TOKEN on each line. What the hub gives to one name
                       is of no use to another, whoever learns the id. Those whose token stands alone on its line count as
                       one; with certificates these tell agents apart
@@ -43,7 +43,8 @@ usage: hub [OPTIONS] [FILES...]
   --drain-ms N        how long agents have for what they run when the hub is interrupted, 0 to 86400000; default 500
   --attempts N        how often a job may be begun when agents are lost, 1 to 100; default 1
   --exit-when-done    exits when all input is read and every job has ended; without it the hub runs until it is
-                      interrupted
+                      interrupted. From the queue it takes nothing more then, ends what its agents run for other hubs, and gives
+                      back what waits
   --help              this text
 
 Without FILES jobs are read from standard input; - is standard input, too.
@@ -56,10 +57,14 @@ payload: {\"type\":TYPE, \"name\":NAME, \"mime_type\":MIME, \"text\":TEXT | \"ba
          \"metadata\":{...}}
 
 events, each with at, the hub's time:
-        listening, agent-registered, agent-listening, agent-away, agent-gone, audit; submitted, restored, known,
+        listening, agent-registered, agent-listening, agent-away, agent-gone, audit, missed, left-out; submitted, restored, known,
         proposed, accepted, rejected, ready, init-sent, status, telemetry, cut, resumed, requeued, and for each job
         one of result (the agent gave one) and failed (it did not), both with state; refused, for a line that is no job.
         status and telemetry have the agent's time as agent_at; audit is an action of an agent that was ignored
+a line: has at most 16 KiB about an agent, 1 MiB about a job on its way, 96 MiB about its end; left_out_bytes says what is missing
+        8 MiB of lines may wait to be read. Beyond it news of agents is left out, and a line left-out counts it; jobs wait
+        until their lines are read, and no more are read. Jobs of a queue run on: their news is left out, and their ends are told
+        later. A signal is heard all the same; the last lines have 2 s then, and the exit code is 3 if nobody reads them
 
 exit codes: 0 every job ended COMPLETED
             1 some job did not

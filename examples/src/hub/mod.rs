@@ -3,7 +3,7 @@
 //! ```text
 //! args     the command line
 //! jobs     JSON lines in
-//! lines    JSON lines out
+//! lines    JSON lines out, and what happens when nobody reads them
 //! desk     what is to be done with each job, and when everything is
 //! shared   the same with a queue that several hubs share
 //! ```
@@ -22,6 +22,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt as _;
 use mission::words::with_causes;
 use serde_json::json;
 use tokio::sync::{broadcast, mpsc, watch};
@@ -44,6 +45,8 @@ const TERMINATED: u8 = 143;
 const KEPT_ENDS: usize = 1000;
 /// How long the ends of jobs may take to be stored and told after the time for draining.
 const SETTLING: Duration = Duration::from_secs(10);
+/// How long the last lines may take to be read after a signal.
+const LAST_LINES: Duration = Duration::from_secs(2);
 
 /// Runs the program.
 #[must_use]
@@ -88,6 +91,27 @@ type Problem = (u8, String);
 
 async fn run(args: Args) -> Result<u8, Problem> {
     let lines = Lines::default();
+    let interrupted = interrupted().boxed().shared();
+    let code = hub(&args, &lines, interrupted.clone()).await?;
+    // Who reads slowly gets all; who does not read at all keeps nobody from ending the program.
+    let late = interrupted.then(|_| tokio::time::sleep(LAST_LINES));
+    let unread = || (FAILED, "the last lines were not read".to_owned());
+    tokio::select! {
+        () = lines.flushed() => {}
+        () = late => return Err(unread()),
+    }
+    match lines.is_broken() {
+        true => Err(unread()),
+        false => Ok(code),
+    }
+}
+
+/// All but the last lines.
+async fn hub(
+    args: &Args,
+    lines: &Lines,
+    interrupted: impl Future<Output = u8>,
+) -> Result<u8, Problem> {
     // A name that was mistyped is said before anything runs.
     for file in args.files.iter().filter(|file| file.as_os_str() != "-") {
         let found = file.metadata();
@@ -101,7 +125,7 @@ async fn run(args: Args) -> Result<u8, Problem> {
         lines.say("archived", json!({"jobs": moved}));
     }
     if let (Some(store), true) = (&store, args.results) {
-        return results(store, &lines);
+        return results(store, lines).await;
     }
     let config = hub::Config::default()
         .with_max_attempts(args.attempts)
@@ -111,7 +135,7 @@ async fn run(args: Args) -> Result<u8, Problem> {
         .with_max_registered_bytes_per_peer(args.max_per_peer.saturating_mul(REGISTERED_BYTES))
         .with_wait_limit(Duration::from_secs(24 * 60 * 60));
     let mut config =
-        secured(&args, ServerConfig::default().with_hub(config)).map_err(|why| (UNUSABLE, why))?;
+        secured(args, ServerConfig::default().with_hub(config)).map_err(|why| (UNUSABLE, why))?;
     if let Some(store) = &store {
         config = config.with_store(store.clone());
     }
@@ -123,11 +147,11 @@ async fn run(args: Args) -> Result<u8, Problem> {
         json!({"address": hub.local_addr().to_string(), "url": hub.url()}),
     );
     let (leave, leaving) = watch::channel(false);
-    let mut working = pin!(work(&args, &hub, store.clone(), &lines, leaving));
+    let mut working = pin!(work(args, &hub, store.clone(), lines, leaving));
     let worked = tokio::select! {
         worked = &mut working => worked,
-        () = agents(news, &hub, &lines) => Ok(FAILED),
-        code = interrupted() => {
+        () = agents(news, &hub, lines) => Ok(FAILED),
+        code = interrupted => {
             leave.send_replace(true);
             // Jobs that end in time have their end stored and told. Those of a queue that do not go back to it.
             let both = async { tokio::join!(hub.shutdown(args.drain), working).1 };
@@ -208,7 +232,7 @@ async fn agents(mut news: broadcast::Receiver<Event>, hub: &HubHandle, lines: &L
             }
             Ok(event) => lines.agent(&event),
             Err(broadcast::error::RecvError::Lagged(missed)) => {
-                lines.say("missed", json!({"events": missed}));
+                lines.missed(missed);
             }
             // The hub is leaving, and says so to whoever waits for that.
             Err(broadcast::error::RecvError::Closed) => std::future::pending().await,
@@ -236,9 +260,13 @@ async fn interrupted() -> u8 {
 }
 
 /// Prints how all jobs of a store ended.
-fn results(store: &FileStore, lines: &Lines) -> Result<u8, Problem> {
+async fn results(store: &FileStore, lines: &Lines) -> Result<u8, Problem> {
     let mut all_good = true;
     for end in store.outcomes() {
+        lines.room().await;
+        if lines.is_broken() {
+            break;
+        }
         match end.map_err(|err| (FAILED, err.to_string()))? {
             (job, Some(outcome)) => {
                 all_good &= outcome.verdict == hub::Verdict::Completed;

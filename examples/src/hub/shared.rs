@@ -2,11 +2,10 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-use std::pin::pin;
 use std::time::Duration;
 
 use serde_json::json;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Notify, mpsc, watch};
 use uap_hub_proto::id::JobId;
 use uap_hub_proto::role::hub::{JobEvent, Outcome, Verdict};
 use uap_hub_proto::transport::nats::{JobQueue, QueueConfig, QueueError};
@@ -22,6 +21,18 @@ use super::{FAILED, Problem, UNUSABLE};
 const LOOK: Duration = Duration::from_millis(200);
 /// Jobs of this hub's own input that have no end; no more are read.
 const MAX_OPEN: usize = 1000;
+
+/// How long agents have for what they run for other hubs when all own jobs have ended: as long as a job may wait.
+const OTHERS: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Why the desk stopped.
+#[derive(PartialEq)]
+enum RunEnd {
+    /// All own jobs have ended.
+    Done,
+    /// Nobody reads the lines.
+    Unread,
+}
 
 struct Desk<'a> {
     queue: &'a JobQueue,
@@ -59,19 +70,36 @@ pub(super) async fn work(
         some_refused: Cell::default(),
         is_read: Cell::default(),
     };
-    // Said at once, so that events are read no faster than standard output is: what is not read, the hub bounds.
+    // Never waits: the hub would say nothing of its jobs to the queue, which would give them to another.
     let hear = |job, event: &JobEvent| desk.hear(job, event);
-    let left = async move { drop(leaving.wait_for(|leaving| *leaving).await) };
-    let running = pin!(desk.run(args, inputs));
-    let code = tokio::select! {
-        done = queue.work(hub, hear, left) => match done {
-            // The hub has left the queue.
-            Ok(()) => Ok(desk.done(args).unwrap_or(FAILED)),
-            Err(err) => Err(err),
-        },
-        done = running => done,
+    let done = Notify::new();
+    let left = async {
+        tokio::select! {
+            // Who says so may be gone, and nobody leaves then.
+            Ok(_) = leaving.wait_for(|leaving| *leaving) => {}
+            () = done.notified() => {}
+        }
     };
-    code.map_err(|err| (FAILED, words(url, &err)))
+    let own = async {
+        let end = desk.run(args, inputs).await?;
+        done.notify_one();
+        // Agents end what they run for other hubs, and what waits goes back.
+        let drain = if end == RunEnd::Done {
+            OTHERS
+        } else {
+            args.drain
+        };
+        // Who began to serve the port looks at how that went.
+        drop(hub.shutdown(drain).await);
+        std::future::pending::<Result<(), QueueError>>().await
+    };
+    let worked = tokio::select! {
+        worked = queue.work(hub, hear, left) => worked,
+        failed = own => failed,
+    };
+    worked.map_err(|err| (FAILED, words(url, &err)))?;
+    // The hub has left the queue.
+    Ok(desk.done(args).unwrap_or(FAILED))
 }
 
 fn words(url: &str, err: &QueueError) -> String {
@@ -90,22 +118,27 @@ impl Desk<'_> {
         (is_done && args.exit_when_done).then_some(code)
     }
 
-    async fn run(&self, args: &Args, mut inputs: mpsc::Receiver<Input>) -> Result<u8, QueueError> {
+    /// Goes on until there is nothing left to do of this hub's own, or nobody reads its lines.
+    async fn run(
+        &self,
+        args: &Args,
+        mut inputs: mpsc::Receiver<Input>,
+    ) -> Result<RunEnd, QueueError> {
         let mut look = tokio::time::interval(LOOK);
         loop {
-            if let Some(code) = self.done(args) {
-                return Ok(code);
+            if self.done(args).is_some() {
+                return Ok(RunEnd::Done);
             }
-            let may_read = !self.is_read.get() && self.open.borrow().len() < MAX_OPEN;
-            if self.lines.is_broken() {
-                return Ok(FAILED);
-            }
+            let has_room = self.lines.has_room();
+            let may_read = has_room && !self.is_read.get() && self.open.borrow().len() < MAX_OPEN;
             tokio::select! {
                 input = inputs.recv(), if may_read => match input {
                     Some(input) => self.input(input).await?,
                     None => self.is_read.set(true),
                 },
-                _ = look.tick() => self.look().await?,
+                _ = look.tick(), if has_room => self.look().await?,
+                () = self.lines.room(), if !has_room => {}
+                () = self.lines.broken() => return Ok(RunEnd::Unread),
             }
         }
     }
@@ -173,7 +206,11 @@ impl Desk<'_> {
         self.lines.job(job, label.as_deref(), event);
     }
 
+    /// Tells the end of an own job. Where there is no room for it, it stays in the queue until there is.
     fn end(&self, job: JobId, outcome: &Outcome) {
+        if !self.lines.has_room() {
+            return;
+        }
         if let Some(label) = self.open.borrow_mut().remove(&job) {
             let is_good = outcome.verdict == Verdict::Completed;
             self.some_failed.set(self.some_failed.get() || !is_good);

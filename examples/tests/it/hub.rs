@@ -8,7 +8,10 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use uap_hub_proto::transport::client::{AgentBuilder, AgentHandle, HandlerError};
-use uap_hub_proto::wire::{Payload, Severity, TestResult, TranslationResult};
+use uap_hub_proto::wire::{
+    AgentRegistration, Capability, Payload, Severity, TestCapability, TestResult,
+    TranslationResult, agent_hub_client::AgentHubClient, capability::Format,
+};
 use ubos_conformance::hub::{Attack, HostileRun};
 
 /// A hub that runs, and what it printed so far.
@@ -196,6 +199,53 @@ fn what_of_an_agent_was_ignored_is_told() {
     hub.kill();
     // It may find no hub any more.
     drop(attack.unwrap().join().unwrap());
+}
+
+/// A registration of a stranger, of about 1 MiB.
+fn large() -> AgentRegistration {
+    let capability = |n| {
+        let test = TestCapability {
+            r#type: format!("{n}{}", "t".repeat(1_000)),
+            payloads: Vec::new(),
+        };
+        let format = Some(Format::Test(test));
+        Capability { format }
+    };
+    AgentRegistration {
+        display_name: "stranger".to_owned(),
+        capabilities: (0..1_000).map(capability).collect(),
+    }
+}
+
+// spec: HUB-4-6
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_strangers_registration_does_not_make_a_long_line() {
+    let mut hub = Hub::start(&[]);
+    let mut stranger = AgentHubClient::connect(hub.url.clone()).await.unwrap();
+    stranger.register(large()).await.unwrap();
+    let line = hub.until("agent-registered");
+    assert_eq!(line["name"], "stranger");
+    assert!(!line["skills"].as_array().unwrap().is_empty());
+    assert!(line["left_out_bytes"].as_u64().unwrap() > 900_000);
+    assert!(line.to_string().len() < 17_000);
+    hub.kill();
+}
+
+// spec: HUB-4-6
+#[cfg(unix)]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_signal_ends_a_hub_whose_lines_nobody_reads() {
+    let mut hub = Hub::start(&[]);
+    let mut stranger = AgentHubClient::connect(hub.url.clone()).await.unwrap();
+    // More than a pipe takes.
+    for _ in 0..30 {
+        stranger.register(large()).await.unwrap();
+    }
+    let pid = i32::try_from(hub.child.id()).unwrap();
+    let pid = rustix::process::Pid::from_raw(pid).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    // It says that the last lines were not read.
+    assert_eq!(hub.child.wait().unwrap().code(), Some(3));
 }
 
 #[test]

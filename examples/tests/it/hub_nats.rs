@@ -9,13 +9,19 @@ use std::io::{BufRead as _, BufReader, Lines, Write as _};
 use std::net::TcpStream;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
-use uap_hub_proto::transport::client::{AgentBuilder, AgentHandle};
-use uap_hub_proto::wire::{AgentRegistration, TestResult, agent_hub_client::AgentHubClient};
+use uap_hub_proto::role::hub::{Job, Verdict};
+use uap_hub_proto::transport::client::{AgentBuilder, AgentHandle, Context};
+use uap_hub_proto::transport::nats::{JobQueue, QueueConfig};
+use uap_hub_proto::wire::{
+    AgentRegistration, Severity, TestResult, agent_hub_client::AgentHubClient,
+};
+use ubos_common::id::IdSource;
 
 /// A server with a folder of its own.
 struct Nats {
@@ -59,6 +65,16 @@ impl Nats {
 
     fn url(&self) -> String {
         format!("nats://{}", self.address)
+    }
+
+    /// What hubs say to the server of the jobs that they have, from now on.
+    fn acknowledgements(&self) -> impl Iterator<Item = String> + use<> {
+        let mut socket = TcpStream::connect(&self.address).unwrap();
+        let ask = "CONNECT {\"verbose\":false}\r\nSUB $JS.ACK.> 1\r\nPING\r\n";
+        socket.write_all(ask.as_bytes()).unwrap();
+        let mut lines = BufReader::new(socket).lines().map(Result::unwrap);
+        assert!(lines.any(|line| line == "PONG"));
+        lines.filter(|line| !line.starts_with("MSG"))
     }
 
     /// The messages of a stream.
@@ -309,4 +325,74 @@ async fn a_hub_that_was_killed_goes_on_with_its_jobs_when_it_is_started_again() 
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     assert_eq!(nats.messages("uap-hub_ends"), 1);
+}
+
+// spec: HUB-6-2
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hub_whose_lines_nobody_reads_keeps_its_jobs() {
+    let nats = Nats::start();
+    let mut one = Hub::start(&nats, &["--ack-wait", "10"]);
+    let (begun, free) = (Arc::new(AtomicUsize::new(0)), Arc::new(Semaphore::new(0)));
+    let talks = |url: &str| {
+        let (begun, free) = (Arc::clone(&begun), Arc::clone(&free));
+        let talk = move |_, context: Context| {
+            let (begun, free) = (Arc::clone(&begun), Arc::clone(&free));
+            async move {
+                begun.fetch_add(1, Ordering::Relaxed);
+                // More than a pipe takes.
+                for _ in 0..200 {
+                    context.log(Severity::Info, "w".repeat(1_000)).await?;
+                }
+                free.acquire().await?.forget();
+                Ok(TestResult::completed("it ended"))
+            }
+        };
+        AgentBuilder::new("talks")
+            .on_test("talk", talk)
+            .start(url)
+            .unwrap()
+    };
+    let _first = talks(&one.url);
+    one.say(&json!({"kind": "test", "type": "talk", "id": "a"}));
+    one.until("init-sent");
+    let two = Hub::start(&nats, &["--ack-wait", "10"]);
+    let _second = talks(&two.url);
+    // The hub goes on saying that it is at the job.
+    let is_at_it = |said: &String| {
+        assert_eq!(begun.load(Ordering::Relaxed), 1, "the job runs twice");
+        said == "+WPI"
+    };
+    assert_eq!(nats.acknowledgements().filter(is_at_it).take(5).count(), 5);
+    free.add_permits(1);
+    let (_, lines) = {
+        one.until("result");
+        one.signal(Signal::TERM);
+        one.end()
+    };
+    assert_eq!(ends(&lines), [("a", "COMPLETED")]);
+    assert_eq!(begun.load(Ordering::Relaxed), 1);
+}
+
+// spec: HUB-6-2
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hub_whose_own_jobs_have_ended_ends_what_it_runs_for_others() {
+    let nats = Nats::start();
+    // No other hub would get in time what this one let fall.
+    let config = QueueConfig::default().with_ack_wait(Duration::from_secs(3600));
+    let theirs = JobQueue::connect(&nats.url(), config).await.unwrap();
+    let id = IdSource::from_os().unwrap().next_id();
+    theirs.submit(id, &Job::test("wait", vec![])).await.unwrap();
+    let mut two = Hub::start(&nats, &["--exit-when-done", "--drain-ms", "0"]);
+    let may_end = Arc::new(Semaphore::new(0));
+    let _agent = agent(&two.url, "two", &may_end);
+    two.until("init-sent");
+    drop(two.stdin.take());
+    // It takes no agents any more, and goes on.
+    leaves(&two.url).await;
+    assert!(two.child.try_wait().unwrap().is_none());
+    may_end.add_permits(1);
+    let (code, _) = two.end();
+    assert_eq!(code, Some(0));
+    let end = theirs.outcome(id).await.unwrap().unwrap();
+    assert_eq!(end.verdict, Verdict::Completed);
 }

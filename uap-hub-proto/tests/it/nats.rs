@@ -290,6 +290,53 @@ async fn to_give_a_job_back_for_lack_of_room_is_no_attempt() {
     drop(agent);
 }
 
+/// Takes jobs until one was started, and leaves with no time for it.
+async fn leaves_when_one_started(queue: &JobQueue, hub: &HubHandle) {
+    let (started, left) = (tokio::sync::Notify::new(), tokio::sync::Notify::new());
+    let hear = |_, event: &JobEvent| {
+        if matches!(event, JobEvent::Started { .. }) {
+            started.notify_one();
+        }
+    };
+    let leave = async {
+        started.notified().await;
+        left.notify_one();
+        hub.shutdown(Duration::ZERO).await.unwrap();
+    };
+    let (done, ()) = tokio::join!(queue.work(hub, hear, left.notified()), leave);
+    done.unwrap();
+}
+
+// spec: HUB-6-2
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_job_that_hubs_gave_back_when_they_left_was_not_attempted() {
+    let nats = Nats::start();
+    let queue = queue_with(&nats.url, |config| {
+        config
+            .with_max_deliveries(1)
+            .with_ack_wait(Duration::from_secs(600))
+    });
+    let queue = queue.await;
+    let jobs = submit(&queue, 1).await;
+    for _ in 0..3 {
+        let hub = serve(([127, 0, 0, 1], 0).into(), ServerConfig::default());
+        let hub = hub.await.unwrap();
+        let _hangs = AgentBuilder::new("hangs")
+            .on_test("echo", |_, _| async { pending().await })
+            .start(&hub.url())
+            .unwrap();
+        tokio::select! {
+            () = leaves_when_one_started(&queue, &hub) => {}
+            ended = ends(&queue, &jobs) => panic!("it was taken too often: {ended:?}"),
+        }
+    }
+    let last = hub().await;
+    tokio::select! {
+        done = queue.work(&last.0, |_, _| {}, pending()) => done.unwrap(),
+        ended = ends(&queue, &jobs) => all_done(&jobs, &ended),
+    }
+}
+
 // spec: HUB-6-2
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_job_that_does_not_end_in_the_time_for_draining_is_given_back_at_once() {
@@ -305,20 +352,7 @@ async fn a_job_that_does_not_end_in_the_time_for_draining_is_given_back_at_once(
         .on_test("echo", |_, _| async { pending().await })
         .start(&one.url())
         .unwrap();
-    let started = tokio::sync::Notify::new();
-    let hear = |_, event: &JobEvent| {
-        if matches!(event, JobEvent::Started { .. }) {
-            started.notify_one();
-        }
-    };
-    let leaving = async {
-        started.notified().await;
-        one.shutdown(Duration::ZERO).await.unwrap();
-    };
-    tokio::select! {
-        done = queue.work(&one, hear, pending()) => done.unwrap(),
-        () = leaving => {}
-    }
+    leaves_when_one_started(&queue, &one).await;
     let two = hub().await;
     tokio::select! {
         done = queue.work(&two.0, |_, _| {}, pending()) => done.unwrap(),

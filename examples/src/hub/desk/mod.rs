@@ -1,18 +1,20 @@
 //! What is to be done with each job of this hub, and when everything is.
 
-use std::collections::{BTreeSet, VecDeque};
+mod held;
+
+use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt as _};
 use mission::words::with_causes;
 use serde_json::json;
+use tokio::sync::broadcast::{self, error::RecvError};
 use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::Instant;
 use uap_hub_proto::id::{ClientId, JobId};
-use uap_hub_proto::role::hub::{CommandError, JobEvent, Outcome, Verdict};
+use uap_hub_proto::role::hub::{CommandError, Event, JobEvent, Outcome, Verdict, View};
 use uap_hub_proto::store::{JobStore, StoreError};
 use uap_hub_proto::transport::server::{HubHandle, JobHandle};
 
@@ -20,17 +22,7 @@ use super::args::Args;
 use super::jobs::{self, Input, Read};
 use super::lines::{Lines, verdict_word};
 use super::{FAILED, UNUSABLE};
-
-/// Jobs that wait for an agent that is not there.
-const MAX_HELD: usize = 1000;
-/// How often those are looked at.
-const LOOK: Duration = Duration::from_millis(50);
-
-/// A job for an agent that is not there.
-struct Held {
-    read: Read,
-    until: Option<Instant>,
-}
+use held::{Held, HeldJob};
 
 /// A job whose id is looked for in the store, on a thread of its own: disks are slow, and everything else goes on.
 struct Looking {
@@ -54,11 +46,13 @@ struct Desk<'a> {
     hub: &'a HubHandle,
     store: Option<Arc<dyn JobStore>>,
     lines: &'a Lines,
-    /// Polled by this task alone, which prints: the hub's own threads do not wait for standard output.
+    /// Each waits for room for its lines before it takes the next event of its job: what is not taken, the hub bounds.
     running: FuturesUnordered<BoxFuture<'static, Ended>>,
     /// The ids of this run's lines whose jobs have not ended.
     given: BTreeSet<String>,
-    held: VecDeque<Held>,
+    held: Held,
+    /// Told when an agent begins to listen; read while jobs are held.
+    news: broadcast::Receiver<Event>,
     /// Nothing is read meanwhile: lines are taken in their order.
     looking: Option<Looking>,
     /// A job that the hub has no room for; nothing is read before it has.
@@ -84,7 +78,8 @@ pub(super) async fn work(
         lines,
         running: FuturesUnordered::new(),
         given: BTreeSet::new(),
-        held: VecDeque::new(),
+        held: Held::default(),
+        news: hub.events(),
         looking: None,
         next: None,
         some_failed: false,
@@ -92,13 +87,8 @@ pub(super) async fn work(
     };
     for job in hub.take_restored() {
         let label = hub.inspect(|view| view.job(job.id()).and_then(|info| info.label));
-        lines.say(
-            "restored",
-            json!({"job": job.id().to_string(), "id": label}),
-        );
-        desk.follow(job, label);
+        desk.follow(job, label, true);
     }
-    let mut look = tokio::time::interval(LOOK);
     let (mut is_read, mut is_leaving) = (false, false);
     loop {
         let is_done = match is_leaving {
@@ -108,18 +98,22 @@ pub(super) async fn work(
         if is_done {
             break;
         }
-        if lines.is_broken() {
-            return FAILED;
-        }
-        let may_read = desk.next.is_none() && desk.looking.is_none() && !is_read;
+        // Where lines find no room, nothing begins that makes more of them.
+        let has_room = lines.has_room();
+        let may_begin = has_room && !is_leaving;
+        let may_read = may_begin && desk.next.is_none() && desk.looking.is_none() && !is_read;
+        let looks_at_held = may_begin && !desk.held.is_empty();
         tokio::select! {
-            input = inputs.recv(), if may_read && !is_leaving => match input {
+            input = inputs.recv(), if may_read => match input {
                 Some(input) => desk.input(input),
                 None => is_read = true,
             },
-            found = looked(&mut desk.looking), if !is_leaving => desk.looked(found),
+            found = looked(&mut desk.looking), if may_begin => desk.looked(found),
             Some(ended) = desk.running.next() => desk.ended(ended),
-            _ = look.tick(), if !desk.held.is_empty() && !is_leaving => desk.look_at_held(),
+            agent = listening(&mut desk.news), if looks_at_held => desk.came(agent.as_ref()),
+            () = desk.held.due(), if looks_at_held => desk.give_up_held(),
+            () = lines.room(), if !has_room => {}
+            () = lines.broken() => return FAILED,
             // Who says so may be gone, and nobody leaves then.
             Ok(_) = leaving.wait_for(|leaving| *leaving), if !is_leaving => is_leaving = true,
         }
@@ -138,6 +132,18 @@ async fn looked(looking: &mut Option<Looking>) -> Result<Option<Found>, String> 
     match (&mut looking.found).await {
         Ok(found) => found.map_err(|err| with_causes(&err)),
         Err(err) => Err(err.to_string()),
+    }
+}
+
+/// The next agent that begins to listen; `None` where there were more than were read.
+async fn listening(news: &mut broadcast::Receiver<Event>) -> Option<ClientId> {
+    loop {
+        match news.recv().await {
+            Ok(Event::AgentAvailable { agent }) => return Some(agent),
+            Ok(_) => {}
+            Err(RecvError::Lagged(_)) => return None,
+            Err(RecvError::Closed) => std::future::pending().await,
+        }
     }
 }
 
@@ -232,7 +238,12 @@ impl Desk<'_> {
         let label = read.job.label.clone();
         let label = label.as_deref();
         if let Some(name) = &read.agent {
-            let Some(agent) = self.find(name) else {
+            if self.held.is_empty() {
+                // Before the look: who comes after it is told of, and who came earlier need not be.
+                self.news = self.news.resubscribe();
+            }
+            let find = |view: View<'_>| view.listening_agent(name);
+            let Some(agent) = self.hub.inspect(find) else {
                 return self.hold(read, place);
             };
             read.job.agent = Some(agent);
@@ -243,7 +254,7 @@ impl Desk<'_> {
                     "submitted",
                     json!({"job": job.id().to_string(), "id": label}),
                 );
-                self.follow(job, label.map(str::to_owned));
+                self.follow(job, label.map(str::to_owned), false);
             }
             // The agent left in this moment.
             Err(CommandError::UnknownAgent) => self.hold(read, place),
@@ -256,71 +267,70 @@ impl Desk<'_> {
         }
     }
 
-    /// An agent by its client id, or the first that listens by its display name.
-    fn find(&self, name: &str) -> Option<ClientId> {
-        let agents = self.hub.agents();
-        let mut listening = agents.iter().filter(|agent| agent.is_available);
-        let found = listening.find(|agent| agent.client_id.as_str() == name || agent.name == name);
-        found.map(|agent| agent.client_id.clone())
-    }
-
     fn hold(&mut self, read: Read, place: Option<&str>) {
-        if self.held.len() >= MAX_HELD {
+        if self.held.is_full() {
             let label = read.job.label.clone();
             let why = "too many jobs wait for agents that are not there";
             return self.refuse(place.unwrap_or("held"), label.as_deref(), why);
         }
-        let until = read.job.time_limit.map(|limit| Instant::now() + limit);
-        self.held.push_back(Held { read, until });
+        self.held.add(read);
     }
 
-    fn look_at_held(&mut self) {
-        for mut held in std::mem::take(&mut self.held) {
-            let now = Instant::now();
-            if held.until.is_some_and(|until| until <= now) {
-                self.some_failed = true;
-                if let Some(label) = &held.read.job.label {
-                    self.given.remove(&**label);
-                }
-                self.lines.say(
-                    "failed",
-                    json!({
-                        "id": held.read.job.label.as_deref(), "state": verdict_word(Verdict::TimedOut),
-                        "message": format!("no agent {:?} listened in time", held.read.agent.unwrap_or_default()),
-                    }),
-                );
-            } else if held
-                .read
-                .agent
-                .as_deref()
-                .and_then(|name| self.find(name))
-                .is_some()
-            {
-                held.read.job.time_limit = held.until.map(|until| until - now);
-                self.take(held.read, None);
-            } else {
-                self.held.push_back(held);
-            }
+    /// An agent listens, or several may: their jobs are submitted.
+    fn came(&mut self, agent: Option<&ClientId>) {
+        let agents = match agent {
+            Some(agent) => self
+                .hub
+                .inspect(|view| view.agent(agent))
+                .into_iter()
+                .collect(),
+            None => self.hub.agents(),
+        };
+        let listening = agents.into_iter().filter(|agent| agent.is_available);
+        let names: BTreeSet<_> = listening
+            .flat_map(|agent| [agent.client_id.as_str().to_owned(), agent.name])
+            .collect();
+        for HeldJob { mut read, until } in self.held.take_for(|name| names.contains(name)) {
+            read.job.time_limit = until.map(|until| until - Instant::now());
+            self.take(read, None);
         }
     }
 
-    fn follow(&mut self, mut job: JobHandle, label: Option<String>) {
+    fn give_up_held(&mut self) {
+        for HeldJob { read, .. } in self.held.take_due(Instant::now()) {
+            self.some_failed = true;
+            if let Some(label) = &read.job.label {
+                self.given.remove(&**label);
+            }
+            self.lines.say(
+                "failed",
+                json!({
+                    "id": read.job.label.as_deref(), "state": verdict_word(Verdict::TimedOut),
+                    "message": format!("no agent {:?} listened in time", read.agent.unwrap_or_default()),
+                }),
+            );
+        }
+    }
+
+    fn follow(&mut self, mut job: JobHandle, label: Option<String>, is_restored: bool) {
         let lines = self.lines.clone();
         self.running.push(Box::pin(async move {
-            while let Some(event) = job.next_event().await {
-                if let JobEvent::Ended(outcome) = event {
-                    let (job, outcome) = (job.id(), Some(outcome));
-                    return Ended {
-                        job,
-                        label,
-                        outcome,
-                    };
-                }
-                lines.job(job.id(), label.as_deref(), &event);
+            let id = job.id();
+            if is_restored {
+                lines.room().await;
+                lines.say("restored", json!({"job": id.to_string(), "id": label}));
             }
-            let (job, outcome) = (job.id(), None);
+            let outcome = loop {
+                let event = job.next_event().await;
+                lines.room().await;
+                match event {
+                    Some(JobEvent::Ended(outcome)) => break Some(outcome),
+                    Some(event) => lines.job(id, label.as_deref(), &event),
+                    None => break None,
+                }
+            };
             Ended {
-                job,
+                job: id,
                 label,
                 outcome,
             }

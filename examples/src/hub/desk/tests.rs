@@ -3,9 +3,10 @@
 use std::io::{self, Write};
 use std::sync::Mutex;
 use std::sync::mpsc as std_mpsc;
+use std::time::Duration;
 
 use tokio::sync::Notify;
-use uap_hub_proto::role::hub::{Job, Record};
+use uap_hub_proto::role::hub::{Job, JobStage, Record};
 use uap_hub_proto::transport::client::AgentBuilder;
 use uap_hub_proto::transport::server::{ServerConfig, serve};
 use uap_hub_proto::wire::TestResult;
@@ -33,6 +34,21 @@ impl Page {
         while !String::from_utf8_lossy(&self.0.0.lock().unwrap()).contains(words) {
             self.0.1.notified().await;
         }
+    }
+}
+
+/// A page that nobody reads until the gate is opened.
+struct Unread(std_mpsc::Receiver<()>, Page);
+
+impl Write for Unread {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        // Closed is open.
+        let _ = self.0.recv();
+        self.1.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 
@@ -110,6 +126,7 @@ async fn a_store_that_answers_late_holds_up_nothing_else() {
     let work = work(&args, &hub, Some(store), inputs, &lines, leaving);
     let (code, ()) = tokio::join!(work, script);
     assert_eq!(code, 0);
+    lines.flushed().await;
     let page = String::from_utf8(page.0.0.lock().unwrap().clone()).unwrap();
     assert_eq!(page.matches("it ended").count(), 2, "{page}");
 }
@@ -139,4 +156,67 @@ async fn a_job_that_the_store_cannot_look_for_does_not_run() {
     assert_eq!(code, UNUSABLE);
     page.until("the store failed").await;
     assert_eq!(hub.inspect(|view| view.counts().jobs), 0);
+}
+
+// spec: HUB-4-4
+#[tokio::test]
+async fn what_is_about_jobs_waits_for_who_reads_and_news_is_counted() {
+    let hub = serve(([127, 0, 0, 1], 0).into(), ServerConfig::default());
+    let hub = hub.await.unwrap();
+    let may_end = Arc::new(Notify::new());
+    let ends = Arc::clone(&may_end);
+    let _agent = AgentBuilder::new("one")
+        .on_test("wait", move |_, _| {
+            let ends = Arc::clone(&ends);
+            async move {
+                ends.notified().await;
+                Ok(TestResult::completed("it ended"))
+            }
+        })
+        .start(&hub.url())
+        .unwrap();
+    let (sender, inputs) = mpsc::channel(1);
+    let line = Ok(r#"{"kind":"test","type":"wait"}"#.to_owned());
+    let place = "stdin:1".to_owned();
+    sender.send(Input { place, line }).await.unwrap();
+    let (open, gate) = std_mpsc::channel();
+    let page = Page::default();
+    let lines = Lines::to(Unread(gate, page.clone()));
+    let (leave, leaving) = watch::channel(false);
+    let script = async {
+        while !hub.inspect(|view| view.jobs().any(|job| job.stage == JobStage::Running)) {
+            tokio::task::yield_now().await;
+        }
+        while lines.has_room() {
+            lines.registered(&ClientId::from("a"), &"n".repeat(20_000), None);
+        }
+        (0..7).for_each(|_| lines.missed(1));
+        may_end.notify_one();
+        while hub.inspect(|view| view.counts().jobs) > 0 {
+            tokio::task::yield_now().await;
+        }
+        // It is heard although nobody reads, and the end of the job is told before it is followed.
+        leave.send_replace(true);
+        while !leave.is_closed() {
+            drop(open.send(()));
+            tokio::task::yield_now().await;
+        }
+    };
+    let args = Args::default();
+    let work = work(&args, &hub, None, inputs, &lines, leaving);
+    let (code, ()) = tokio::join!(work, script);
+    assert_eq!(code, 0);
+    drop(open);
+    lines.flushed().await;
+    let text = String::from_utf8(page.0.0.lock().unwrap().clone()).unwrap();
+    assert!(text.contains("it ended"));
+    let mut left_out = text.lines().filter(|line| line.contains("left-out"));
+    let left_out = left_out.next().unwrap();
+    assert!(left_out.contains(r#""lines":7"#), "{left_out}");
+    let mut registered = text
+        .lines()
+        .filter(|line| line.contains("agent-registered"));
+    let registered = registered.next().unwrap();
+    assert!(registered.len() < 17_000, "{}", registered.len());
+    assert!(registered.contains("left_out_bytes"));
 }

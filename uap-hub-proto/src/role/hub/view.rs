@@ -176,6 +176,15 @@ impl<'a> View<'a> {
         Some(agent_info(id, agent))
     }
 
+    /// The first agent, by client id, that listens and has this client id or display name. Copies nothing of registrations.
+    #[must_use]
+    pub fn listening_agent(&self, name: &str) -> Option<ClientId> {
+        let found = self.0.fleet.iter().find(|(id, agent)| {
+            agent.listen.is_some() && (id.as_str() == name || agent.name == name)
+        });
+        found.map(|(id, _)| id.clone())
+    }
+
     /// The jobs whose end was not reported, ordered by id.
     pub fn jobs(&self) -> impl Iterator<Item = JobInfo> + use<'a> {
         let hub = self.0;

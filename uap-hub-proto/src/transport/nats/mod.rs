@@ -6,7 +6,7 @@
 //! |---|---|---|
 //! | `desk_jobs` | `desk.job` | jobs, each until its end is stored |
 //! | `desk_ends` | `desk.end.<job id>` | how they ended; the first end of a job is its only one |
-//! | `desk_backs` | `desk.back.<job id>` | how often hubs gave a job back for lack of room, which is no attempt |
+//! | `desk_backs` | `desk.back.<job id>` | how often hubs gave a job back, for lack of room or because they left, which is no attempt |
 //!
 //! Every hub takes as many jobs as it has room for ([`work`](JobQueue::work)), says every now and then that it
 //! is at them, stores each end, and only then lets go of the job. A hub that dies is silent, and after
@@ -59,7 +59,7 @@ ubos_common::config! {
         /// Sets how long a hub may be silent about a job before another hub gets it: 30 s by default.
         with_ack_wait: ack_wait: Duration = Duration::from_secs(30),
         /// Sets how often hubs may take a job that gets no end: 20 by default. Beyond it the job ends failed. A hub that gives it
-        /// back because it has no room for it has not taken it.
+        /// back, because it has no room for it or because it leaves, has not taken it.
         with_max_deliveries: max_deliveries: i64 = 20,
         /// Sets when a job that a hub has no room for comes back: 1 s by default.
         with_busy_delay: busy_delay: Duration = Duration::from_secs(1),
@@ -294,7 +294,7 @@ impl JobQueue {
         }
     }
 
-    /// How often hubs gave a job back because they had no room.
+    /// How often hubs gave a job back.
     async fn given_back(&self, id: JobId) -> Result<i64, QueueError> {
         let subject = format!("{}.back.{id}", self.name);
         match self.backs.get_last_raw_message_by_subject(&subject).await {

@@ -56,7 +56,11 @@ impl JobQueue {
                     delivery = batch.next() => match delivery {
                         // It was on its way: the server would wait for it to be acknowledged.
                         Some(delivery) if is_leaving => {
-                            self.hand_back(&delivery.map_err(QueueError::nats)?).await?;
+                            let delivery = delivery.map_err(QueueError::nats)?;
+                            match decode(&delivery.payload) {
+                                Ok((id, _)) => self.hand_back(id, &delivery).await?,
+                                Err(_) => done(&delivery).await?,
+                            }
                         }
                         Some(delivery) => {
                             let delivery = delivery.map_err(QueueError::nats)?;
@@ -97,12 +101,9 @@ impl JobQueue {
         }
         match hub.submit_as(id, own(job)) {
             Ok(job) => self.follow(hub, observe, job, &delivery).await,
-            // An earlier delivery of it runs here.
-            Err(CommandError::DuplicateJob) => Ok(()),
-            Err(error) if is_passing(&error) => {
-                self.count_given_back(id).await?;
-                self.hand_back(&delivery).await
-            }
+            // An earlier delivery of it runs here, which this one adds nothing to.
+            Err(CommandError::DuplicateJob) => self.count_given_back(id).await,
+            Err(error) if is_passing(&error) => self.hand_back(id, &delivery).await,
             Err(error) => {
                 let outcome = Outcome::new(Verdict::Failed, error.to_string());
                 self.end(id, outcome, &delivery).await.map(drop)
@@ -140,7 +141,7 @@ impl JobQueue {
                 Ok(())
             }
             // The hub is shutting down; the job stays.
-            _ => self.hand_back(delivery).await,
+            _ => self.hand_back(job.id(), delivery).await,
         }
     }
 
@@ -158,7 +159,9 @@ impl JobQueue {
         Ok(outcome)
     }
 
-    async fn hand_back(&self, delivery: &Delivery) -> Result<(), QueueError> {
+    /// Gives a job back, which is no attempt: another hub, or this one later, takes it as if this one had not.
+    async fn hand_back(&self, id: JobId, delivery: &Delivery) -> Result<(), QueueError> {
+        self.count_given_back(id).await?;
         let back = AckKind::Nak(Some(self.busy_delay));
         delivery.ack_with(back).await.map_err(QueueError::Nats)
     }

@@ -1,9 +1,15 @@
 //! What happens, one JSON line each.
+//!
+//! ```text
+//! fit   shortens what a peer chose
+//! out   the queue before standard output
+//! ```
+
+mod fit;
+mod out;
 
 use std::fmt;
 use std::io::{self, Write};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -19,6 +25,8 @@ use uap_hub_proto::wire::{
     Attachment, Payload, PayloadRequirement, Severity, StepReport, StepStatus, Summary,
 };
 use ubos_common::os::Clock;
+
+use out::Out;
 
 /// A skill of an agent; of a translation what it makes, where the agent says so.
 fn ability(skill: &Skill, info: &AgentInfo) -> Value {
@@ -46,11 +54,20 @@ fn ability(skill: &Skill, info: &AgentInfo) -> Value {
     members
 }
 
-/// Standard output, until somebody closes it.
+/// Bytes of a line about an agent: anybody who may register chooses what is in it.
+const MAX_AGENT_BYTES: usize = 16 << 10;
+/// Bytes of a line about a job on its way: its agent chooses what is in it.
+const MAX_JOB_BYTES: usize = 1 << 20;
+/// Bytes of a line with the end of a job: a message of 64 MiB in base64, and what is around it.
+const MAX_END_BYTES: usize = 96 << 20;
+/// Bytes of text that is given as text, however much longer that is than base64.
+const MAX_ESCAPED_BYTES: usize = 1 << 20;
+
+/// Standard output, until somebody closes it. Saying something never waits: what has to be told waits for
+/// [`room`](Self::room) before, and news finds room or is counted.
 #[derive(Clone)]
 pub(super) struct Lines {
-    out: Arc<Mutex<dyn Write + Send>>,
-    is_broken: Arc<AtomicBool>,
+    out: Out,
     clock: Clock,
 }
 
@@ -68,87 +85,89 @@ impl Default for Lines {
 
 impl Lines {
     /// Lines that are written there.
-    pub(super) fn to(out: impl Write + Send + 'static) -> Self {
-        Self {
-            out: Arc::new(Mutex::new(out)),
-            is_broken: Arc::default(),
-            clock: Clock::default(),
-        }
+    pub(super) fn to(to: impl Write + Send + 'static) -> Self {
+        let clock = Clock::default();
+        let at = clock.clone();
+        let left_out = move |lines| line(&at, "left-out", json!({"lines": lines}), MAX_AGENT_BYTES);
+        let out = Out::start(to, left_out);
+        Self { out, clock }
     }
 
-    /// Prints a line; members that are null are left out.
+    /// Prints a line that has to be told; members that are null are left out.
     pub(super) fn say(&self, event: &str, members: Value) {
-        let at = self.clock.now().wall.to_string();
-        let mut line = Map::from_iter([
-            ("event".to_owned(), event.into()),
-            ("at".to_owned(), at.into()),
-        ]);
-        if let Value::Object(members) = members {
-            line.extend(members.into_iter().filter(|(_, value)| !value.is_null()));
-        }
-        let mut text = Value::Object(line).to_string();
-        text.push('\n');
-        let mut out = self.out.lock().unwrap_or_else(PoisonError::into_inner);
-        if out
-            .write_all(text.as_bytes())
-            .and_then(|()| out.flush())
-            .is_err()
-        {
-            self.is_broken.store(true, Ordering::Relaxed);
-        }
+        self.out
+            .add(line(&self.clock, event, members, MAX_JOB_BYTES));
+    }
+
+    /// Prints news, or counts it where there is no room.
+    fn news(&self, event: &str, members: Value, most_bytes: usize) {
+        self.out.news(line(&self.clock, event, members, most_bytes));
+    }
+
+    /// Whether lines find room.
+    pub(super) fn has_room(&self) -> bool {
+        self.out.has_room()
+    }
+
+    /// Waits until they do, or nobody reads.
+    pub(super) async fn room(&self) {
+        self.out.room().await;
     }
 
     /// Whether nobody reads.
     pub(super) fn is_broken(&self) -> bool {
-        self.is_broken.load(Ordering::Relaxed)
+        self.out.is_broken()
+    }
+
+    /// Waits until nobody reads.
+    pub(super) async fn broken(&self) {
+        self.out.broken().await;
+    }
+
+    /// Waits until all is written, or nobody reads.
+    pub(super) async fn flushed(&self) {
+        self.out.flushed().await;
     }
 
     /// A new agent, and what it can do.
     pub(super) fn registered(&self, agent: &ClientId, name: &str, info: Option<&AgentInfo>) {
         let skills = info.map(|info| info.skills.iter().map(|skill| ability(skill, info)));
-        self.say(
-            "agent-registered",
-            json!({
-                "agent": agent.as_str(),
-                "name": name,
-                "skills": skills.map(Iterator::collect::<Vec<_>>),
-            }),
-        );
+        let members = json!({
+            "agent": agent.as_str(),
+            "name": name,
+            "skills": skills.map(Iterator::collect::<Vec<_>>),
+        });
+        self.news("agent-registered", members, MAX_AGENT_BYTES);
     }
 
     /// Other news of agents.
     pub(super) fn agent(&self, event: &Event) {
-        match event {
+        let gone = |agent: &ClientId, reason| json!({"agent": agent.as_str(), "reason": reason});
+        let (name, members) = match event {
             Event::AgentAvailable { agent } => {
-                self.say("agent-listening", json!({"agent": agent.as_str()}));
+                ("agent-listening", json!({"agent": agent.as_str()}))
             }
-            Event::AgentAway { agent, reason } => {
-                self.say(
-                    "agent-away",
-                    json!({"agent": agent.as_str(), "reason": reason}),
-                );
-            }
-            Event::AgentGone { agent, reason } => {
-                self.say(
-                    "agent-gone",
-                    json!({"agent": agent.as_str(), "reason": reason}),
-                );
-            }
-            Event::Audit(audit) => {
-                self.say(
-                    "audit",
-                    json!({
-                        "kind": format!("{:?}", audit.kind),
-                        "agent": audit.agent.as_ref().map(|agent| agent.as_str()),
-                        "session": audit.session.as_ref().map(|session| session.as_str()),
-                    }),
-                );
-            }
-            _ => {}
-        }
+            Event::AgentAway { agent, reason } => ("agent-away", gone(agent, reason)),
+            Event::AgentGone { agent, reason } => ("agent-gone", gone(agent, reason)),
+            Event::Audit(audit) => (
+                "audit",
+                json!({
+                    "kind": format!("{:?}", audit.kind),
+                    "agent": audit.agent.as_ref().map(|agent| agent.as_str()),
+                    "session": audit.session.as_ref().map(|session| session.as_str()),
+                }),
+            ),
+            _ => return,
+        };
+        self.news(name, members, MAX_AGENT_BYTES);
     }
 
-    /// News of a job.
+    /// Events of agents that nobody saw.
+    pub(super) fn missed(&self, events: u64) {
+        self.news("missed", json!({"events": events}), MAX_AGENT_BYTES);
+    }
+
+    /// News of a job, or its end, which has to be told.
     pub(super) fn job(&self, job: JobId, label: Option<&str>, event: &JobEvent) {
         let (name, mut members) = match event {
             JobEvent::Offered { session, agent } => (
@@ -195,7 +214,7 @@ impl Lines {
         };
         set(&mut members, "job", job.to_string().into());
         set(&mut members, "id", label.into());
-        self.say(name, members);
+        self.news(name, members, MAX_JOB_BYTES);
     }
 
     /// The end of a job: `result` where its agent gave one, else `failed`.
@@ -242,8 +261,28 @@ impl Lines {
         }
         let is_result = outcome.result.is_some()
             || matches!(outcome.verdict, Verdict::Completed | Verdict::Invalid);
-        self.say(if is_result { "result" } else { "failed" }, members);
+        let name = if is_result { "result" } else { "failed" };
+        self.out
+            .add(line(&self.clock, name, members, MAX_END_BYTES));
     }
+}
+
+/// A line of no more than so many bytes, and a few; it says how many were left out.
+fn line(clock: &Clock, event: &str, mut members: Value, most_bytes: usize) -> String {
+    let left_out = fit::shorten(&mut members, most_bytes);
+    let mut line = Map::from_iter([
+        ("event".to_owned(), event.into()),
+        ("at".to_owned(), clock.now().wall.to_string().into()),
+    ]);
+    if let Value::Object(members) = members {
+        line.extend(members.into_iter().filter(|(_, value)| !value.is_null()));
+    }
+    if left_out > 0 {
+        line.insert("left_out_bytes".to_owned(), left_out.into());
+    }
+    let mut text = Value::Object(line).to_string();
+    text.push('\n');
+    text
 }
 
 const fn state_word(state: State) -> &'static str {
@@ -318,12 +357,16 @@ fn attachments(all: &[Attachment]) -> Value {
     all.iter().map(attachment).collect()
 }
 
-/// As jobs are written: text where the bytes are UTF-8.
+/// As jobs are written: text where the bytes are UTF-8, but for long ones that JSON would make longer than base64 does.
 fn attachment(attachment: &Attachment) -> Value {
     let mut made = json!({"name": attachment.name, "mime_type": attachment.mime_type});
-    match std::str::from_utf8(&attachment.data) {
-        Ok(text) => set(&mut made, "text", text.into()),
-        Err(_) => set(&mut made, "base64", BASE64.encode(&attachment.data).into()),
+    let data = &attachment.data;
+    let is_short = |text: &str| {
+        data.len() <= MAX_ESCAPED_BYTES || fit::size(&text) <= data.len().div_ceil(3) * 4
+    };
+    match std::str::from_utf8(data) {
+        Ok(text) if is_short(text) => set(&mut made, "text", text.into()),
+        _ => set(&mut made, "base64", BASE64.encode(&attachment.data).into()),
     }
     made
 }
