@@ -345,6 +345,9 @@ fn a_typed_handler_takes_and_gives_types() {
     assert_eq!(why, "invalid digit found in string");
     let other = ended(3, json!({"text": 12}));
     assert_eq!(other.error_code(), Some(&ErrorCode::Unprocessable));
+    let why = other.error.unwrap().message.unwrap();
+    let wanted = r#"the payload is not what the capability takes at "/text": wanted a string, not an integer"#;
+    assert_eq!(why, wanted);
 }
 
 #[test]
