@@ -23,6 +23,8 @@ use crate::work::{self, For};
 /// that has no deadline and was issued more than an hour ago, or as much ahead. Within its time a copy of a task is
 /// answered and does not run again, for as long as the processor or its transcript knows the task. Who asks about a task is
 /// held to the same: one without a deadline is unknown when its hour is over.
+///
+/// It shows no peer which capabilities are here: nobody signs a request for a list.
 #[derive(Clone)]
 pub struct Signed {
     keys: Arc<Keys>,
