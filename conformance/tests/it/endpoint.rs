@@ -7,7 +7,7 @@ use ubos_conformance::sap::endpoint_kit;
 #[test]
 fn only_its_own_case_catches_a_mutant() {
     let kit = endpoint_kit();
-    assert_eq!(kit.cases().len(), 24);
+    assert_eq!(kit.cases().len(), 26);
     for case in kit.cases() {
         let report = kit.run(&Expectations::new(), |_| Ok(case.mutant()));
         let failed = report.outcomes().iter().filter(|outcome| {

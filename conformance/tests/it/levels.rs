@@ -46,7 +46,8 @@ fn levels() -> BTreeMap<String, Level> {
 fn check<P: Protocol>(kit: &Kit<P>, levels: &BTreeMap<String, Level>) -> Vec<String> {
     let mut wrong = Vec::new();
     for case in kit.cases() {
-        if levels.get(case.clause()) != Some(&case.level()) {
+        let is_left_open = LEFT_OPEN.contains(&case.name()) && case.level() == Level::Advice;
+        if levels.get(case.clause()) != Some(&case.level()) && !is_left_open {
             let (clause, name, level) = (case.clause(), case.name(), case.level());
             let registered = levels.get(clause);
             wrong.push(format!(
@@ -56,6 +57,12 @@ fn check<P: Protocol>(kit: &Kit<P>, levels: &BTreeMap<String, Level>) -> Vec<Str
     }
     wrong
 }
+
+/// What the crate does by its clause, where the specification leaves it to everybody.
+const LEFT_OPEN: [&str; 2] = [
+    "an Ack has its status and the ids of its task",
+    "a Nack has its status, a code, a reason and the ids of its task",
+];
 
 #[test]
 fn cases_have_the_level_of_their_clause() {

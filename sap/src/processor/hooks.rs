@@ -17,6 +17,13 @@ use crate::task::{OutputContract, Task};
 pub trait Authorize: fmt::Debug + Send + Sync {
     /// The decision.
     fn authorize<'a>(&'a self, peer: &'a Peer, task: &'a Task) -> BoxFuture<'a, Access>;
+
+    /// Whether a peer may know that a capability is here: MCP lists to it those of which this is true, and
+    /// says of any other no more than of one that is not here. It waits for nothing. Nobody may by default.
+    fn shows(&self, peer: &Peer, capability: &Capability) -> bool {
+        let _ = (peer, capability);
+        false
+    }
 }
 
 /// Everybody may do everything. For agents of one owner, which nobody else can reach.
@@ -28,6 +35,10 @@ pub struct AllowAll;
 impl Authorize for AllowAll {
     fn authorize<'a>(&'a self, _: &'a Peer, _: &'a Task) -> BoxFuture<'a, Access> {
         ready(Access::Allowed)
+    }
+
+    fn shows(&self, _: &Peer, _: &Capability) -> bool {
+        true
     }
 }
 
@@ -51,7 +62,8 @@ impl Authorize for AllowAll {
 /// ```
 ///
 /// The issuer of a task is what the task says: a claim of whoever brought it. Where strangers may send tasks,
-/// [`Speakers`](super::Speakers) or `Signed` in front of this table hold them to it.
+/// [`Speakers`](super::Speakers) or `Signed` in front of this table hold them to it. For the same reason the table alone shows
+/// everybody the capabilities that any issuer may have done.
 #[derive(Clone, Debug, Default)]
 pub struct Table(BTreeMap<AgentId, BTreeSet<Capability>>);
 
@@ -71,6 +83,10 @@ impl Authorize for Table {
             Some(_) => Access::Forbidden,
             None => Access::Unknown,
         })
+    }
+
+    fn shows(&self, _: &Peer, capability: &Capability) -> bool {
+        self.0.values().any(|allowed| allowed.contains(capability))
     }
 }
 

@@ -176,6 +176,12 @@ impl Processor {
         self.authorize.authorize(peer, task).await
     }
 
+    /// Whether the hook shows a peer that a capability is here.
+    #[cfg(feature = "mcp")]
+    pub(crate) fn shows(&self, peer: &Peer, capability: &crate::Capability) -> bool {
+        self.authorize.shows(peer, capability)
+    }
+
     /// Whether a peer may have this task done; `None` where too many ask.
     #[cfg(feature = "nats")]
     pub(crate) async fn allows(&self, peer: &Peer, task: &Task) -> Option<bool> {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::hooks::Authorize;
 use super::peer::{Identity, Peer};
 use crate::future::{BoxFuture, ready};
-use crate::ident::AgentId;
+use crate::ident::{AgentId, Capability};
 use crate::role::consumer::Access;
 use crate::task::Task;
 
@@ -68,6 +68,12 @@ impl Authorize for Speakers {
             refused = Access::Forbidden;
         }
         ready(refused)
+    }
+
+    /// To a peer that speaks for somebody, what the hook behind shows it.
+    fn shows(&self, peer: &Peer, capability: &Capability) -> bool {
+        let is_known = peer.identities().any(|id| self.issuers.contains_key(&id));
+        is_known && self.then.shows(peer, capability)
     }
 }
 

@@ -345,6 +345,30 @@ fn a_typed_handler_takes_and_gives_types() {
     assert_eq!(why, "invalid digit found in string");
     let other = ended(3, json!({"text": 12}));
     assert_eq!(other.error_code(), Some(&ErrorCode::Unprocessable));
+    let why = other.error.unwrap().message.unwrap();
+    let wanted = r#"the payload is not what the capability takes at "/text": wanted a string, not an integer"#;
+    assert_eq!(why, wanted);
+}
+
+#[test]
+fn the_schemas_of_a_typed_handler_are_those_of_reading_and_of_writing() {
+    #[derive(serde::Deserialize, serde::Serialize, schemars::JsonSchema)]
+    #[serde(rename_all(serialize = "camelCase"))]
+    struct Both {
+        two_words: String,
+    }
+    async fn same(both: Both, _: Context) -> Result<Both, sap::processor::HandlerError> {
+        Ok(both)
+    }
+    let capability: sap::Capability = "text.same".parse().unwrap();
+    let processor = answering(&Log::default(), "1", &Arc::default());
+    let processor = processor.handle_typed(capability.clone(), same);
+    let shape = processor.shape(&capability).unwrap();
+    for (schema, name) in [(&shape.payload, "two_words"), (&shape.output, "twoWords")] {
+        let schema: serde_json::Value = schema.as_ref().unwrap().deserialize().unwrap();
+        assert_eq!(schema["required"], json!([name]));
+        assert_eq!(schema["properties"][name]["type"], "string");
+    }
 }
 
 /// Does not answer its first record.

@@ -11,9 +11,10 @@ use ubos_common::time::WholeSecond;
 use ubos_common::violation::Level;
 
 use super::judges::{
-    acked, bypassed, cache_only, cached_or_computed, cancelled, computed_anew, ended, evident,
-    explained, misdirected, named_record, of_its_task, on_http, ordered, realigned, run_over,
-    same_output, same_result, succeeded_or_missed, timed_out, turned_away, unacked,
+    ack_of_its_task, acked, bypassed, cache_only, cached_or_computed, cancelled, computed_anew,
+    ended, evident, explained, misdirected, nacked, named_record, of_its_task, on_http, ordered,
+    realigned, run_over, same_output, same_result, succeeded_or_missed, timed_out, turned_away,
+    unacked,
 };
 use super::reference::{Fault, Honest};
 use super::{Endpoint, Posted, Posts};
@@ -23,6 +24,7 @@ use crate::{Case, Judge, Kit, Reach, Recorder, Verdict};
 #[must_use]
 pub fn endpoint_kit() -> Kit<Posts> {
     let ways = receipts().into_iter().chain(results());
+    let ways = ways.chain(shapes());
     let cases = ways.chain(modes()).chain(hits()).chain(beyond());
     Kit::new("sap endpoint", cases)
 }
@@ -52,28 +54,55 @@ fn receipts() -> [Case<Posts>; 6] {
         case(
             (
                 "SAP-4.3-2",
-                "what is no valid task is a Nack and nothing else",
+                "what is no valid task is turned away and not run",
             ),
-            |asked| asked.lines(|task| drop(task["constitutionalContext"].take())),
-            |turns| turned_away(turns, &["INVALID_TASK"]),
+            |asked| asked.lines(without_context),
+            turned_away,
             Fault::TakesAnything,
         ),
         case(
-            ("SAP-4.1-16", "a task for another agent is a Nack"),
-            |asked| asked.lines(|task| task["target"]["agentId"] = json!("A-conformance-nobody")),
-            |turns| turned_away(turns, &["NOT_FOUND", "FORBIDDEN"]),
+            ("SAP-4.1-16", "a task for another agent is turned away and not run"),
+            |asked| asked.lines(for_nobody),
+            turned_away,
             Fault::TakesForeign,
         ),
         case(
             (
                 "SAP-10-2",
-                "a task with the correlation id of another in its header is a Nack with status 400",
+                "a task with the correlation id of another in its header is turned away with status 400",
             ),
             |asked| asked.misdirected(),
             misdirected,
             Fault::IgnoresHeader,
         )
         .at_level(Level::Should),
+    ]
+}
+
+/// The wire shape of receipts is left open, so that another one is no more than advice.
+fn shapes() -> [Case<Posts>; 2] {
+    let refused = |asked: &mut Driven<'_>| {
+        asked.lines(without_context);
+        asked.lines(for_nobody);
+    };
+    [
+        case(
+            ("SAP-4.3-1", "an Ack has its status and the ids of its task"),
+            |asked| asked.lines(|_| {}),
+            ack_of_its_task,
+            Fault::OwnAck,
+        )
+        .at_level(Level::Advice),
+        case(
+            (
+                "SAP-4.3-2",
+                "a Nack has its status, a code, a reason and the ids of its task",
+            ),
+            refused,
+            |turns| nacked(turns, &[&["INVALID_TASK"], &["NOT_FOUND", "FORBIDDEN"]]),
+            Fault::OwnNack,
+        )
+        .at_level(Level::Advice),
     ]
 }
 
@@ -215,9 +244,9 @@ fn beyond() -> [Case<Posts>; 6] {
             Fault::RunsAgain,
         )),
         advice(case(
-            ("SAP-5-10", "another task of the same id is a Nack"),
+            ("SAP-5-10", "another task of the same id is turned away"),
             |asked| asked.twice(|task| task["tags"] = json!(["another"])),
-            |turns| turned_away(turns.get(1..).unwrap_or_default(), &["INVALID_TASK"]),
+            |turns| turned_away(turns.get(1..).unwrap_or_default()),
             Fault::MixesTasks,
         )),
         advice(case(
@@ -227,6 +256,14 @@ fn beyond() -> [Case<Posts>; 6] {
             Fault::IgnoresCancel,
         )),
     ]
+}
+
+fn without_context(task: &mut Value) {
+    task["constitutionalContext"].take();
+}
+
+fn for_nobody(task: &mut Value) {
+    task["target"]["agentId"] = json!("A-conformance-nobody");
 }
 
 fn policy(task: &mut Value, policy: Value) {

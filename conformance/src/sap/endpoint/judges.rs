@@ -13,18 +13,20 @@ use crate::Verdict;
 /// The task of a turn and the messages that it was answered with, or the verdict where there are none.
 fn said(turn: Option<&Posted>) -> Result<(Value, Vec<Value>), Verdict> {
     let turn = turn.ok_or_else(|| Verdict::not_applicable("nothing was asked"))?;
-    let response = answered(turn)?;
-    let text = String::from_utf8_lossy(&response.body);
-    let lines = text.lines().filter(|line| !line.trim().is_empty());
-    let messages = lines
-        .map(serde_json::from_str)
-        .collect::<Result<Vec<Value>, _>>();
-    let messages = messages.map_err(|_| Verdict::fail("the body", "a line that is no JSON"))?;
+    let messages = messages_of(answered(turn)?);
+    let messages = messages.map_err(|_| Verdict::fail("the body", "what is no JSON"))?;
     if messages.is_empty() {
         return Err(Verdict::fail("the body", "no message"));
     }
     let task = serde_json::from_slice(&turn.body).unwrap_or_default();
     Ok((task, messages))
+}
+
+/// The JSON values of a body, one behind another: a message need not be one line.
+fn messages_of(response: &HttpResponse) -> serde_json::Result<Vec<Value>> {
+    serde_json::Deserializer::from_slice(&response.body)
+        .into_iter()
+        .collect()
 }
 
 fn answered(turn: &Posted) -> Result<&HttpResponse, Verdict> {
@@ -52,42 +54,63 @@ fn status(message: &Value) -> &str {
     message["status"].as_str().unwrap_or_default()
 }
 
+/// A result, in whatever state. Any other message is a receipt: section 4.3 leaves its shape to the transport.
+fn is_result(message: &Value) -> bool {
+    let words = ["QUEUED", "RUNNING", "PARTIAL", "SUCCEEDED", "FAILED"];
+    let is_status = |word: &str| words.contains(&word) || matches!(word, "CANCELLED" | "ESCALATED");
+    is_status(status(message)) || !message["producer"].is_null()
+}
+
 fn results_of(messages: &[Value]) -> impl Iterator<Item = &Value> {
-    let is_result = |message: &&Value| !matches!(status(message), "ACK" | "NACK");
-    messages.iter().filter(is_result)
+    messages.iter().filter(|message| is_result(message))
+}
+
+/// The places of the receipts.
+fn receipts_of(messages: &[Value]) -> Vec<usize> {
+    let places = messages.iter().enumerate();
+    let receipts = places.filter(|(_, message)| !is_result(message));
+    receipts.map(|(at, _)| at).collect()
 }
 
 pub(super) fn acked(turns: &[Posted]) -> Verdict {
-    first(turns, |task, messages| {
-        let acks: Vec<usize> = (0..messages.len())
-            .filter(|at| {
-                messages
-                    .get(*at)
-                    .is_some_and(|message| status(message) == "ACK")
-            })
-            .collect();
-        let ack = messages.first().unwrap_or(&Value::Null);
-        let of_task =
-            ack["messageId"] == task["taskId"] && ack["correlationId"] == task["correlationId"];
-        kept(
-            acks == [0] && of_task,
-            "the first line",
-            format!("Acks at {acks:?}: {ack}"),
-        )
+    first(turns, |_, messages| {
+        let receipts = receipts_of(messages);
+        if receipts.is_empty() && messages.len() == 1 {
+            // Section 5: an Ack where the transport supports it, or a Result.
+            return Verdict::not_applicable("the endpoint answers with one result");
+        }
+        let seen = format!("receipts at {receipts:?} of {} messages", messages.len());
+        kept(receipts == [0], "the messages", seen)
     })
 }
 
 pub(super) fn unacked(turns: &[Posted]) -> Verdict {
     first(turns, |_, messages| {
         let words: Vec<&str> = messages.iter().map(status).collect();
-        let is_receipt = |word: &&str| matches!(*word, "ACK" | "NACK");
-        kept(!words.iter().any(is_receipt), "the lines", words.join(", "))
+        let is_bare = receipts_of(messages).is_empty();
+        kept(is_bare, "the messages", words.join(", "))
     })
+}
+
+/// An Ack has the shape that this family gives it.
+pub(super) fn ack_of_its_task(turns: &[Posted]) -> Verdict {
+    first(turns, |task, messages| {
+        let Some(ack) = messages.iter().find(|message| !is_result(message)) else {
+            return Verdict::not_applicable("the endpoint sends no Ack");
+        };
+        let holds = status(ack) == "ACK" && is_of(task, ack);
+        kept(holds, "the Ack", ack.to_string())
+    })
+}
+
+/// Whether a receipt has the ids of its task.
+fn is_of(task: &Value, receipt: &Value) -> bool {
+    receipt["messageId"] == task["taskId"] && receipt["correlationId"] == task["correlationId"]
 }
 
 /// A task under whose header there is another correlation id.
 pub(super) fn misdirected(turns: &[Posted]) -> Verdict {
-    let verdict = turned_away(turns, &["INVALID_TASK"]);
+    let verdict = turned_away(turns);
     match turns.first().map(answered) {
         Some(Ok(response)) if verdict == Verdict::Pass => kept(
             response.status == 400,
@@ -102,24 +125,64 @@ pub(super) fn ended(turns: &[Posted]) -> Verdict {
     first(turns, |_, messages| {
         let last = messages.last().map(status).unwrap_or_default();
         let is_end = matches!(last, "SUCCEEDED" | "FAILED" | "CANCELLED" | "ESCALATED");
-        kept(is_end, "the last line", last)
+        kept(is_end, "the last message", last)
     })
 }
 
-pub(super) fn turned_away(turns: &[Posted], codes: &[&str]) -> Verdict {
-    let refused = turns.first().and_then(|turn| turn.response.as_ref().ok());
-    let is_refused = refused.is_some_and(|response| (400..500).contains(&response.status));
-    first(turns, |_, messages| {
-        let [nack] = messages else {
-            return Verdict::fail("the body", format!("{} messages", messages.len()));
-        };
-        let code = nack["code"].as_str().unwrap_or_default();
-        let has_reason = nack["reason"]
-            .as_str()
-            .is_some_and(|reason| !reason.trim().is_empty());
-        let is_nack = status(nack) == "NACK" && codes.contains(&code) && has_reason;
-        kept(is_nack && is_refused, "the answer", nack.to_string())
-    })
+/// A task that is refused with a status of the client's fault, or by a message that says so; and no work is told of.
+pub(super) fn turned_away(turns: &[Posted]) -> Verdict {
+    let Some(turn) = turns.first() else {
+        return Verdict::not_applicable("nothing was asked");
+    };
+    let response = match answered(turn) {
+        Ok(response) => response,
+        Err(verdict) => return verdict,
+    };
+    // A refusal may have words, or nothing, for a body.
+    let messages = messages_of(response).unwrap_or_default();
+    let says_no = |message: &Value| matches!(status(message), "NACK" | "FAILED");
+    let goes_on = |message: &Value| is_result(message) || status(message) == "ACK";
+    let is_refused = (400..500).contains(&response.status) || messages.first().is_some_and(says_no);
+    let works = messages.iter().any(|it| goes_on(it) && !says_no(it));
+    let seen = || {
+        let words: Vec<&str> = messages.iter().map(status).collect();
+        format!("status {} with {words:?}", response.status)
+    };
+    kept(is_refused && !works, "the answer", seen())
+}
+
+/// Tasks that are refused, each with the codes that a Nack may have: a Nack has the shape that this family gives it.
+pub(super) fn nacked(turns: &[Posted], codes: &[&[&str]]) -> Verdict {
+    let shape = |(turn, codes): (&Posted, &&[&str])| {
+        let turn = core::slice::from_ref(turn);
+        // What is not turned away breaks another clause.
+        if turned_away(turn) != Verdict::Pass {
+            return Verdict::not_applicable("the endpoint takes the task");
+        }
+        first(turn, |task, messages| nack_of(task, messages, codes))
+    };
+    let verdicts: Vec<Verdict> = turns.iter().zip(codes).map(shape).collect();
+    let broken = verdicts.iter().find(|verdict| verdict.is_fail());
+    let seen = || verdicts.iter().find(|verdict| **verdict == Verdict::Pass);
+    broken
+        .or_else(seen)
+        .or_else(|| verdicts.first())
+        .cloned()
+        .unwrap_or_else(|| Verdict::not_applicable("nothing was asked"))
+}
+
+fn nack_of(task: &Value, messages: &[Value], codes: &[&str]) -> Verdict {
+    let [nack] = messages else {
+        return Verdict::fail("the body", format!("{} messages", messages.len()));
+    };
+    if is_result(nack) {
+        return Verdict::not_applicable("the endpoint fails the task");
+    }
+    let code = nack["code"].as_str().unwrap_or_default();
+    let reason = nack["reason"].as_str().unwrap_or_default();
+    let is_told = codes.contains(&code) && !reason.trim().is_empty();
+    let is_nack = status(nack) == "NACK" && is_told && is_of(task, nack);
+    kept(is_nack, "the Nack", nack.to_string())
 }
 
 pub(super) fn ordered(turns: &[Posted]) -> Verdict {
@@ -134,7 +197,7 @@ pub(super) fn ordered(turns: &[Posted]) -> Verdict {
         let words: Vec<&str> = messages.iter().map(status).collect();
         kept(
             ranks.is_sorted() && ends <= 1,
-            "the lines",
+            "the messages",
             words.join(", "),
         )
     })
@@ -325,7 +388,7 @@ pub(super) fn cancelled(turns: &[Posted]) -> Verdict {
         let last = messages.last().unwrap_or(&Value::Null);
         kept(
             status(last) == "CANCELLED",
-            "the last line",
+            "the last message",
             last.to_string(),
         )
     })

@@ -38,6 +38,8 @@ pub(super) enum Fault {
     RunsAgain,
     MixesTasks,
     IgnoresCancel,
+    OwnAck,
+    OwnNack,
 }
 
 /// An agent that says yes to whatever it may, and keeps what it has said.
@@ -45,6 +47,8 @@ pub(super) enum Fault {
 pub(super) struct Honest {
     work: Work,
     fault: Option<Fault>,
+    /// Whether it answers each task with one message, over several lines.
+    is_plain: bool,
     /// The body and the result of each task.
     known: BTreeMap<String, (Vec<u8>, Value)>,
     is_cached: bool,
@@ -58,6 +62,7 @@ impl Default for Honest {
             work: Work::new("test.echo", json!({"a": 1}), "A-prime", 1)
                 .with_slow("test.wait", json!({})),
             fault: None,
+            is_plain: false,
             known: BTreeMap::new(),
             is_cached: false,
             seconds: 0,
@@ -82,7 +87,7 @@ impl Endpoint for Honest {
     ) -> Result<Option<HttpResponse>, String> {
         let task: Value = serde_json::from_slice(body).map_err(|error| error.to_string())?;
         if task["correlationId"] != correlation && !self.has(Fault::IgnoresHeader) {
-            return Ok(Some(nack(&task, 400, "INVALID_TASK")));
+            return Ok(Some(self.nack(&task, 400, "INVALID_TASK")));
         }
         self.post(body, false).map(Some)
     }
@@ -110,6 +115,15 @@ impl Honest {
         }
     }
 
+    /// One that has no Ack: section 5 allows a result instead.
+    #[cfg(test)]
+    fn plain() -> Self {
+        Self {
+            is_plain: true,
+            ..Self::default()
+        }
+    }
+
     fn has(&self, fault: Fault) -> bool {
         self.fault == Some(fault)
     }
@@ -117,29 +131,40 @@ impl Honest {
     fn answer(&mut self, task: &Value, body: &[u8], wants_lines: bool) -> HttpResponse {
         let level = &task["constitutionalContext"]["pressureLevel"];
         if level.is_null() && !self.has(Fault::TakesAnything) {
-            return nack(task, 400, "INVALID_TASK");
+            return self.nack(task, 400, "INVALID_TASK");
         }
         if !task["target"]["agentId"].is_null() && !self.has(Fault::TakesForeign) {
-            return nack(task, 404, "NOT_FOUND");
+            return self.nack(task, 404, "NOT_FOUND");
         }
         let id = task["taskId"].to_string();
         if let Some((before, result)) = self.known.get(&id) {
             if before != body && !self.has(Fault::MixesTasks) {
-                return nack(task, 400, "INVALID_TASK");
+                return self.nack(task, 400, "INVALID_TASK");
             }
             if !self.has(Fault::RunsAgain) || before != body {
-                return HttpResponse::new(200, result.to_string().into_bytes());
+                return HttpResponse::new(200, self.text(result).into_bytes());
             }
         }
         let end = self.end(task);
         self.known.insert(id, (body.to_vec(), end.clone()));
-        if !wants_lines {
-            return HttpResponse::new(200, end.to_string().into_bytes());
+        let text = match wants_lines {
+            true => self.lines(task, end),
+            false => self.text(&end),
+        };
+        HttpResponse::new(200, text.into_bytes())
+    }
+
+    fn text(&self, message: &Value) -> String {
+        match self.is_plain {
+            true => format!("{message:#}\n"),
+            false => message.to_string(),
         }
-        HttpResponse::new(200, self.lines(task, end).into_bytes())
     }
 
     fn lines(&mut self, task: &Value, end: Value) -> String {
+        if self.is_plain {
+            return self.text(&end);
+        }
         let messages = self.messages(task, end);
         let lines: Vec<String> = messages.iter().map(Value::to_string).collect();
         lines.join("\n")
@@ -150,7 +175,10 @@ impl Honest {
         let mut messages = Vec::new();
         let wants_ack = task["replyTo"]["expectAck"] != false;
         if wants_ack && !self.has(Fault::NoAck) || self.has(Fault::AlwaysAck) {
-            messages.push(json!({"status": "ACK", "messageId": ids.0, "correlationId": ids.1}));
+            messages.push(match self.has(Fault::OwnAck) {
+                true => json!({"accepted": true}),
+                false => json!({"status": "ACK", "messageId": ids.0, "correlationId": ids.1}),
+            });
         }
         messages.push(self.result(task, "RUNNING"));
         if self.has(Fault::Disorder) {
@@ -261,18 +289,53 @@ impl Honest {
         }
         result
     }
-}
 
-fn nack(task: &Value, status: u16, code: &str) -> HttpResponse {
-    let nack = json!({
-        "status": "NACK",
-        "code": code,
-        "reason": "it is as the code says",
-        "messageId": task["taskId"],
-        "correlationId": task["correlationId"],
-    });
-    HttpResponse::new(status, nack.to_string().into_bytes())
+    fn nack(&self, task: &Value, status: u16, code: &str) -> HttpResponse {
+        let nack = json!({
+            "status": "NACK",
+            "code": code,
+            "reason": "it is as the code says",
+            "messageId": task["taskId"],
+            "correlationId": task["correlationId"],
+        });
+        let text = match self.has(Fault::OwnNack) {
+            true => "no".to_owned(),
+            false => self.text(&nack),
+        };
+        HttpResponse::new(status, text.into_bytes())
+    }
 }
 
 /// Seconds that the slow work takes.
 const WAIT: u32 = 5;
+
+#[cfg(test)]
+mod tests {
+    use super::super::endpoint_kit;
+    use super::*;
+    use crate::{Expectations, Verdict};
+
+    // spec: SAP-5-9
+    #[test]
+    fn one_result_over_several_lines_is_an_answer() {
+        let kit = endpoint_kit();
+        let report = kit.run(&Expectations::new(), |_| Ok(Box::new(Honest::plain())));
+        let others = report.outcomes().iter();
+        let others = others.filter(|outcome| outcome.verdict != Verdict::Pass);
+        let others: Vec<_> = others
+            .map(|outcome| (outcome.name, &outcome.verdict))
+            .collect();
+        let without_ack = [
+            (
+                "an Ack comes before the results of a task",
+                &Verdict::not_applicable("the endpoint answers with one result"),
+            ),
+            (
+                "an Ack has its status and the ids of its task",
+                &Verdict::not_applicable("the endpoint sends no Ack"),
+            ),
+        ];
+        assert_eq!(others, without_ack);
+        assert!(report.is_conformant());
+    }
+}

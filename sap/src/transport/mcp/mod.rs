@@ -10,6 +10,9 @@
 //! before, on any connection. They answer with its latest result, or with the Ack where it has none yet; the last
 //! waits for the end, with progress as a call has it.
 //!
+//! A list of tools has those that the `Authorize` of the processor shows the peer
+//! ([`Authorize::shows`](crate::processor::Authorize::shows)), and the three above.
+//!
 //! MCP carries arguments as values, which a number such as `1.50` or one of twenty digits does not survive. A task
 //! with such a number goes as `{"task": "…"}`, the JSON text of it; servers take both forms.
 //!
@@ -33,6 +36,7 @@ mod arguments;
 mod tools;
 
 use core::time::Duration;
+use std::sync::{Arc, OnceLock};
 
 use futures::future::BoxFuture;
 #[cfg(feature = "http")]
@@ -41,6 +45,7 @@ use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ErrorData,
     Implementation, JsonObject, ListToolsResult, MetaObject, PaginatedRequestParams,
     ProgressNotificationParam, ProgressToken, RequestMetaObject, ServerCapabilities, ServerConfig,
+    Tool,
 };
 use rmcp::service::{Peer as Connection, RequestContext, RoleClient, RoleServer, ServiceError};
 use rmcp::{ServerHandler, model::ContentBlock::Text};
@@ -48,6 +53,7 @@ use serde_json::Value;
 use ubos_common::driver::Sleep as _;
 use ubos_common::trace_context::TraceContext;
 
+use self::tools::Tools;
 use crate::ident::{CorrelationId, TaskId};
 use crate::processor::{Peer, guarded};
 use crate::receipt::Nack;
@@ -65,11 +71,13 @@ use crate::transport::{Caller, Message, SendError, Service, TokioClock};
 use crate::validate::{Options, ids_of};
 use crate::work::{self, For};
 
-/// Serves the capabilities of a service as tools. A task of more than 1 MiB is a Nack.
+/// Serves the capabilities of a service as tools. A task of more than 1 MiB is a Nack. Clones share their list of tools,
+/// which is made when it is first asked for.
 #[derive(Clone, Debug)]
 pub struct Server {
     service: Service,
     peer: Peer,
+    tools: Arc<OnceLock<Tools>>,
 }
 
 impl From<Service> for Server {
@@ -77,6 +85,7 @@ impl From<Service> for Server {
         Self {
             service,
             peer: Peer::default(),
+            tools: Arc::default(),
         }
     }
 }
@@ -88,6 +97,14 @@ impl Server {
     pub fn with_peer(mut self, peer: Peer) -> Self {
         self.peer = peer;
         self
+    }
+
+    /// The tools that a peer is shown.
+    // impl: SAP-11-2
+    fn shown(&self, peer: &Peer) -> Vec<Tool> {
+        let processor = self.service.processor();
+        let tools = self.tools.get_or_init(|| Tools::of(processor));
+        tools.shown(processor, peer)
     }
 
     fn peer_of(&self, context: &RequestContext<RoleServer>) -> Peer {
@@ -203,14 +220,13 @@ impl ServerHandler for Server {
     async fn list_tools(
         &self,
         _: Option<PaginatedRequestParams>,
-        _: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        let processor = self.service.processor();
-        let tools = processor
-            .capabilities()
-            .map(|capability| tools::tool(processor, capability));
-        let all = tools.chain(about::tools());
-        Ok(ListToolsResult::with_all_items(all.collect()))
+        let peer = self.peer_of(&context);
+        // The hook is the application's.
+        let shown = guarded(async { self.shown(&peer) }).await;
+        let lost = |_| ErrorData::internal_error("a fault of the server ended the call", None);
+        Ok(ListToolsResult::with_all_items(shown.map_err(lost)?))
     }
 
     // impl: SAP-10-3
@@ -343,7 +359,7 @@ impl McpClient {
     /// Sets the key that signs tasks.
     #[cfg(feature = "sign")]
     #[must_use]
-    pub fn with_signing_key(mut self, key: std::sync::Arc<crate::sign::SigningKey>) -> Self {
+    pub fn with_signing_key(mut self, key: Arc<crate::sign::SigningKey>) -> Self {
         self.beside.key = Some(key);
         self
     }
@@ -351,7 +367,7 @@ impl McpClient {
     /// Takes only results that their producer has signed with one of these keys.
     #[cfg(feature = "sign")]
     #[must_use]
-    pub fn with_trusted_keys(mut self, keys: std::sync::Arc<crate::sign::Keys>) -> Self {
+    pub fn with_trusted_keys(mut self, keys: Arc<crate::sign::Keys>) -> Self {
         self.beside.keys = Some(keys);
         self
     }

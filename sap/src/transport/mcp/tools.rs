@@ -6,13 +6,39 @@ use rmcp::model::{JsonObject, Tool};
 use serde_json::{Value, json};
 use ubos_common::json::RawBuf;
 
+use super::about;
 use crate::ident::Capability;
-use crate::processor::Processor;
+use crate::processor::{Peer, Processor};
 use crate::schemas;
+
+/// The tools of a server, which are made once.
+#[derive(Debug)]
+pub(super) struct Tools {
+    of_capabilities: Vec<(Capability, Tool)>,
+    about_tasks: Vec<Tool>,
+}
+
+impl Tools {
+    pub(super) fn of(processor: &Processor) -> Self {
+        let tool = |capability: &Capability| (capability.clone(), tool(processor, capability));
+        Self {
+            of_capabilities: processor.capabilities().map(tool).collect(),
+            about_tasks: about::tools().collect(),
+        }
+    }
+
+    /// Those that the hook of the processor shows a peer, and those about tasks, which say of no capability that it is here.
+    pub(super) fn shown(&self, processor: &Processor, peer: &Peer) -> Vec<Tool> {
+        let of_capabilities = self.of_capabilities.iter();
+        let shown = of_capabilities.filter(|(capability, _)| processor.shows(peer, capability));
+        let shown = shown.map(|(_, tool)| tool);
+        shown.chain(&self.about_tasks).cloned().collect()
+    }
+}
 
 /// The tool of a capability. It takes a Task, whose payload is what the handler takes where that is known, and
 /// gives a result with what the handler gives.
-pub(super) fn tool(processor: &Processor, capability: &Capability) -> Tool {
+fn tool(processor: &Processor, capability: &Capability) -> Tool {
     let shape = processor.shape(capability);
     let part = |schema: Option<&RawBuf>| {
         let schema = schema?.as_str();
@@ -163,3 +189,25 @@ const DEFINITIONS: &str = "#/$defs/";
 pub(super) const TASK: &str = "task";
 const AS_TEXT: &str =
     "the JSON text of a SAP V2.0 Task; instead of it the arguments may be the Task itself";
+
+#[cfg(test)]
+mod tests {
+    use super::super::Server;
+    use super::*;
+    use crate::processor::{Config, fixture};
+    use crate::store::MemoryTranscript;
+    use crate::transport::Service;
+
+    #[test]
+    fn the_tools_are_made_once_for_all_clones_of_a_server() {
+        let transcript = Arc::new(MemoryTranscript::default());
+        let processor = fixture::processor(transcript, Config::default());
+        let service = Service::new(Arc::new(processor), Arc::new(fixture::Still));
+        let server = Server::from(service);
+        let listed = |server: &Server| server.shown(&Peer::default());
+        let (one, other) = (listed(&server.clone()), listed(&server));
+        let is_same =
+            |(one, other): (&Tool, &Tool)| Arc::ptr_eq(&one.input_schema, &other.input_schema);
+        assert!(!one.is_empty() && one.iter().zip(&other).all(is_same));
+    }
+}

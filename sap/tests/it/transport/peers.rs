@@ -261,7 +261,11 @@ mod signed {
         let (seen, desk, agent) = (Seen::default(), key("desk", 1), key("agent", 2));
         let keys = trust(&desk, "desk", "A-prime");
         let processor = seen.processor(Config::default());
-        let processor = processor.authorize(Arc::new(Signed::new(keys, Arc::new(AllowAll))));
+        let (us, clock) = ("A-ml-001".parse().unwrap(), Arc::new(Real::default()));
+        // These tasks are old, and name no agent.
+        let signed = Signed::new(keys, us, clock, Arc::new(AllowAll));
+        let signed = signed.without_target().without_max_age();
+        let processor = processor.authorize(Arc::new(signed));
         let service = Service::new(Arc::new(processor), Arc::new(Real::default()));
         let service = service.sign(Arc::clone(&agent));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

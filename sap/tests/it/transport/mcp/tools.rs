@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use sap::processor::{AllowAll, Context, Outcome, Progress};
+use sap::processor::{
+    Access, AllowAll, Authorize, Context, Identity, Outcome, Peer, Progress, Speakers, Table,
+};
 use sap::transport::Service;
 use ubos_common::json::RawObject;
 
@@ -97,4 +99,65 @@ async fn one_who_follows_a_task_is_shown_its_parts() {
     assert_eq!(called, followed);
     let told = watching.0.lock().unwrap();
     assert_eq!(told[0], told[1]);
+}
+
+/// Lets everybody in, and says nothing of what it shows.
+#[derive(Debug)]
+struct Quiet;
+
+impl Authorize for Quiet {
+    fn authorize<'a>(&'a self, _: &'a Peer, _: &'a Task) -> sap::BoxFuture<'a, Access> {
+        Box::pin(std::future::ready(Access::Allowed))
+    }
+}
+
+/// Panics when it is asked what it shows.
+#[derive(Debug)]
+struct Broken;
+
+impl Authorize for Broken {
+    fn authorize<'a>(&'a self, _: &'a Peer, _: &'a Task) -> sap::BoxFuture<'a, Access> {
+        Box::pin(std::future::ready(Access::Allowed))
+    }
+
+    fn shows(&self, _: &Peer, _: &sap::Capability) -> bool {
+        panic!("a hook's own fault")
+    }
+}
+
+/// The capabilities that a peer is told of by a processor with this hook, or nothing where there is no list.
+async fn listed(authorize: Arc<dyn Authorize>, peer: Peer) -> Option<Vec<String>> {
+    let processor = Seen::default().processor(Config::default());
+    let processor = processor.authorize(authorize);
+    let service = Service::new(Arc::new(processor), Arc::new(Real::default()));
+    let (here, there) = tokio::io::duplex(1 << 21);
+    let server = Server::from(service).with_peer(peer).serve(there);
+    let (answering, asking) = futures::future::join(server, ().serve(here)).await;
+    let (_answering, asking) = (answering.unwrap(), asking.unwrap());
+    let tools = asking.list_all_tools().await.ok()?;
+    let (about, tools): (Vec<_>, Vec<_>) = tools
+        .into_iter()
+        .map(|tool| tool.name.to_string())
+        .partition(|name| name.starts_with("sap_"));
+    assert_eq!(about.len(), 3);
+    Some(tools)
+}
+
+// spec: SAP-11-2
+#[tokio::test]
+async fn a_peer_is_told_of_the_capabilities_that_it_may_know() {
+    let agent = || "A-prime".parse().unwrap();
+    let table = || Table::default().allow(agent(), "test.echo".parse().unwrap());
+    let speakers = |then| Speakers::new(then).allow(Identity::SameProcess, agent());
+    let (table, behind): (Arc<dyn Authorize>, Arc<dyn Authorize>) =
+        (Arc::new(table()), Arc::new(speakers(Arc::new(table()))));
+    let one = Some(vec!["test.echo".to_owned()]);
+    let stranger = Peer::default;
+    assert_eq!(listed(table, stranger()).await, one);
+    assert_eq!(listed(Arc::clone(&behind), stranger()).await, Some(vec![]));
+    assert_eq!(listed(behind, Peer::same_process()).await, one);
+    assert_eq!(listed(Arc::new(Quiet), stranger()).await, Some(vec![]));
+    let all = listed(Arc::new(AllowAll), stranger()).await.unwrap();
+    assert!(all.len() > 1 && all.contains(&"test.echo".to_owned()));
+    assert_eq!(listed(Arc::new(Broken), stranger()).await, None);
 }

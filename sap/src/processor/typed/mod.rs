@@ -1,12 +1,15 @@
 //! Handlers over types of the application, and the schemas of those types.
 
+mod misfit;
+
 use core::future::Future;
 use core::marker::PhantomData;
 use std::io;
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
-use schemars::{JsonSchema, schema_for};
+use schemars::generate::SchemaSettings;
+use schemars::{JsonSchema, Schema};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use ubos_common::json::RawBuf;
@@ -18,8 +21,9 @@ use crate::role::consumer::{HandlerError, Outcome};
 use crate::work::{self, For, HEAVY};
 
 impl Processor {
-    /// Adds a handler over types: the payload is read into the first, and the second becomes the output. A payload
-    /// that is none is `UNPROCESSABLE`. An output of more than 64 KiB is written anew on another thread, so that it must be
+    /// Adds a handler over types: the payload is read into the first, and the second becomes the output. The schemas are those
+    /// of reading the one and of writing the other. A payload that is none is `UNPROCESSABLE`: the message says at which place what
+    /// was wanted, and never the value. An output of more than 64 KiB is written anew on another thread, so that it must be
     /// written the same way twice.
     ///
     /// ```
@@ -58,8 +62,8 @@ impl Processor {
     {
         let shape = Shape {
             about: None,
-            payload: RawBuf::from_serialize(&schema_for!(Ask)).ok(),
-            output: RawBuf::from_serialize(&schema_for!(Said)).ok(),
+            payload: schema::<Ask>(SchemaSettings::draft2020_12()),
+            output: schema::<Said>(SchemaSettings::draft2020_12().for_serialize()),
         };
         let typed = Typed {
             handler,
@@ -68,6 +72,11 @@ impl Processor {
         self.handle(capability.clone(), typed)
             .shaped(&capability, shape)
     }
+}
+
+fn schema<T: JsonSchema>(settings: SchemaSettings) -> Option<RawBuf> {
+    let schema: Schema = settings.into_generator().into_root_schema_for::<T>();
+    RawBuf::from_serialize(&schema).ok()
 }
 
 struct Typed<F, T> {
@@ -85,12 +94,13 @@ where
     fn run(&self, context: Context) -> BoxFuture<'_, Result<Outcome, HandlerError>> {
         Box::pin(async move {
             let task = Arc::clone(&context.task);
-            let read = move || task.payload.deserialize::<Ask>().ok();
-            let ask = work::done(For::Task, context.task.payload.as_str().len(), read).await;
-            let Some(ask) = ask else {
-                let why = "the payload is not what the capability takes";
-                return Err(HandlerError::unprocessable(why));
+            let read = move || {
+                let payload = &task.payload;
+                let ask = payload.deserialize::<Ask>();
+                ask.map_err(|error| misfit::why(payload.as_str(), &error))
             };
+            let ask = work::done(For::Task, context.task.payload.as_str().len(), read).await;
+            let ask = ask.map_err(HandlerError::unprocessable)?;
             let said = (self.handler)(ask, context).await?;
             let output = match written(&said) {
                 Written::Whole(text) => RawBuf::parse(&text).ok(),
