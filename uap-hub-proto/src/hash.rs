@@ -8,16 +8,29 @@ use std::{
 /// Things by ids that a hub, its store or its callers make: jobs, sessions, streams.
 ///
 /// Ids that the peer of a call chooses are hashed with the standard library's hasher, which withstands one who looks for ids that
-/// collide. This one is several times as fast, and its key keeps others from preparing such ids.
+/// collide. This one is several times as fast. Peers may look up any id here, but none is kept for them. Those who submit jobs may
+/// choose the ids of jobs: both words of the key are secret, so that they cannot prepare ids that collide, and jobs are bounded.
 pub(crate) type ById<K, V> = HashMap<K, V, OwnIds>;
 
 /// Makes hashers with a random key, one for each map.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct OwnIds(u64);
+pub(crate) struct OwnIds {
+    start: u64,
+    /// Odd, so that no bit of an id is lost.
+    factor: u64,
+}
 
 impl Default for OwnIds {
     fn default() -> Self {
-        Self(RandomState::new().hash_one(0))
+        let random = RandomState::new();
+        Self::keyed(random.hash_one(0), random.hash_one(1))
+    }
+}
+
+impl OwnIds {
+    const fn keyed(start: u64, factor: u64) -> Self {
+        let factor = factor | 1;
+        Self { start, factor }
     }
 }
 
@@ -25,17 +38,21 @@ impl BuildHasher for OwnIds {
     type Hasher = Folded;
 
     fn build_hasher(&self) -> Folded {
-        Folded(self.0)
+        let (state, factor) = (self.start, self.factor);
+        Folded { state, factor }
     }
 }
 
 /// Multiplies each eight bytes and folds the product.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Folded(u64);
+pub(crate) struct Folded {
+    state: u64,
+    factor: u64,
+}
 
 impl Hasher for Folded {
     fn finish(&self) -> u64 {
-        self.0
+        self.state
     }
 
     fn write(&mut self, bytes: &[u8]) {
@@ -69,12 +86,10 @@ impl Hasher for Folded {
     }
 
     fn write_u64(&mut self, number: u64) {
-        // An odd number without a pattern: the fraction of the golden ratio.
-        const FACTOR: u64 = 0x9E37_79B9_7F4A_7C15;
-        let mixed = self.0 ^ number;
-        let high = (u128::from(mixed) * u128::from(FACTOR)) >> 64;
+        let mixed = self.state ^ number;
+        let product = u128::from(mixed) * u128::from(self.factor);
         // Tables look at the highest bits and at the lowest.
-        self.0 = mixed.wrapping_mul(FACTOR) ^ high as u64;
+        self.state = mixed.wrapping_mul(self.factor) ^ (product >> 64) as u64;
     }
 }
 
@@ -84,6 +99,11 @@ mod tests {
 
     use super::*;
     use crate::id::{SessionId, StreamId};
+
+    /// The fraction of the golden ratio has no pattern.
+    const fn fixed() -> OwnIds {
+        OwnIds::keyed(1, 0x9E37_79B9_7F4A_7C15)
+    }
 
     /// How many different lowest and highest bits the hashes have.
     fn spread(hashes: impl Iterator<Item = u64>) -> (usize, usize) {
@@ -95,7 +115,7 @@ mod tests {
 
     #[test]
     fn ids_are_spread() {
-        let hasher = OwnIds(1);
+        let hasher = fixed();
         let streams = (0..4096).map(|n| hasher.hash_one(StreamId(n)));
         let (low, high) = spread(streams);
         assert!(low > 2048 && high == 128, "{low} {high}");
@@ -107,14 +127,15 @@ mod tests {
 
     #[test]
     fn each_map_has_a_key_of_its_own() {
-        let of = || OwnIds::default().hash_one(StreamId(1));
-        assert_ne!(of(), of());
+        let [one, other] = [(); 2].map(|()| OwnIds::default());
+        assert!(one.start != other.start && one.factor != other.factor);
+        assert_ne!(one.hash_one(StreamId(1)), other.hash_one(StreamId(1)));
     }
 
     #[test]
     fn every_byte_counts() {
         let hash = |bytes: &[u8]| {
-            let mut hasher = OwnIds(1).build_hasher();
+            let mut hasher = fixed().build_hasher();
             hasher.write(bytes);
             hasher.finish()
         };

@@ -1,4 +1,7 @@
 //! The machines on gRPC, by feature: drivers and nothing more.
+//!
+//! Their ids come from a generator that is seeded once a hub or agent: a process that forks must execute another program at once,
+//! as `std::process::Command` does. A fork that went on here would make the same ids as its parent.
 
 mod carry;
 #[cfg(feature = "client")]

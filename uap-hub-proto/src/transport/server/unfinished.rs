@@ -232,12 +232,13 @@ impl Broken {
         self.0.is_set.store(true, Ordering::Relaxed);
     }
 
-    /// Notes how a body ended. An error without a reason of HTTP/2 is one of the connection. A connection that did not answer
+    /// Notes how a body ended. An error is one of the connection, unless the peer cancelled the call. A connection that did not answer
     /// pings in time is given up with the reason that no error has, which the HTTP library takes for the end of the messages.
     fn note<T>(&self, frame: Option<&Result<T, Status>>, is_end: impl FnOnce() -> bool) {
         match frame {
             Some(Ok(_)) => {}
-            Some(Err(status)) => self.set(status.code() == tonic::Code::Unknown),
+            // What stands between resets calls for reasons of its own when it loses its connection; who gives a call up cancels it.
+            Some(Err(status)) => self.set(status.code() != tonic::Code::Cancelled),
             None if is_end() => {}
             None => self.set(true),
         }
@@ -357,6 +358,8 @@ mod tests {
         assert_eq!(noted(reset, false), (true, false));
         let closed = Some(Err(Status::unknown("broken pipe")));
         assert_eq!(noted(closed, false), (true, true));
+        let between = Some(Err(Status::internal("reset by what stands between")));
+        assert_eq!(noted(between, false), (true, true));
     }
 
     /// Gives its pieces, and then nothing for ever.
