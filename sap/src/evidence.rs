@@ -64,6 +64,14 @@ impl PolicyViolation {
     /// How the evidence begins where a threshold found it, and nobody else.
     pub(crate) const BY_THRESHOLD: &str = "above the bound: ";
 
+    /// How the name begins of what is an issue with a constraint of the task, and with no principle.
+    pub(crate) const OF_CONSTRAINT: &str = "constraint: ";
+
+    pub(crate) fn is_of_constraint(&self) -> bool {
+        let principle = self.principle.as_deref();
+        principle.is_some_and(|principle| principle.starts_with(Self::OF_CONSTRAINT))
+    }
+
     pub(crate) fn is_by_threshold(&self) -> bool {
         let evidence = self.evidence.as_deref();
         evidence.is_some_and(|evidence| evidence.starts_with(Self::BY_THRESHOLD))

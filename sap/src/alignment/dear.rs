@@ -9,14 +9,26 @@ use crate::ident::Capability;
 /// Steps of a verdict that is made at once: at most 2 or 3 ms.
 pub(super) const DEAR: usize = 512 << 10;
 
-/// About how many steps a verdict takes that looks at all of the output so often, and at each reading of pressure so often.
-pub(super) fn price(subject: &Subject<'_>, looks: usize, readings: usize) -> usize {
+/// About how many steps a verdict takes that looks at all of the output so often.
+pub(super) fn price(subject: &Subject<'_>, looks: usize) -> usize {
     let context = subject.context;
     let principles = context.principles.as_deref().map_or(0, <[String]>::len);
     let pressure = context.pressure.as_ref();
     let pressure = pressure.map_or(0, |pressure| pressure.len());
     let output = subject.output.map_or(0, |output| output.as_str().len());
-    output.saturating_mul(looks) + principles + pressure.saturating_mul(readings)
+    output.saturating_mul(looks) + principles + pressure
+}
+
+/// About how many steps it takes to read an output as people do: of other letters than ASCII, also of those that are escaped, each
+/// byte may become eleven.
+pub(super) fn reading(subject: &Subject<'_>) -> usize {
+    /// Steps of such a byte.
+    const FOREIGN: usize = 64;
+    let output = subject.output.map_or("", |output| output.as_str());
+    match output.is_ascii() && !output.contains("\\u") {
+        true => output.len(),
+        false => output.len().saturating_mul(FOREIGN),
+    }
 }
 
 /// A subject for another thread.

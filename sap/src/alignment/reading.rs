@@ -1,5 +1,7 @@
 //! Texts as people read them.
 
+use std::borrow::Cow;
+
 use ubos_common::is_unseen;
 use unicode_normalization::{IsNormalized, UnicodeNormalization as _, is_nfc_quick, is_nfkc};
 
@@ -8,7 +10,26 @@ use unicode_normalization::{IsNormalized, UnicodeNormalization as _, is_nfc_quic
 pub(super) fn reading_of(text: &str) -> String {
     let mut reading = Reading::default();
     reading.read(text);
-    reading.finish()
+    reading.finish().text
+}
+
+/// What was read.
+#[derive(Debug)]
+pub(super) struct Read {
+    pub(super) text: String,
+    /// Whether something is missing, because a reading has a bound.
+    pub(super) is_cut: bool,
+}
+
+/// Bytes of a reading. One letter may become eleven times as long in its compatible form.
+pub(super) const MAX_READING: usize = 4 << 20;
+
+/// A text without what nobody sees.
+fn seen(text: &str) -> Cow<'_, str> {
+    match text.chars().any(is_hidden) {
+        true => text.chars().filter(|letter| !is_hidden(*letter)).collect(),
+        false => text.into(),
+    }
 }
 
 /// Lines as they are read, one behind another.
@@ -18,6 +39,8 @@ pub(super) struct Reading {
     /// Where the line began that is read.
     line: usize,
     has_space: bool,
+    /// Not all was read, for it was too long.
+    is_cut: bool,
 }
 
 impl Reading {
@@ -31,16 +54,27 @@ impl Reading {
 
     fn read(&mut self, text: &str) {
         if text.is_ascii() {
-            self.ascii(text);
-        } else if is_nfkc(text) {
-            self.folded(text.chars());
+            return self.ascii(text);
+        }
+        // What nobody sees would keep a letter and its mark apart.
+        let seen = seen(text);
+        if is_nfkc(&seen) {
+            self.folded(seen.chars());
         } else {
-            self.folded(text.nfkc());
+            self.folded(seen.nfkc());
         }
     }
 
     fn folded(&mut self, letters: impl Iterator<Item = char>) {
-        let folded: String = letters.flat_map(fold).collect();
+        let room = MAX_READING.saturating_sub(self.text.len());
+        let mut folded = String::new();
+        for letter in letters.flat_map(fold) {
+            if folded.len() + letter.len_utf8() > room {
+                self.is_cut = true;
+                break;
+            }
+            folded.push(letter);
+        }
         // A letter that became several may have a form of its own with the mark behind it.
         if is_nfc_quick(folded.chars()) == IsNormalized::Yes {
             self.readable(folded.chars());
@@ -49,8 +83,11 @@ impl Reading {
         }
     }
 
-    pub(super) fn finish(self) -> String {
-        self.text
+    pub(super) fn finish(self) -> Read {
+        Read {
+            text: self.text,
+            is_cut: self.is_cut,
+        }
     }
 
     /// An ASCII text, which is most of what is read, and many times as fast.
@@ -116,7 +153,13 @@ pub(super) fn taken_apart(text: &str) -> Option<String> {
     let mut words = String::with_capacity(text.len() + 8);
     let mut is_apart = false;
     let mut before = Letter::Other;
-    let mut letters = text.chars().filter(|letter| !is_hidden(*letter)).peekable();
+    // A full-width joiner is one, too.
+    let text = seen(text);
+    let text = match text.is_ascii() || is_nfkc(&text) {
+        true => text,
+        false => text.nfkc().take(MAX_READING).collect(),
+    };
+    let mut letters = text.chars().peekable();
     while let Some(letter) = letters.next() {
         let kind = Letter::of(letter);
         if kind == Letter::Joins {
@@ -216,7 +259,7 @@ mod tests {
         ] {
             let mut slow = Reading::default();
             slow.folded(text.chars());
-            assert_eq!(reading_of(text), slow.finish(), "{text:?}");
+            assert_eq!(reading_of(text), slow.finish().text, "{text:?}");
             let is_apart = taken_apart(&format!("{text} é")).is_some();
             assert_eq!(taken_apart(text).is_some(), is_apart, "{text:?}");
         }
@@ -244,6 +287,13 @@ mod tests {
     }
 
     #[test]
+    fn what_nobody_sees_parts_no_letter_from_its_mark() {
+        for text in ["cafe\u{34f}\u{301}", "CAFE\u{200b}\u{301}"] {
+            assert_eq!(reading_of(text), reading_of("café"));
+        }
+    }
+
+    #[test]
     fn names_are_taken_apart_at_their_words() {
         for (name, words) in [
             ("homeAddress", Some("home Address")),
@@ -254,11 +304,25 @@ mod tests {
             ("home\u{1}Address", Some("home Address")),
             ("é\u{200b}IP\u{200b}Ab", Some("é IP Ab")),
             ("a_b-c.d", Some("a b c d")),
+            ("home\u{ff3f}address", Some("home address")),
             ("HOME", None),
             ("Home address", None),
             ("A Bc", None),
         ] {
             assert_eq!(taken_apart(name).as_deref(), words, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_reading_has_a_bound_and_says_so() {
+        // One letter of three bytes that is read as 33.
+        let letter = "\u{fdfa}";
+        for (letters, is_cut) in [(MAX_READING / 40, false), (MAX_READING / 20, true)] {
+            let mut reading = Reading::default();
+            reading.line(&letter.repeat(letters));
+            let read = reading.finish();
+            assert_eq!(read.is_cut, is_cut);
+            assert!(read.text.len() <= MAX_READING + 1);
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The policy of rules.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use ubos_common::json::{MemberWriter, RawBuf, RawObject};
@@ -147,28 +148,41 @@ impl Rules {
         broken.map(|entry| entry.principle.as_str()).collect()
     }
 
-    /// Up to how much pressure the task's level is enough, where that is known.
-    fn bound(&self, subject: &Subject<'_>, principle: &str) -> Option<f64> {
+    /// Up to how much pressure on each principle the task's level is enough, where that is known.
+    fn bounds<'s>(&'s self, subject: &Subject<'_>) -> HashMap<&'s str, f64> {
         let level = subject.context.pressure_level;
+        let given = self.thresholds.iter().filter(|(_, at, _)| *at == level);
+        let mut bounds: HashMap<&str, f64> = given
+            .map(|(principle, _, psi)| (principle.as_str(), *psi))
+            .collect();
         let territory = subject.context.territory.as_deref();
-        let learned = self
-            .learned
-            .as_ref()
-            .and_then(|learned| learned.threshold(subject.capability, territory, principle, level));
-        let given = self.thresholds.iter().rev();
-        let mut given = given.filter(|(name, at, _)| name == principle && *at == level);
-        let given = given.next().map(|(_, _, psi)| *psi);
-        // What an operator has set stays until an operator has approved what goes before it.
-        let learned = learned.filter(|learned| given.is_none() || learned.approved_by.is_some());
-        learned.map(|learned| learned.psi).or(given)
+        let learned = self.learned.iter();
+        let learned =
+            learned.flat_map(|learned| learned.thresholds_of(subject.capability, territory, level));
+        let mut seen = HashSet::new();
+        for threshold in learned.filter(|threshold| seen.insert(&threshold.principle)) {
+            match bounds.entry(&threshold.principle) {
+                Entry::Vacant(place) => drop(place.insert(threshold.psi)),
+                // What an operator has set stays until an operator has approved what goes before it.
+                Entry::Occupied(mut set) if threshold.approved_by.is_some() => {
+                    set.insert(threshold.psi);
+                }
+                Entry::Occupied(_) => {}
+            }
+        }
+        bounds
     }
 
     fn pressure(&self, subject: &Subject<'_>, found: &mut Found<'_>) {
-        for (principle, psi) in subject.context.pressure.iter().flatten() {
-            let Some(bound) = self.bound(subject, principle) else {
+        let Some(pressure) = &subject.context.pressure else {
+            return;
+        };
+        let bounds = self.bounds(subject);
+        for (principle, psi) in pressure {
+            let Some(bound) = bounds.get(principle.as_str()) else {
                 continue;
             };
-            if psi.value() > bound && found.binds(principle) {
+            if psi.value() > *bound && found.binds(principle) {
                 let level = subject.context.pressure_level;
                 let evidence = format!(
                     "{}{} PSI decided at the level {}, {bound} is the bound",
@@ -182,22 +196,42 @@ impl Rules {
         }
     }
 
-    fn rules(&self, subject: &Subject<'_>, found: &mut Found<'_>, output: Option<&mut Output<'_>>) {
-        let Some(output) = output else { return };
+    fn rules<'s>(
+        &'s self,
+        subject: &Subject<'_>,
+        found: &mut Found<'s>,
+        output: Option<&mut Output<'_>>,
+    ) {
+        let is_instant = subject.context.pressure_level == PressureLevel::Instant;
+        let Some(output) = output else {
+            let all = self.rules.iter().map(|(principle, _)| principle.as_str());
+            return found.unjudged.extend(all);
+        };
         let whole = output.whole;
         let mut texts = None;
-        let mut has = |words: &str| texts.get_or_insert_with(|| texts_of(whole)).contains(words);
+        let mut read = |words: &str| {
+            let texts = texts.get_or_insert_with(|| texts_of(whole));
+            (texts.text.contains(words), texts.is_cut)
+        };
         for (principle, rule) in &self.rules {
             let is_quick = matches!(rule, Rule::Forbid(..));
-            let is_instant = subject.context.pressure_level == PressureLevel::Instant;
-            if !found.binds(principle) || is_instant && !is_quick {
+            if is_instant && !is_quick {
+                found.unjudged.insert(principle);
+                continue;
+            }
+            if !found.binds(principle) {
                 continue;
             }
             match rule {
-                Rule::Forbid(words, apart)
-                    if has(words) || apart.as_ref().is_some_and(|words| has(words)) =>
-                {
-                    let evidence = format!("the output contains {words:?}");
+                Rule::Forbid(words, apart) => {
+                    let (has, is_cut) = read(words);
+                    let has = has || apart.as_ref().is_some_and(|words| read(words).0);
+                    // What cannot be known is not taken for kept.
+                    let evidence = match (has, is_cut) {
+                        (true, _) => format!("the output contains {words:?}"),
+                        (false, true) => format!("too long to be read for {words:?}"),
+                        (false, false) => continue,
+                    };
                     found.issue(principle, Severity::High, evidence);
                 }
                 Rule::Require(predicate, severity) => {
@@ -228,7 +262,11 @@ impl Rules {
         });
         let constraints = constraints::looks(subject.context, &self.constraints);
         let looks = 1 + rules.sum::<usize>() + constraints;
-        dear::price(subject, looks, 1 + self.thresholds.len())
+        let is_read = (self.rules.iter()).any(|(_, rule)| matches!(rule, Rule::Forbid(..)));
+        let reads = if is_read { dear::reading(subject) } else { 0 };
+        let learned = self.learned.as_ref();
+        let learned = learned.map_or(0, |learned| learned.thresholds.len());
+        dear::price(subject, looks) + reads + self.thresholds.len() + learned
     }
 }
 
@@ -241,6 +279,7 @@ impl Policy for Rules {
             is_named: named.iter().map(String::as_str).collect(),
             learned: self.found_broken(subject),
             is_thorough: subject.context.pressure_level == PressureLevel::Deliberated,
+            unjudged: HashSet::new(),
             issues: Vec::new(),
             is_under_pressure: false,
         };
@@ -251,7 +290,9 @@ impl Policy for Rules {
         assessment.checks = found.checks();
         for checked in constraints {
             if let Some((severity, evidence)) = checked.issue {
-                found.issue(&checked.name, severity, evidence);
+                // A text of the task's own: it must not be taken for a principle of that name.
+                let name = format!("{}{}", PolicyViolation::OF_CONSTRAINT, checked.name);
+                found.issue(&name, severity, evidence);
             }
             assessment.checks.push(checked.check);
         }
@@ -283,6 +324,8 @@ struct Found<'a> {
     is_named: HashSet<&'a str>,
     learned: BTreeSet<&'a str>,
     is_thorough: bool,
+    /// Principles of which not every rule was held against an output.
+    unjudged: HashSet<&'a str>,
     issues: Vec<(String, Severity, String)>,
     is_under_pressure: bool,
 }
@@ -313,6 +356,8 @@ impl Found<'_> {
         let check = |name: &str| {
             if broken.contains(name) {
                 PolicyCheck::with(name, "FAIL", "a rule of this principle is broken")
+            } else if self.unjudged.contains(name) {
+                PolicyCheck::with(&shown(name), "UNCHECKED", UNJUDGED)
             } else {
                 PolicyCheck::with(&shown(name), "PASS", "no rule of this principle is broken")
             }
@@ -320,8 +365,16 @@ impl Found<'_> {
         let mut checks: Vec<PolicyCheck> = named.chain(unlisted).map(check).collect();
         if self.named.len() > MAX_LISTED {
             let more = format!("{} more principles", self.named.len() - MAX_LISTED);
-            let why = "no rule of them is broken but those listed";
-            checks.push(PolicyCheck::with(&more, "PASS", why));
+            let mut rest = self.named.iter().skip(MAX_LISTED);
+            checks.push(
+                match rest.any(|name| self.unjudged.contains(name.as_str())) {
+                    true => PolicyCheck::with(&more, "UNCHECKED", UNJUDGED),
+                    false => {
+                        let why = "no rule of them is broken but those listed";
+                        PolicyCheck::with(&more, "PASS", why)
+                    }
+                },
+            );
         }
         checks
     }
@@ -336,6 +389,8 @@ fn is_name(words: &str) -> bool {
     })
 }
 
+/// Why it is not said that a principle is kept: before there is an output, and at the level instant.
+const UNJUDGED: &str = "not every rule of this principle was held against an output";
 /// Principles of a task that are listed one by one.
 const MAX_LISTED: usize = 64;
 
@@ -364,8 +419,13 @@ fn next_action(subject: &Subject<'_>, found: &Found<'_>) -> RawObject {
     } else {
         "review"
     };
-    let principles: BTreeSet<&String> = found.issues.iter().map(|(name, _, _)| name).collect();
-    let principles: Vec<String> = principles.into_iter().cloned().collect();
+    let names = found.issues.iter().map(|(name, _, _)| name.as_str());
+    let plain = |name: &'_ str| {
+        let constraint = name.strip_prefix(PolicyViolation::OF_CONSTRAINT);
+        constraint.unwrap_or(name).to_owned()
+    };
+    let principles: BTreeSet<String> = names.map(plain).collect();
+    let principles: Vec<String> = principles.into_iter().collect();
     let mut context = Vec::new();
     let mut object = MemberWriter::begin(&mut context);
     object.member(

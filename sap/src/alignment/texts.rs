@@ -5,12 +5,12 @@ use std::borrow::Cow;
 use ubos_common::json::{Raw, RawBuf};
 
 use super::output::read;
-use super::reading::{Reading, taken_apart};
+use super::reading::{Read, Reading, taken_apart};
 
 /// What somebody reads in an output: strings and names without their escapes, all else as it is written. Names in
 /// them that are written as one word are there a second time, taken apart. Each text has a line of its own: no reading
 /// has a line break, so that nothing is found over two of them.
-pub(super) fn texts_of(output: Raw<'_>) -> String {
+pub(super) fn texts_of(output: Raw<'_>) -> Read {
     let mut reading = Reading::default();
     let mut rest = output.as_str();
     // Sound JSON, from the beginning of a token on.
@@ -75,7 +75,7 @@ mod tests {
             r#" {"homeAddress":"A\u0042 \"c\\","l":[1.5E3,true , null,[],"x\n y"],"e":""}"#;
         let output = RawBuf::parse(output).unwrap();
         assert_eq!(
-            texts_of(output.as_raw()),
+            texts_of(output.as_raw()).text,
             "homeaddress\nhome address\nab \"c\\\nl\n1.5e3\ntrue\nnull\nx y\ne\n\n"
         );
     }

@@ -32,6 +32,9 @@ impl From<&Signal> for SignalKey {
     }
 }
 
+/// Keys of all payloads together, for signals beyond the bounds.
+const BEYOND: usize = 64;
+
 /// Signals gathered by capability, territory and fingerprint, in bounded memory.
 ///
 /// Below the [`Bounds`] the order of signals does not matter, and each id counts once.
@@ -102,7 +105,13 @@ impl Aggregate {
         if held.bytes >= self.bounds.max_bytes {
             return Err(self.refuse("bytes", self.bounds.max_bytes));
         }
-        let key = SignalKey::from(signal);
+        let mut key = SignalKey::from(signal);
+        let is_full = held.keys >= self.bounds.max_keys
+            || held.capability_keys >= self.bounds.max_capability_keys;
+        // What is new beyond the bounds counts for all payloads together, so that many different ones stop no learning.
+        if is_full && !self.tallies.contains_key(&key) {
+            key.fingerprint = None;
+        }
         if !self.tallies.contains_key(&key) {
             let is_long = key.territory.as_ref().map_or(0, String::len)
                 > self.bounds.max_text_bytes
@@ -110,10 +119,10 @@ impl Aggregate {
             if is_long {
                 return Err(self.refuse("bytes of a key", self.bounds.max_text_bytes));
             }
-            if held.keys >= self.bounds.max_keys {
+            if held.keys >= self.bounds.max_keys + BEYOND {
                 return Err(self.refuse("keys", self.bounds.max_keys));
             }
-            if held.capability_keys >= self.bounds.max_capability_keys {
+            if held.capability_keys >= self.bounds.max_capability_keys + BEYOND {
                 let limit = self.bounds.max_capability_keys;
                 return Err(self.refuse("keys of one capability", limit));
             }

@@ -7,8 +7,8 @@
 ///
 /// | bound | default | at the bound |
 /// |---|---|---|
-/// | `max_keys` | 10,000 | a signal of a new key is refused |
-/// | `max_capability_keys`, of one capability | 2,500 | a signal of a new key of it is refused |
+/// | `max_keys` | 10,000 | a signal of a new key counts for all payloads of its kind together; of more than 64 such kinds it is refused |
+/// | `max_capability_keys`, of one capability | 2,500 | the same |
 /// | `max_signals` | 100,000 | a new signal is refused |
 /// | `max_names` | 64 | further principles, notes, actions, metrics of a key are left out |
 /// | `max_text_bytes` | 1,024 | a longer name, note or action is left out |

@@ -98,17 +98,15 @@ impl Heuristics {
         }
     }
 
-    /// The learned threshold of a principle at a level.
-    pub(crate) fn threshold(
+    /// The learned thresholds at a level, for tasks of this kind.
+    pub(crate) fn thresholds_of(
         &self,
         capability: &Capability,
         territory: Option<&str>,
-        principle: &str,
         level: PressureLevel,
-    ) -> Option<&Threshold> {
-        self.thresholds.iter().find(|learned| {
+    ) -> impl Iterator<Item = &Threshold> {
+        self.thresholds.iter().filter(move |learned| {
             learned.level == level
-                && learned.principle == principle
                 && learned.capability == *capability
                 && learned.territory.as_deref() == territory
         })

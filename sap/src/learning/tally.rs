@@ -204,7 +204,10 @@ impl Tally {
             }
         }
         let issues = signal.violations.iter().flatten();
-        let issues = issues.filter(|issue| !issue.is_by_threshold());
+        // A constraint is a text of the task's own, and says nothing of a principle of that name.
+        let is_found =
+            |issue: &&PolicyViolation| !issue.is_by_threshold() && !issue.is_of_constraint();
+        let issues = issues.filter(is_found);
         let issues = issues.map(|issue| (text(&issue.principle), text(&issue.severity)));
         for key in issues {
             let bytes = key.0.len() + key.1.len();
