@@ -25,6 +25,7 @@ use sap::store::{
     FileCache, FileCacheError, FileTranscript, MemoryCache, MemoryTranscript, Redacting,
 };
 use sap::transcript::Transcript;
+use sap::transport::mcp::{Server, router};
 use sap::transport::{Service, TokioClock, http};
 use sap::{AgentId, Capability};
 use sap::{Producer, ProducerKind};
@@ -127,7 +128,7 @@ pub async fn serve(args: &Args) -> Result<u8, Problem> {
     }
     let url = format!("http://{address}{PATH}");
     listening(&url, &args.agent, &capabilities).map_err(failed)?;
-    let tools = mcp::router(&service);
+    let tools = router(Server::from(service.clone()));
     let code = Arc::new(AtomicU8::new(INTERRUPTED));
     let exit_code = Arc::clone(&code);
     let shutdown = async move {

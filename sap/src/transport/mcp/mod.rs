@@ -16,9 +16,8 @@
 //! MCP carries arguments as values, which a number such as `1.50` or one of twenty digits does not survive. A task
 //! with such a number goes as `{"task": "…"}`, the JSON text of it; servers take both forms.
 //!
-//! Over HTTP the tools are a route beside the tasks (`http::serve_with`), with the hosts and
-//! origins of that server: those of the library are then switched off (`disable_allowed_hosts`). Who asks is known as for a
-//! task.
+//! Over HTTP the tools are a route (`router`) beside the tasks (`http::serve_with`), with the hosts and
+//! origins of that server. Who asks is known as for a task.
 //!
 //! ```no_run
 //! # async fn serve(service: sap::transport::Service) -> Result<(), Box<dyn std::error::Error>> {
@@ -30,9 +29,23 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+#![cfg_attr(feature = "http", doc = "```no_run")]
+#![cfg_attr(not(feature = "http"), doc = "```ignore")]
+//! # async fn serve(service: sap::transport::Service) -> Result<(), Box<dyn std::error::Error>> {
+//! use sap::transport::{http, mcp};
+//!
+//! let listener = tokio::net::TcpListener::bind("127.0.0.1:8080").await?;
+//! let tools = mcp::router(mcp::Server::from(service.clone())); // at /mcp
+//! http::serve_with(listener, service, http::Config::default(), tools, std::future::pending()).await?;
+//! # Ok(())
+//! # }
+//! ```
 
 mod about;
 mod arguments;
+#[cfg(feature = "http")]
+mod route;
 mod tools;
 
 use core::time::Duration;
@@ -71,6 +84,9 @@ use crate::transport::{Caller, Message, SendError, Service, TokioClock};
 use crate::validate::{Options, ids_of};
 use crate::work::{self, For};
 
+#[cfg(feature = "http")]
+pub use route::{PATH, router};
+
 /// Serves the capabilities of a service as tools. A task of more than 1 MiB is a Nack. Clones share their list of tools,
 /// which is made when it is first asked for.
 #[derive(Clone, Debug)]
@@ -103,7 +119,8 @@ impl Server {
     // impl: SAP-11-2
     fn shown(&self, peer: &Peer) -> Vec<Tool> {
         let processor = self.service.processor();
-        let tools = self.tools.get_or_init(|| Tools::of(processor));
+        let of = || Tools::of(processor, about::tools().collect());
+        let tools = self.tools.get_or_init(of);
         tools.shown(processor, peer)
     }
 

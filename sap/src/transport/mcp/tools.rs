@@ -6,7 +6,6 @@ use rmcp::model::{JsonObject, Tool};
 use serde_json::{Value, json};
 use ubos_common::json::RawBuf;
 
-use super::about;
 use crate::ident::Capability;
 use crate::processor::{Peer, Processor};
 use crate::schemas;
@@ -19,11 +18,11 @@ pub(super) struct Tools {
 }
 
 impl Tools {
-    pub(super) fn of(processor: &Processor) -> Self {
+    pub(super) fn of(processor: &Processor, about_tasks: Vec<Tool>) -> Self {
         let tool = |capability: &Capability| (capability.clone(), tool(processor, capability));
         Self {
             of_capabilities: processor.capabilities().map(tool).collect(),
-            about_tasks: about::tools().collect(),
+            about_tasks,
         }
     }
 

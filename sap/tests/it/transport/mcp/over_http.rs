@@ -8,6 +8,7 @@ use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
 use sap::processor::{AllowAll, Identity, Speakers};
 use sap::transport::Service;
 use sap::transport::http::{self, Listener, serve_with};
+use sap::transport::mcp::router;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -175,4 +176,38 @@ async fn the_end_of_the_server_cancels_the_calls_that_came_by_it() {
     let said = &answer["result"]["structuredContent"];
     assert_eq!(said["status"], "CANCELLED", "{answer}");
     assert_eq!(seen.written(0), ["task", "RUNNING", "CANCELLED"]);
+}
+
+// spec: SAP-10-3
+#[tokio::test]
+async fn the_route_keeps_no_session_and_takes_no_long_body() {
+    let service = Seen::default().service_of(Config::default());
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/mcp", listener.local_addr().unwrap());
+    let tools = router(Server::from(service.clone()));
+    let (config, never) = (http::Config::default(), std::future::pending());
+    #[expect(clippy::disallowed_methods, reason = "a server beside the test")]
+    tokio::spawn(serve_with(listener, service, config, tools, never));
+    let client = client(client_tls(&Authority::new(), None));
+    let params = json!({
+        "protocolVersion": "2025-06-18",
+        "capabilities": {},
+        "clientInfo": {"name": "test", "version": "1"},
+    });
+    let begin = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params});
+    let begun = post(&client, &url).body(begin.to_string());
+    let begun = begun.send().await.unwrap();
+    assert_eq!(begun.status(), 200);
+    assert!(!begun.headers().contains_key("mcp-session-id"));
+    assert!(begun.text().await.unwrap().contains("protocolVersion"));
+    let answer = post(&client, &url).body(called(&ask(1, "test.echo")));
+    let answer = answer.send().await.unwrap().text().await.unwrap();
+    assert!(answer.contains("SUCCEEDED"), "{answer}");
+    let task = with(
+        ask(2, "test.echo"),
+        "/payload/long",
+        Some(json!("x".repeat(2 << 20))),
+    );
+    let long = post(&client, &url).body(called(&task));
+    assert_eq!(long.send().await.unwrap().status(), 413);
 }
