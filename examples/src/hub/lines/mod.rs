@@ -167,6 +167,12 @@ impl Lines {
         self.news("missed", json!({"events": events}), MAX_AGENT_BYTES);
     }
 
+    /// Why a job waits for an agent.
+    pub(super) fn waiting(&self, job: JobId, label: Option<&str>, why: &str) {
+        let members = json!({"job": job.to_string(), "id": label, "reason": why});
+        self.news("waiting", members, MAX_JOB_BYTES);
+    }
+
     /// News of a job, or its end, which has to be told.
     pub(super) fn job(&self, job: JobId, label: Option<&str>, event: &JobEvent) {
         let (name, mut members) = match event {
