@@ -87,7 +87,7 @@ impl Lines {
     /// Lines that are written there.
     pub(super) fn to(to: impl Write + Send + 'static) -> Self {
         let clock = Clock::default();
-        let at = clock.clone();
+        let at = clock;
         let left_out = move |lines| line(&at, "left-out", json!({"lines": lines}), MAX_AGENT_BYTES);
         let out = Out::start(to, left_out);
         Self { out, clock }
