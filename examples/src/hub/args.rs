@@ -37,7 +37,7 @@ usage: hub [OPTIONS] [FILES...]
   --max-per-peer N    agents, and connections, that one peer may have, 1 to 1000000; default 1000. A peer is a
                       certificate, the name of a token, or an address; connections count by address
   --grace SECONDS     how long an agent that was cut off may take to come back, 0 to 86400; default 0. Its sessions go on
-                      if it can resume them
+                      if it can resume them (hub-agent --resume, --resume-limit)
   --max-jobs N        jobs that may wait or run, 1 to 1000000; default 10000. Beyond it no more are read, or taken from the
                       queue
   --drain-ms N        how long agents have for what they run when the hub is interrupted, 0 to 86400000; default 500
@@ -58,8 +58,9 @@ payload: {\"type\":TYPE, \"name\":NAME, \"mime_type\":MIME, \"text\":TEXT | \"ba
 
 events, each with at, the hub's time:
         listening, agent-registered, agent-listening, agent-away, agent-gone, audit, missed, left-out; submitted, restored, known,
-        proposed, accepted, rejected, ready, init-sent, status, telemetry, cut, resumed, requeued, and for each job
+        waiting, proposed, accepted, rejected, ready, init-sent, status, telemetry, cut, resumed, requeued, and for each job
         one of result (the agent gave one) and failed (it did not), both with state; refused, for a line that is no job.
+        waiting says why no agent has the job, after a second and when the reason is another, ever more rarely; not of a queue's
         status and telemetry have the agent's time as agent_at; audit is an action of an agent that was ignored
 a line: has at most 16 KiB about an agent, 1 MiB about a job on its way, 96 MiB about its end; left_out_bytes says what is missing
         8 MiB of lines may wait to be read. Beyond it news of agents is left out, and a line left-out counts it; jobs wait

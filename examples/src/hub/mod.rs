@@ -83,8 +83,12 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Bytes of the registrations of a peer, for each agent that it may have.
-const REGISTERED_BYTES: usize = 32 << 10;
+/// Bytes of the registrations of a peer of so many agents: one alone may be as large as any.
+fn registered_bytes(agents: usize) -> usize {
+    /// What the library gives to a peer of 1000 agents.
+    const LEAST: usize = 32 << 20;
+    agents.saturating_mul(32 << 10).max(LEAST)
+}
 
 /// An exit code and the words for it.
 type Problem = (u8, String);
@@ -132,7 +136,7 @@ async fn hub(
         .with_max_jobs(args.max_jobs)
         .with_resume_grace(args.grace)
         .with_max_agents_per_peer(args.max_per_peer)
-        .with_max_registered_bytes_per_peer(args.max_per_peer.saturating_mul(REGISTERED_BYTES))
+        .with_max_registered_bytes_per_peer(registered_bytes(args.max_per_peer))
         .with_wait_limit(Duration::from_secs(24 * 60 * 60));
     let mut config =
         secured(args, ServerConfig::default().with_hub(config)).map_err(|why| (UNUSABLE, why))?;

@@ -16,7 +16,9 @@ usage: hub-agent --hub URL [OPTIONS]
   --name N           the agent's name for people; default hub-agent
   --max-sessions N   sessions at once; default 16
   --drain-ms N       how long sessions may go on after Ctrl-C or SIGTERM; default 5000
-  --resume           goes on with its sessions when the connection was cut, with a hub that waits for that
+  --resume           goes on with its sessions when the connection was cut, with a hub that waits for that (hub --grace)
+  --resume-limit S   how many seconds a session may be cut before it is given up, 1 to 86400; default 300. It needs --resume;
+                     the hub gives up after its --grace
   --token-file FILE  a token to show on every call, the last word of the file's first line
   --tls-ca FILE      the authority (PEM) that must have signed the hub's certificate; the URL is https then
   --tls-cert FILE    the certificate (PEM) that the agent shows
@@ -31,6 +33,9 @@ translations: upper  gives its payloads of type text back in capitals
 exit codes: 0 after SIGTERM, 2 usage or a file that cannot be read, 3 something failed, 130 after Ctrl-C
 ";
 
+/// The most seconds that a session may be cut.
+const DAY: u64 = 24 * 60 * 60;
+
 /// What was asked for.
 #[derive(Debug)]
 pub(super) struct Args {
@@ -42,6 +47,8 @@ pub(super) struct Args {
     pub(super) max_sessions: usize,
     /// Whether sessions go on when the connection was cut.
     pub(super) resume: bool,
+    /// How long a session may be cut.
+    pub(super) resume_limit: Duration,
     /// How long sessions may go on at the end.
     pub(super) drain: Duration,
     /// Where a token stands.
@@ -53,12 +60,13 @@ pub(super) struct Args {
 /// Reads the arguments behind the program's name; `None` asks for the help text.
 pub(super) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Option<Args>, String> {
     let mut arguments = arguments.into_iter();
-    let mut hub = None;
+    let (mut hub, mut is_limited) = (None, false);
     let mut args = Args {
         hub: String::new(),
         name: "hub-agent".to_owned(),
         max_sessions: 16,
         resume: false,
+        resume_limit: Duration::from_secs(300),
         drain: Duration::from_secs(5),
         token_file: None,
         tls: TlsFiles::default(),
@@ -81,6 +89,14 @@ pub(super) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Opt
             "--hub" => hub = Some(text(&name, value()?)?),
             "--name" => args.name = text(&name, value()?)?,
             "--max-sessions" => args.max_sessions = number(&name, value()?)?,
+            "--resume-limit" => {
+                let seconds = number(&name, value()?)?;
+                if !(1..=DAY).contains(&seconds) {
+                    return Err(format!("{name} needs a number from 1 to {DAY}"));
+                }
+                args.resume_limit = Duration::from_secs(seconds);
+                is_limited = true;
+            }
             "--drain-ms" => args.drain = Duration::from_millis(number(&name, value()?)?),
             "--token-file" => args.token_file = Some(value()?.into()),
             "--tls-ca" => args.tls.ca = Some(value()?.into()),
@@ -90,6 +106,9 @@ pub(super) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Opt
         }
     }
     args.tls.check()?;
+    if is_limited && !args.resume {
+        return Err("--resume-limit needs --resume".to_owned());
+    }
     args.hub = hub.ok_or("--hub is wanted")?;
     Ok(Some(args))
 }
@@ -121,6 +140,8 @@ mod tests {
         let args = args.unwrap().unwrap();
         assert_eq!((args.hub.as_str(), args.name.as_str()), ("http://h", "n"));
         assert_eq!(args.drain, Duration::from_millis(7));
+        let args = parsed(&["--hub", "h", "--resume-limit", "9", "--resume"]);
+        assert_eq!(args.unwrap().unwrap().resume_limit, Duration::from_secs(9));
         assert!(parsed(&["--help"]).unwrap().is_none());
         for wrong in [
             &[][..],
@@ -128,6 +149,9 @@ mod tests {
             &["--hub"],
             &["--hub", "h", "--max-sessions", "-1"],
             &["--hub", "h", "more"],
+            &["--hub", "h", "--resume-limit", "9"],
+            &["--hub", "h", "--resume", "--resume-limit", "0"],
+            &["--hub", "h", "--resume", "--resume-limit", "86401"],
             &["--hub", "h", "--tls-cert", "c"],
             &["--hub", "h", "--tls-key", "k"],
         ] {

@@ -59,6 +59,7 @@ fn built(args: &Args) -> Result<AgentBuilder, String> {
         config
             .with_max_sessions(args.max_sessions)
             .with_resume(args.resume)
+            .with_resume_limit(args.resume_limit)
     });
     if let Some(file) = &args.token_file {
         agent = agent.with_bearer_token(secured::token(file)?);

@@ -220,7 +220,8 @@ fn large() -> AgentRegistration {
 // spec: HUB-4-6
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_strangers_registration_does_not_make_a_long_line() {
-    let mut hub = Hub::start(&[]);
+    // A peer of one agent may register as much as any.
+    let mut hub = Hub::start(&["--max-per-peer", "1"]);
     let mut stranger = AgentHubClient::connect(hub.url.clone()).await.unwrap();
     stranger.register(large()).await.unwrap();
     let line = hub.until("agent-registered");
@@ -229,6 +230,35 @@ async fn a_strangers_registration_does_not_make_a_long_line() {
     assert!(line["left_out_bytes"].as_u64().unwrap() > 900_000);
     assert!(line.to_string().len() < 17_000);
     hub.kill();
+}
+
+// spec: HUB-3-6
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn it_is_told_why_a_job_waits() {
+    let mut hub = Hub::start(&["--exit-when-done"]);
+    let job = json!({"kind": "test", "type": "echo", "id": "a"});
+    hub.say(&job);
+    let waiting = hub.until("waiting");
+    assert_eq!(waiting["id"], "a");
+    assert_eq!(waiting["reason"], r#"no agent offers test type "echo""#);
+    // The reason is another.
+    let needs_text = hub_agent_that_echoes(&hub.url);
+    let reason = hub.until("waiting")["reason"].as_str().unwrap().to_owned();
+    assert!(
+        reason.contains("1, of which 0 take these payloads") && reason.contains("\"text\""),
+        "{reason}"
+    );
+    drop(needs_text);
+    let _agent = agent(&hub.url, "two");
+    // It runs, and lacks its text.
+    assert_eq!(hub.end().0, 1);
+}
+
+/// An agent whose echo wants a text.
+fn hub_agent_that_echoes(url: &str) -> AgentHandle {
+    examples::hub_agent::work::agent("picky")
+        .start(url)
+        .unwrap()
 }
 
 // spec: HUB-4-6

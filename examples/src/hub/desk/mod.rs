@@ -1,6 +1,7 @@
 //! What is to be done with each job of this hub, and when everything is.
 
 mod held;
+mod wait;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -23,6 +24,7 @@ use super::jobs::{self, Input, Read};
 use super::lines::{Lines, verdict_word};
 use super::{FAILED, UNUSABLE};
 use held::{Held, HeldJob};
+use wait::Wait;
 
 /// A job whose id is looked for in the store, on a thread of its own: disks are slow, and everything else goes on.
 struct Looking {
@@ -320,12 +322,24 @@ impl Desk<'_> {
                 lines.room().await;
                 lines.say("restored", json!({"job": id.to_string(), "id": label}));
             }
+            let mut wait = Wait::default();
             let outcome = loop {
-                let event = job.next_event().await;
+                let event = tokio::select! {
+                    event = job.next_event() => event,
+                    () = wait.look() => {
+                        if let Some(why) = wait.changed(job.why_waiting()) {
+                            lines.waiting(id, label.as_deref(), &why);
+                        }
+                        continue;
+                    }
+                };
                 lines.room().await;
                 match event {
                     Some(JobEvent::Ended(outcome)) => break Some(outcome),
-                    Some(event) => lines.job(id, label.as_deref(), &event),
+                    Some(event) => {
+                        wait.heard(&event);
+                        lines.job(id, label.as_deref(), &event);
+                    }
                     None => break None,
                 }
             };

@@ -198,7 +198,7 @@ async fn what_is_about_jobs_waits_for_who_reads_and_news_is_counted() {
         // It is heard although nobody reads, and the end of the job is told before it is followed.
         leave.send_replace(true);
         while !leave.is_closed() {
-            drop(open.send(()));
+            let _ = open.send(());
             tokio::task::yield_now().await;
         }
     };

@@ -87,7 +87,7 @@ impl Lines {
     /// Lines that are written there.
     pub(super) fn to(to: impl Write + Send + 'static) -> Self {
         let clock = Clock::default();
-        let at = clock.clone();
+        let at = clock;
         let left_out = move |lines| line(&at, "left-out", json!({"lines": lines}), MAX_AGENT_BYTES);
         let out = Out::start(to, left_out);
         Self { out, clock }
@@ -165,6 +165,12 @@ impl Lines {
     /// Events of agents that nobody saw.
     pub(super) fn missed(&self, events: u64) {
         self.news("missed", json!({"events": events}), MAX_AGENT_BYTES);
+    }
+
+    /// Why a job waits for an agent.
+    pub(super) fn waiting(&self, job: JobId, label: Option<&str>, why: &str) {
+        let members = json!({"job": job.to_string(), "id": label, "reason": why});
+        self.news("waiting", members, MAX_JOB_BYTES);
     }
 
     /// News of a job, or its end, which has to be told.

@@ -314,20 +314,37 @@ impl Hub {
         }
     }
 
+    /// Why a job waits, in words for people: what agents lack for it, and what the last one that was asked said. `None` where it
+    /// does not wait.
+    pub fn why_waiting(&mut self, job: JobId) -> Option<String> {
+        let entry = self.queue.get(job)?;
+        if entry.stage != JobStage::Waiting {
+            return None;
+        }
+        let why = match self.phase {
+            Phase::Paused => "the hub is paused".to_owned(),
+            _ => self.fleet.why_unplaced(&entry.job, &entry.shape),
+        };
+        Some(match &entry.reason {
+            Some(reason) => format!("{why}; the last one asked said: {reason}"),
+            None => why,
+        })
+    }
+
     /// The job's time of waiting is over.
     // impl: HUB-3-6
     pub(super) fn waited_long_enough(&mut self, now: Now, job: JobId) {
         let Some(entry) = self.queue.get(job) else {
             return;
         };
-        let session = entry.session();
-        let message = match &entry.reason {
-            Some(reason) => {
+        let reason = entry.reason.clone();
+        let why = self.why_waiting(job);
+        let message = match (why, reason) {
+            (Some(why), _) => why,
+            (None, Some(reason)) => {
                 format!("no agent took the job in time; the last one asked said: {reason}")
             }
-            None if session.is_some() => "no agent took the job in time".to_owned(),
-            None if self.phase == Phase::Paused => "the hub is paused".to_owned(),
-            None => self.fleet.why_unplaced(&entry.job, &entry.shape),
+            (None, None) => "no agent took the job in time".to_owned(),
         };
         let outcome = Outcome::new(Verdict::Unplaced, message);
         self.stop_job(now, job, outcome, "no agent took the job in time");

@@ -210,6 +210,13 @@ impl JobHandle {
         event
     }
 
+    /// Why the job waits, in words for people; `None` where it does not. It costs a look at the agents of the job's skill where
+    /// none of them takes its payloads, so do not ask often.
+    #[must_use]
+    pub fn why_waiting(&self) -> Option<String> {
+        self.shared.act(|hub, _| hub.why_waiting(self.id))
+    }
+
     /// Waits for the end, and skips all other events.
     pub async fn outcome(mut self) -> Outcome {
         self.inbox.wait_for_end();

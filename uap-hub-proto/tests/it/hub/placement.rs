@@ -271,6 +271,21 @@ fn a_job_that_nobody_takes_ends_with_the_reason() {
         ended(&mut rig),
         ["ended Unplaced no agent took the job in time; the last one asked said: no wish"]
     );
+    // It refuses, and is paused: the refusal does not hide what is missing now.
+    let waits = rig.hub.submit(rig.now, job("t")).unwrap();
+    let (_, session) = rig.proposals().pop().unwrap();
+    assert_eq!(rig.hub.why_waiting(waits), None, "it is offered");
+    rig.answer(listen, &session, false);
+    rig.hub
+        .set_agent_paused(rig.now, &id.as_str().into(), true)
+        .unwrap();
+    let why = r#"agents that offer test type "t": 1, of which 1 take these payloads: 1 paused; the last one asked said: no wish"#;
+    assert_eq!(rig.hub.why_waiting(waits).as_deref(), Some(why));
+    rig.seconds(10);
+    assert_eq!(ended(&mut rig), [format!("ended Unplaced {why}")]);
+    rig.hub
+        .set_agent_paused(rig.now, &id.as_str().into(), false)
+        .unwrap();
     rig.hub
         .submit(rig.now, job("t").with_agent(id.as_str().into()))
         .unwrap();

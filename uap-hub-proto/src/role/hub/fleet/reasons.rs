@@ -45,8 +45,9 @@ impl Fleet {
         let standings: Vec<_> = standings
             .map(|(count, what)| format!("{count} {what}"))
             .collect();
+        let colon = if standings.is_empty() { "" } else { ": " };
         format!(
-            "{begin} {} take these payloads: {}",
+            "{begin} {} take these payloads{colon}{}",
             able.all,
             standings.join(", ")
         )
