@@ -1,5 +1,11 @@
 //! `conformance hub-hostile` attacks the program `hub`, and gives it jobs through a command of the user's.
 
+#![expect(
+    clippy::disallowed_types,
+    clippy::disallowed_methods,
+    reason = "a program of its own beside the test, and what it says is read"
+)]
+
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;

@@ -64,6 +64,9 @@ fn an_error_is_the_source_of_the_failure_that_it_made() {
     let failure = HandlerError::from(read().unwrap_err());
     assert!(failure.into_source().unwrap().is::<Unreadable>());
     assert!(HandlerError::new("no error").into_source().is_none());
+    let missing = || -> Result<(), HandlerError> { Ok(None.ok_or("nothing is there")?) };
+    let text = missing().unwrap_err().into_source().unwrap();
+    assert_eq!(text.to_string(), "nothing is there");
 }
 
 /// Tells that the handler that holds it has ended.

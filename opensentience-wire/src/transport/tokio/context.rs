@@ -57,12 +57,11 @@ impl ToolError {
     }
 }
 
-/// Any error is one of a tool, so that `?` takes it: its text goes to the core under `tool.failed`. An [`ErrorObject`] goes as
+/// Any error is one of a tool, and a text alone, so that `?` takes it: its text goes to the core under `tool.failed`. An [`ErrorObject`] goes as
 /// it is, for tools that call others; what a [`ToolContext`] refuses because the call has ended is a cancel.
-impl<E: std::error::Error + Send + Sync + 'static> From<E> for ToolError {
+impl<E: Into<Box<dyn std::error::Error + Send + Sync>>> From<E> for ToolError {
     fn from(error: E) -> Self {
-        let error: Box<dyn std::error::Error + Send + Sync> = Box::new(error);
-        let error = match error.downcast::<ErrorObject>() {
+        let error = match error.into().downcast::<ErrorObject>() {
             Ok(object) => return Self(object),
             Err(other) => other,
         };

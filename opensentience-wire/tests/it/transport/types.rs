@@ -74,6 +74,11 @@ fn errors_of_a_tool_keep_what_they_are() {
     );
     let io = std::io::Error::other("no disk");
     assert_eq!(text(io.into()), "tool.failed: no disk");
+    let missing = || -> Result<(), ToolError> { Ok(None.ok_or("nothing is there")?) };
+    assert_eq!(
+        text(missing().unwrap_err()),
+        "tool.failed: nothing is there"
+    );
 }
 
 #[tokio::test]

@@ -260,8 +260,9 @@ impl HandlerError {
     }
 }
 
-impl<E: Error + Send + Sync + 'static> From<E> for HandlerError {
+impl<E: Into<Box<dyn Error + Send + Sync>>> From<E> for HandlerError {
     fn from(error: E) -> Self {
+        let error = error.into();
         let causes = std::iter::successors(error.source(), |cause: &&dyn Error| (*cause).source());
         let message = causes
             .take(MAX_CAUSES)
@@ -274,7 +275,7 @@ impl<E: Error + Send + Sync + 'static> From<E> for HandlerError {
                 format!("{words}: {cause}")
             });
         Self {
-            source: Some(Box::new(error)),
+            source: Some(error),
             ..Self::new(message)
         }
     }
