@@ -22,7 +22,6 @@ use tokio_stream::{Stream, StreamExt as _};
 use tonic::{codegen::http::Extensions, transport::server::Connected};
 
 use super::{
-    config::ServerConfig,
     open::{OpenCall, OpenCalls},
     places::{Place, Places},
     unfinished::Held,
@@ -114,17 +113,6 @@ pub(super) struct Times {
     pub(super) idle: Duration,
     /// For its peer to take what is written.
     pub(super) patience: Duration,
-}
-
-impl Times {
-    pub(super) const fn of(config: &ServerConfig) -> Self {
-        Self {
-            first_call: config.first_call_timeout,
-            idle: config.idle_timeout,
-            // By then the keep-alive has found that nothing comes back.
-            patience: config.keep_alive.saturating_add(config.keep_alive_timeout),
-        }
-    }
 }
 
 /// The connections of a listener. One that has no place is closed at once, one that makes no first call, or no other for long,

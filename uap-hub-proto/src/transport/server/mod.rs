@@ -119,7 +119,7 @@ async fn start(listener: TcpListener, mut config: ServerConfig) -> io::Result<Hu
     #[cfg(feature = "reflection")]
     let reflection = (config.reflection).then(|| reflection(control.clone()));
     let places = Places::new(connections, config.max_connections_per_address);
-    let times = Times::of(&config);
+    let times = times_of(&config);
     let session_bytes = Pool::new(most, 4, 16, connections);
     let sessions = (session_bytes, Pace::steps(config.session_message_timeout));
     let (shared, records) = Shared::new(config, ids).map_err(invalid)?;
@@ -148,6 +148,15 @@ async fn start(listener: TcpListener, mut config: ServerConfig) -> io::Result<Hu
         health: reporter,
     };
     Ok(HubHandle::new(scheme, addr, shared, serving, restored))
+}
+
+const fn times_of(config: &ServerConfig) -> Times {
+    Times {
+        first_call: config.first_call_timeout,
+        idle: config.idle_timeout,
+        // By then the keep-alive has found that nothing comes back.
+        patience: config.keep_alive.saturating_add(config.keep_alive_timeout),
+    }
 }
 
 /// The files of `proto/`, as a compiler reads them; a test makes them again and compares.
