@@ -153,7 +153,8 @@ pub fn act_prompt<'a>(
     text
 }
 
-/// The prompt for a planner: completes a plan with registered verbs and tools.
+/// The prompt for a planner: completes a plan with registered verbs and tools. `agents` names those of the registry that it is
+/// shown, with their verbs and tools; without any the planner has no library to plan with.
 ///
 /// Spec: SACP 7, 9
 #[must_use]
