@@ -350,6 +350,7 @@ fn a_typed_handler_takes_and_gives_types() {
     assert_eq!(why, wanted);
 }
 
+#[cfg(feature = "typed")]
 #[test]
 fn the_schemas_of_a_typed_handler_are_those_of_reading_and_of_writing() {
     #[derive(serde::Deserialize, serde::Serialize, schemars::JsonSchema)]
