@@ -3,14 +3,15 @@
 use std::ffi::OsString;
 use std::io::Write as _;
 use std::process::{Child, Command, ExitCode, Stdio};
-use std::sync::Mutex;
-use std::time::Duration;
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use uap_hub_proto::role::hub::Job;
 use uap_hub_proto::wire::Payload;
 use ubos_common::secret::Secret;
-use ubos_conformance::hub::HostileRun;
+use ubos_conformance::hub::{Attack, HostileRun};
 
 use super::hub::USAGE;
 
@@ -44,6 +45,7 @@ fn told(why: &str) -> ExitCode {
 fn parse(mut arguments: impl Iterator<Item = OsString>) -> Result<Option<HostileRun>, String> {
     let (mut url, mut process, mut growth) = (None, None, None);
     let (mut seconds, mut tokens, mut command) = (5, None, Vec::new());
+    let mut attacks = Vec::new();
     while let Some(argument) = arguments.next() {
         let name = argument.to_string_lossy().into_owned();
         let mut value = || {
@@ -61,6 +63,7 @@ fn parse(mut arguments: impl Iterator<Item = OsString>) -> Result<Option<Hostile
             "--seconds" => seconds = number(value()?)?,
             "--max-growth" => growth = Some(number(value()?)?),
             "--token-file" => tokens = Some(read_tokens(&value()?)?),
+            "--attack" => attacks.push(attack(&value()?)?),
             "--" => command.extend(arguments.by_ref()),
             _ => return Err(format!("unknown argument {name}; --help tells more")),
         }
@@ -77,6 +80,9 @@ fn parse(mut arguments: impl Iterator<Item = OsString>) -> Result<Option<Hostile
     if let Some(growth) = growth {
         run = run.with_max_growth(growth);
     }
+    if !attacks.is_empty() {
+        run = run.with_attacks(&attacks);
+    }
     if let Some([attackers, honest]) = tokens {
         run = run.with_tokens(attackers, honest);
     }
@@ -85,6 +91,14 @@ fn parse(mut arguments: impl Iterator<Item = OsString>) -> Result<Option<Hostile
         run = run.with_feed(move |job| feeder.give(&job));
     }
     Ok(Some(run))
+}
+
+fn attack(name: &str) -> Result<Attack, String> {
+    let found = Attack::ALL.into_iter().find(|attack| attack.name() == name);
+    found.ok_or_else(|| {
+        let names = Attack::ALL.map(Attack::name).join(", ");
+        format!("no attack is called {name}; there are: {names}")
+    })
 }
 
 /// The last word of each of the two first lines.
@@ -101,8 +115,16 @@ fn read_tokens(file: &str) -> Result<[Secret<String>; 2], String> {
     <[_; 2]>::try_from(tokens).map_err(few)
 }
 
+/// Lines that may wait for the command, which reads more slowly than attacks give.
+const MAX_WAITING: usize = 64;
+/// How long the command may go on when there is nothing more to read.
+const LEAVE: Duration = Duration::from_secs(5);
+
 /// The command that gives jobs to the hub, which it reads as JSON lines.
-struct Feeder(Mutex<Child>);
+struct Feeder {
+    lines: Option<SyncSender<String>>,
+    child: Child,
+}
 
 impl Feeder {
     fn start(command: &[OsString]) -> Result<Self, String> {
@@ -113,8 +135,20 @@ impl Feeder {
             .stdin(Stdio::piped())
             .stdout(Stdio::null());
         let child = started.spawn();
-        let child = child.map_err(|err| format!("{}: {err}", program.to_string_lossy()))?;
-        Ok(Self(Mutex::new(child)))
+        let mut child = child.map_err(|err| format!("{}: {err}", program.to_string_lossy()))?;
+        let (lines, waiting) = sync_channel::<String>(MAX_WAITING);
+        if let Some(mut stdin) = child.stdin.take() {
+            // On a thread of its own: a command that stops reading must not hold up who judges the hub.
+            thread::spawn(move || {
+                for line in waiting {
+                    if writeln!(stdin, "{line}").is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+        let lines = Some(lines);
+        Ok(Self { lines, child })
     }
 
     /// Writes a job as the program `hub` reads it. One that nobody reads is lost, and the attack finds nothing to do.
@@ -131,23 +165,23 @@ impl Feeder {
         let line = json!({
             "kind": "test", "type": job.skill.name(), "payloads": payloads, "timeout_ms": limit,
         });
-        let mut child = self
-            .0
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
-        if let Some(stdin) = &mut child.stdin {
-            let _ = writeln!(stdin, "{line}");
+        if let Some(lines) = &self.lines {
+            let _ = lines.try_send(line.to_string());
         }
     }
 }
 
 impl Drop for Feeder {
     fn drop(&mut self) {
-        let child = self
-            .0
-            .get_mut()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
-        drop(child.stdin.take());
-        let _ = child.wait();
+        self.lines = None;
+        let end = Instant::now() + LEAVE;
+        while Instant::now() < end {
+            if !matches!(self.child.try_wait(), Ok(None)) {
+                return;
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }

@@ -19,7 +19,7 @@ use uap_hub_proto::{
 use super::{
     client::Client,
     jobs,
-    target::{Body, CHECK, LISTEN, REGISTER, Target, with},
+    target::{Body, CHECK, LISTEN, REGISTER, Target, silence, with},
 };
 
 /// Connections of an attack.
@@ -257,10 +257,10 @@ async fn called(target: &Target, channel: Channel, call: &str, body: Body, attem
 /// Listens and opens a session by ids that nobody was given.
 async fn guessed_ids(client: &mut Client, number: u64) {
     let guess = format!("00000000-0000-4000-8000-{number:012x}");
-    let nothing = tokio_stream::pending::<ListenRequest>();
+    let (_held, nothing) = silence::<ListenRequest>();
     let _ = client.listen(with(CLIENT_ID_KEY, &guess, nothing)).await;
     let guess = format!("JOB-{guess}");
-    let nothing = tokio_stream::pending::<TestResponse>();
+    let (_held, nothing) = silence::<TestResponse>();
     let _ = client.execute(with(SESSION_ID_KEY, &guess, nothing)).await;
 }
 
@@ -287,8 +287,9 @@ async fn names_that_listen(
             break;
         };
         let id = answer.into_inner().client_id;
-        let nothing = tokio_stream::pending::<ListenRequest>();
-        listening.extend(client.listen(with(CLIENT_ID_KEY, &id, nothing)).await);
+        let (held, nothing) = silence::<ListenRequest>();
+        let opened = client.listen(with(CLIENT_ID_KEY, &id, nothing)).await;
+        listening.extend(opened.map(|opened| (opened, held)));
     }
     if listening.is_empty() {
         return tokio::time::sleep(FULL).await;

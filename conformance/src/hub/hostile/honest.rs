@@ -3,10 +3,16 @@
 use std::time::Duration;
 
 use tonic::{Request, transport::Endpoint};
-use uap_hub_proto::{role::CLIENT_ID_KEY, wire::AgentRegistration};
+use uap_hub_proto::{
+    role::CLIENT_ID_KEY,
+    wire::{AgentRegistration, ListenRequest},
+};
 use ubos_common::os::Clock;
 
-use super::client::{Shown, client};
+use super::{
+    client::{Shown, client},
+    target::silence,
+};
 
 /// How long an honest agent may take to register and listen before it counts as locked out.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
@@ -77,7 +83,8 @@ async fn trip(endpoint: &Endpoint, shown: &Shown) {
 async fn listens(endpoint: &Endpoint, shown: &Shown) -> Option<()> {
     let mut client = client(endpoint.connect().await.ok()?, shown);
     let answer = client.register(AgentRegistration::default()).await.ok()?;
-    let mut request = Request::new(tokio_stream::pending());
+    let (_held, nothing) = silence::<ListenRequest>();
+    let mut request = Request::new(nothing);
     let id = answer.into_inner().client_id.parse().ok()?;
     request.metadata_mut().insert(CLIENT_ID_KEY, id);
     client.listen(request).await.ok().map(drop)

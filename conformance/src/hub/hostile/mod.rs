@@ -167,10 +167,13 @@ impl HostileRun {
         let before = memory::resident(self.process);
         let attempts = Arc::default();
         let attacking = super::spawn(attack.run(target.clone(), Arc::clone(&attempts)));
-        // The honest agent begins when the attack has.
-        while attempts.load(Ordering::Relaxed) == 0 && !attacking.is_finished() {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
+        // The honest agent begins when the attack has, or when that has long had its time.
+        let begun = async {
+            while attempts.load(Ordering::Relaxed) == 0 && !attacking.is_finished() {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        let _ = tokio::time::timeout(PATIENCE, begun).await;
         let trips = honest::trips(endpoint, shown, clock, self.time);
         let (under, most) = memory::most_during(self.process, trips).await;
         attacking.abort();
@@ -216,8 +219,8 @@ pub struct HostileRound {
 }
 
 impl HostileReport {
-    /// Whether while each attack went on the honest agent was served each time, nobody learned what is another's, and the memory
-    /// grew no further than it may. Times are for people to judge: they are the machine's as well.
+    /// Whether each attack was tried, and while it went on the honest agent was served each time, nobody learned what is another's,
+    /// and the memory grew no further than it may. Times are for people to judge: they are the machine's as well.
     #[must_use]
     pub fn is_survived(&self) -> bool {
         self.rounds.iter().all(|round| self.is_withstood(round))
@@ -225,7 +228,11 @@ impl HostileReport {
 
     fn is_withstood(&self, round: &HostileRound) -> bool {
         let is_served = round.under.served > 0 && round.under.failed == 0;
-        is_served && round.breaches == 0 && round.grown.is_none_or(|grown| grown <= self.max_growth)
+        let is_tried = round.attempts > 0;
+        is_tried
+            && is_served
+            && round.breaches == 0
+            && round.grown.is_none_or(|grown| grown <= self.max_growth)
     }
 }
 
@@ -247,10 +254,10 @@ impl fmt::Display for HostileReport {
             let grown = round
                 .grown
                 .map(|grown| format!("{:.1} MiB", grown as f64 / 1048576.0));
-            let verdict = if self.is_withstood(round) {
-                "ok"
-            } else {
-                "FAILED"
+            let verdict = match round.attempts {
+                0 => "not tried",
+                _ if self.is_withstood(round) => "ok",
+                _ => "FAILED",
             };
             line(
                 round.attack.name(),

@@ -17,8 +17,10 @@ use prost::Message as _;
 use tokio::{
     io::AsyncWriteExt as _,
     net::{TcpSocket, TcpStream, lookup_host},
+    sync::mpsc,
     task::JoinSet,
 };
+use tokio_stream::wrappers::ReceiverStream;
 use tonic::{
     Request,
     codegen::{Bytes, Service as _, http},
@@ -215,8 +217,9 @@ impl Target {
         mut channel: Channel,
         call: &str,
         id: Option<(&str, &str)>,
-        body: Body,
+        mut body: Body,
     ) {
+        let _held = body.hold();
         let uri = format!("{}{call}", self.endpoint.uri());
         let mut request = http::Request::post(uri).header("content-type", "application/grpc");
         if let Some((name, id)) = id {
@@ -241,10 +244,18 @@ impl Target {
     }
 }
 
-/// Some bytes, and then the end, or nothing for ever.
+/// No messages, and the end when the other part is dropped. Of a call that is dropped the HTTP library sends the body to its end,
+/// and keeps the connection as long.
+pub(super) fn silence<T>() -> (mpsc::Sender<T>, ReceiverStream<T>) {
+    let (held, silence) = mpsc::channel(1);
+    (held, ReceiverStream::new(silence))
+}
+
+/// Some bytes, and then the end, or nothing while it is held.
 pub(super) struct Body {
     bytes: Option<Bytes>,
     ends: bool,
+    held: Option<mpsc::Receiver<Infallible>>,
 }
 
 impl http_body::Body for Body {
@@ -253,12 +264,13 @@ impl http_body::Body for Body {
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
-        _: &mut Context<'_>,
+        cx: &mut Context<'_>,
     ) -> Poll<Option<Result<http_body::Frame<Bytes>, Infallible>>> {
-        match self.bytes.take() {
-            Some(bytes) => Poll::Ready(Some(Ok(http_body::Frame::data(bytes)))),
-            None if self.ends => Poll::Ready(None),
-            None => Poll::Pending,
+        let bytes = self.bytes.take();
+        match (bytes, &mut self.held) {
+            (Some(bytes), _) => Poll::Ready(Some(Ok(http_body::Frame::data(bytes)))),
+            (None, Some(held)) => held.poll_recv(cx).map(|_| None),
+            (None, None) => Poll::Ready(None),
         }
     }
 }
@@ -268,6 +280,7 @@ impl Body {
         Self {
             bytes: Some(bytes.clone()),
             ends: true,
+            held: None,
         }
     }
 
@@ -275,7 +288,18 @@ impl Body {
         Self {
             bytes: Some(bytes.clone()),
             ends: false,
+            held: None,
         }
+    }
+
+    /// What a body without an end of its own ends with.
+    fn hold(&mut self) -> Option<mpsc::Sender<Infallible>> {
+        if self.ends {
+            return None;
+        }
+        let (held, silence) = mpsc::channel(1);
+        self.held = Some(silence);
+        Some(held)
     }
 }
 
