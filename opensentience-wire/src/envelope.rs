@@ -44,10 +44,10 @@ ubos_common::wire! {
         nullable causation_id: Cow<'a, str> = "causation_id", "OSW-3-2";
         /// Who stands behind it.
         // impl: OSW-3-5
-        nullable actor: Actor = "actor", "OSW-3-5";
+        nullable actor: Box<Actor> = "actor", "OSW-3-5";
         /// What went wrong.
         // impl: OSW-3-6
-        nullable error: ErrorObject = "error", "OSW-3-6";
+        nullable error: Box<ErrorObject> = "error", "OSW-3-6";
         /// The rest, by type.
         required payload: P = "payload", "OSW-3-1";
     }
@@ -95,7 +95,7 @@ impl<'a> Envelope<'a> {
         match self.message_type() {
             MessageType::Hello => payload!(Hello),
             MessageType::Welcome => match &self.error {
-                Some(error) => Ok((Message::Refused(Box::new(error.clone())), Report::default())),
+                Some(error) => Ok((Message::Refused(error.clone()), Report::default())),
                 None => payload!(Welcome),
             },
             MessageType::Goodbye => payload!(Goodbye),

@@ -190,7 +190,7 @@ impl RecordedMessage {
         message.id = envelope.id.to_string();
         message.in_reply_to = envelope.in_reply_to.as_deref().map(str::to_owned);
         message.ids = (&envelope).into();
-        message.error.clone_from(&envelope.error);
+        message.error = envelope.error.as_deref().cloned();
         let sound = envelope.v == 1;
         let content = envelope.message(&limits);
         message.content = content.ok().map(|(message, _)| message).filter(|_| sound);

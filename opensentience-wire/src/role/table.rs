@@ -1,12 +1,11 @@
 //! Calls by their ids, in the order of the ids.
 
-use core::borrow::Borrow;
 use std::collections::BTreeMap;
 
 use super::CallId;
 
 /// A map whose tree holds small entries alone: what is known of a call stays in its place, where a tree that held it would
-/// move it with each call that comes or goes.
+/// move it with each call that comes or goes. What is looked for is an id, whose bytes are compared, and not a text.
 #[derive(Debug)]
 pub(super) struct Table<T> {
     places: BTreeMap<CallId, usize>,
@@ -32,36 +31,15 @@ impl<T> Table<T> {
         self.places.is_empty()
     }
 
-    pub(super) fn contains_key<Q>(&self, id: &Q) -> bool
-    where
-        CallId: Borrow<Q>,
-        Q: Ord + ?Sized,
-    {
+    pub(super) fn contains_key(&self, id: &CallId) -> bool {
         self.places.contains_key(id)
     }
 
-    pub(super) fn get<Q>(&self, id: &Q) -> Option<&T>
-    where
-        CallId: Borrow<Q>,
-        Q: Ord + ?Sized,
-    {
+    pub(super) fn get(&self, id: &CallId) -> Option<&T> {
         self.calls.get(*self.places.get(id)?)?.as_ref()
     }
 
-    pub(super) fn get_key_value<Q>(&self, id: &Q) -> Option<(&CallId, &T)>
-    where
-        CallId: Borrow<Q>,
-        Q: Ord + ?Sized,
-    {
-        let (id, place) = self.places.get_key_value(id)?;
-        Some((id, self.calls.get(*place)?.as_ref()?))
-    }
-
-    pub(super) fn get_mut<Q>(&mut self, id: &Q) -> Option<&mut T>
-    where
-        CallId: Borrow<Q>,
-        Q: Ord + ?Sized,
-    {
+    pub(super) fn get_mut(&mut self, id: &CallId) -> Option<&mut T> {
         self.calls.get_mut(*self.places.get(id)?)?.as_mut()
     }
 
@@ -80,11 +58,7 @@ impl<T> Table<T> {
         }
     }
 
-    pub(super) fn remove<Q>(&mut self, id: &Q) -> Option<T>
-    where
-        CallId: Borrow<Q>,
-        Q: Ord + ?Sized,
-    {
+    pub(super) fn remove(&mut self, id: &CallId) -> Option<T> {
         let place = self.places.remove(id)?;
         self.free.push(place);
         self.calls.get_mut(place)?.take()
@@ -148,9 +122,9 @@ mod tests {
                     let again = table.get(&id).copied().unwrap();
                     table.insert(id.clone(), again);
                 } else {
-                    assert_eq!(table.remove(id.as_str()), map.remove(&id));
+                    assert_eq!(table.remove(&id), map.remove(&id));
                     assert_eq!(table.remove(&id), None);
-                    assert!(!table.contains_key(&id) && table.get_key_value(&id).is_none());
+                    assert!(!table.contains_key(&id));
                 }
             }
             most = most.max(map.len());

@@ -34,7 +34,12 @@ impl AgentConnection {
                 &self.config.limits.json,
             )
         {
-            self.on_call(now, about(now, &envelope), envelope.actor, envelope.payload);
+            self.on_call(
+                now,
+                about(now, &envelope),
+                envelope.actor.map(|actor| *actor),
+                envelope.payload,
+            );
             return Ok(());
         }
         match Envelope::decode(frame, &self.config.limits.json) {
@@ -102,7 +107,8 @@ impl AgentConnection {
         match kind {
             MessageType::ToolCall => match envelope.payload(&self.config.limits.json) {
                 Ok((call, _)) => {
-                    self.on_call(now, about(now, envelope), envelope.actor.clone(), call);
+                    let actor = envelope.actor.as_deref().cloned();
+                    self.on_call(now, about(now, envelope), actor, call);
                 }
                 Err(error) => self.on_bad_call(now, envelope, &error),
             },
@@ -139,7 +145,8 @@ impl AgentConnection {
     }
 
     fn on_call(&mut self, now: Now, about: About, actor: Option<Actor>, call: ToolCall) {
-        if self.calls.contains_key(call.call_id.as_str()) {
+        let call_id = CallId::from(call.call_id.as_str());
+        if self.calls.contains_key(&call_id) {
             let code = ErrorCode::InvalidMessage;
             return self.answer_error(now, &about, code, "this call is running");
         }
@@ -147,7 +154,6 @@ impl AgentConnection {
         if let Some(error) = self.refusal(&call, bytes) {
             return self.send_result(now, &call.call_id, &about, Err(error));
         }
-        let call_id = CallId::from(call.call_id.as_str());
         let key = call.idempotency_key.as_deref();
         let key = key.map(|key| Key::new(call.caller.as_ref(), &call.tool_id, key));
         let turn = key
@@ -224,7 +230,8 @@ impl AgentConnection {
         let payload = envelope.payload.as_raw();
         let mut reader = Reader::of_raw(payload, &self.config.limits.json, Profile::Strict);
         let about_call = AboutCall::read(&mut reader).ok().and_then(|found| found.0);
-        let Some(call_id) = about_call.filter(|id| !self.calls.contains_key(id.as_str())) else {
+        let runs = |id: &str| self.calls.contains_key(&CallId::from(id));
+        let Some(call_id) = about_call.filter(|id| !runs(id)) else {
             return;
         };
         let of_input = |report: &Report| report.iter().all(|f| f.pointer == "/payload/input");
@@ -238,10 +245,10 @@ impl AgentConnection {
 
     // impl: OSW-4.4-1, OSW-4.4-2
     fn on_cancel(&mut self, now: Now, envelope: &Envelope<'_>, cancel: &ToolCancel) {
-        let live = self.calls.get_key_value(cancel.call_id.as_str());
-        let live = live.filter(|(_, call)| !call.has_ended());
+        let id = CallId::from(cancel.call_id.as_str());
+        let live = self.calls.get(&id).filter(|call| !call.has_ended());
         let (ids, id) = match live {
-            Some((id, call)) => (call.about.ids.clone(), Some(id.clone())),
+            Some(call) => (call.about.ids.clone(), Some(id)),
             None => (Correlation::from(envelope), None),
         };
         let ack = CancelAck::new(cancel.call_id.clone(), id.is_some());

@@ -322,7 +322,7 @@ impl CoreConnection {
     }
 
     /// Ends a call and gives its place to the next.
-    pub(super) fn end_call(&mut self, now: Now, id: &CallId, outcome: Outcome) {
+    pub(super) fn end_call(&mut self, now: Now, id: &CallId, outcome: impl Into<Box<Outcome>>) {
         self.finish(now, id, outcome);
         self.send_waiting(now);
         self.close_if_drained(now);
@@ -330,7 +330,8 @@ impl CoreConnection {
 
     /// Ends a call. It leaves the table here, so that nothing can end it twice.
     // impl: OSW-4.3-7
-    pub(super) fn finish(&mut self, now: Now, id: &CallId, mut outcome: Outcome) {
+    pub(super) fn finish(&mut self, now: Now, id: &CallId, outcome: impl Into<Box<Outcome>>) {
+        let mut outcome = outcome.into();
         let Some(call) = self.calls.remove(id) else {
             return;
         };
@@ -348,7 +349,7 @@ impl CoreConnection {
             event.duration_ms = Some(millis(outcome.duration));
             self.audit(event);
         }
-        self.event(Event::Ended(id.clone(), Box::new(outcome)));
+        self.event(Event::Ended(id.clone(), outcome));
     }
 }
 

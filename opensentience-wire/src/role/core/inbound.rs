@@ -62,7 +62,7 @@ impl CoreConnection {
                 &self.config.limits.json,
             )
         {
-            let is_known = self.on_result(now, envelope.error.as_ref(), envelope.payload);
+            let is_known = self.on_result(now, envelope.error.as_deref(), envelope.payload);
             self.charge_unknown(now, is_known, frame.len());
             return Ok(());
         }
@@ -207,7 +207,7 @@ impl CoreConnection {
                 let is_known = match &kind {
                     MessageType::ToolStream => self.on_stream(now, payload!(ToolStream)),
                     MessageType::ToolResult => {
-                        self.on_result(now, envelope.error.as_ref(), payload!(ToolOutcome))
+                        self.on_result(now, envelope.error.as_deref(), payload!(ToolOutcome))
                     }
                     _ => self.on_cancel_ack(now, &payload!(CancelAck)),
                 };
@@ -258,8 +258,8 @@ impl CoreConnection {
 
     /// The call of an id, if it was sent and has not ended.
     fn sent_call(&self, id: &str) -> Option<CallId> {
-        let (id, call) = self.calls.get_key_value(id)?;
-        call.is_sent().then(|| id.clone())
+        let id = CallId::from(id);
+        self.calls.get(&id)?.is_sent().then_some(id)
     }
 
     // impl: OSW-3-7
@@ -347,19 +347,20 @@ impl CoreConnection {
         let limit = self.config.limits.max_tool_output_bytes;
         let limit = own.map_or(limit, |own| own.min(limit));
         let bytes = result.output.as_ref().map_or(0, |o| o.as_str().len());
-        let mut outcome = Outcome::reported(result);
+        // From here to its reader it stays in its place.
+        let mut outcome = Box::new(Outcome::reported(result));
         let beside = outcome.weight() - bytes;
         if bytes > limit {
             let error = crate::role::output_too_large(bytes, limit);
-            outcome = Outcome::failed(error.noticed_by("core.router"));
+            *outcome = Outcome::failed(error.noticed_by("core.router"));
         } else if beside > MAX_BESIDE_OUTPUT {
             let message = format!(
                 "{beside} bytes of metrics and error where {MAX_BESIDE_OUTPUT} are allowed"
             );
             let error = ErrorObject::of(ErrorCode::ToolOutputTooLarge, message);
-            outcome = Outcome::failed(error.noticed_by("core.router"));
+            *outcome = Outcome::failed(error.noticed_by("core.router"));
         } else {
-            outcome = outcome.entered(&self.ledger);
+            outcome.enter(&self.ledger);
         }
         self.end_call(now, &id, outcome);
         true

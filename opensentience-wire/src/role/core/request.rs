@@ -158,13 +158,6 @@ impl core::fmt::Display for Outcome {
 }
 
 impl Outcome {
-    /// Hands it over to an application, which it counts for from now on.
-    #[cfg(feature = "tokio")]
-    pub(crate) fn taken(mut self) -> Self {
-        self.charge = Charge::default();
-        self
-    }
-
     /// The output, or why there is none.
     ///
     /// # Errors
@@ -186,17 +179,17 @@ impl Outcome {
 
     /// Enters it among the results of its agent. Where there is no room for it, the call has failed.
     // impl: OSW-2-7
-    pub(crate) fn entered(mut self, ledger: &Ledger) -> Self {
+    pub(crate) fn enter(&mut self, ledger: &Ledger) {
         let bytes = RESULT_BYTES + self.weight();
         if let Some(charge) = ledger.take(Share::Results, bytes) {
             self.charge = charge;
-            return self;
+            return;
         }
         let message = format!(
             "a result of {bytes} bytes where those that nobody has taken have as many as they may"
         );
         let error = ErrorObject::of(ErrorCode::ToolOutputTooLarge, message);
-        Self::failed(error.noticed_by("core.router"))
+        *self = Self::failed(error.noticed_by("core.router"));
     }
 
     pub(crate) fn failed(error: ErrorObject) -> Self {

@@ -115,7 +115,7 @@ impl Play {
             let output = object(&"y".repeat(self.below(40_000)));
             (outcome.status, outcome.error) = (Status::Succeeded, None);
             (outcome.output, outcome.by_agent) = (Some(output), true);
-            outcome = outcome.entered(&self.router.ledger(&agent));
+            outcome.enter(&self.router.ledger(&agent));
         }
         let outcome = Box::new(outcome);
         self.router

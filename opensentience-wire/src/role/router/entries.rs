@@ -33,12 +33,12 @@ impl Router {
 
     /// A copy of an end for somebody else, among the results of its agent.
     pub(super) fn copy_of(&mut self, agent: &str, outcome: &Outcome) -> Outcome {
-        let ledger = self.ledger(agent);
-        match outcome.by_agent {
-            true => outcome.clone().entered(&ledger),
-            // A sentence of ours.
-            false => outcome.clone(),
+        let mut copy = outcome.clone();
+        // Any other is a sentence of ours.
+        if copy.by_agent {
+            copy.enter(&self.ledger(agent));
         }
+        copy
     }
 
     /// A copy of an end that is to be remembered, and its bytes. The oldest ones of the agent make room for it.

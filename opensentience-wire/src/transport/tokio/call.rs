@@ -52,7 +52,7 @@ struct CallState {
     pieces: VecDeque<Piece>,
     /// What the pieces hold together.
     bytes: usize,
-    outcome: Option<Outcome>,
+    outcome: Option<Box<Outcome>>,
     /// The end came, whoever took it.
     has_ended: bool,
     /// Nobody takes output any more.
@@ -144,7 +144,7 @@ impl CallDriver {
     }
 
     /// Ends the call. The reader is to be woken.
-    pub(super) fn end(&self, outcome: Outcome) -> (Change, Option<Waker>) {
+    pub(super) fn end(&self, outcome: Box<Outcome>) -> (Change, Option<Waker>) {
         let mut state = self.0.lock();
         state.outcome = Some(outcome);
         state.has_ended = true;
@@ -174,10 +174,8 @@ impl Drop for CallDriver {
             return;
         }
         state.has_ended = true;
-        state.outcome = Some(Outcome::failed(ErrorObject::of(
-            ErrorCode::AgentDisconnected,
-            "the driver has ended",
-        )));
+        let error = ErrorObject::of(ErrorCode::AgentDisconnected, "the driver has ended");
+        state.outcome = Some(Box::new(Outcome::failed(error)));
         let reader = state.reader.take();
         drop(state);
         if let Some(reader) = reader {
@@ -289,11 +287,14 @@ impl<I> RunningCall<I> {
 
     /// How the call ended. Output that was not taken is dropped.
     pub async fn result(self) -> Outcome {
-        self.end().await.taken()
+        let mut outcome = self.end().await;
+        // From now on it counts for the application.
+        outcome.charge = Charge::default();
+        *outcome
     }
 
     /// As [`result`](Self::result), for whoever keeps it for somebody else.
-    pub(super) async fn end(self) -> Outcome {
+    pub(super) async fn end(self) -> Box<Outcome> {
         self.give_up_output();
         poll_fn(|context| {
             let mut state = self.shared.lock();
@@ -392,7 +393,7 @@ mod tests {
             assert!(one > text.len());
             call.next_chunk().await.unwrap();
             assert_eq!(ledger.held_bytes(), (most - 1) * one);
-            driver.end(Outcome::canceled("enough"));
+            driver.end(Box::new(Outcome::canceled("enough")));
             let piece = call.next_piece().await;
             // Whoever keeps it has its entry.
             let left = most.saturating_sub(2) * one;
@@ -409,7 +410,7 @@ mod tests {
     async fn who_waits_for_the_end_of_a_call_is_woken_by_it() {
         let (call, driver) = RunningCall::new(CallId::from("c"), Arc::new(NoDriver));
         let end = async {
-            let (_, reader) = driver.end(Outcome::canceled("enough"));
+            let (_, reader) = driver.end(Box::new(Outcome::canceled("enough")));
             reader.expect("somebody waits").wake();
         };
         tokio::join!(biased; call.ended(), end);
@@ -468,7 +469,7 @@ mod model {
             let driver = thread::spawn(move || {
                 let mut changes: Vec<_> =
                     (1..=3).map(|seq| woken(driver.push(chunk(seq)))).collect();
-                changes.push(woken(driver.end(Outcome::canceled("enough"))));
+                changes.push(woken(driver.end(Box::new(Outcome::canceled("enough")))));
                 changes
             });
             let reader = async {
@@ -504,7 +505,7 @@ mod model {
                 let driver = thread::spawn(move || {
                     block_on(driver.room());
                     woken(driver.push(chunk(PIECES)));
-                    woken(driver.end(Outcome::canceled("enough")));
+                    woken(driver.end(Box::new(Outcome::canceled("enough"))));
                 });
                 for seq in 1..=taken {
                     let chunk = block_on(call.next_chunk()).expect("another piece");

@@ -390,7 +390,7 @@ impl Connection {
             Event::Ended(id, outcome) => {
                 if let Some(slot) = self.slots.remove(&id) {
                     trace::ended(&slot.span, &outcome);
-                    let (change, reader) = slot.call.end(*outcome);
+                    let (change, reader) = slot.call.end(outcome);
                     counts.count(change);
                     self.readers.extend(reader);
                 }

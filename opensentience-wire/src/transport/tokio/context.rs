@@ -99,7 +99,7 @@ impl fmt::Debug for ToolContext {
 
 /// A call whose tool runs: what its context and the driver share.
 pub(super) struct Running {
-    pub(super) call: IncomingCall,
+    pub(super) call: Box<IncomingCall>,
     is_cancelled: AtomicBool,
     cancelled: Notify,
 }
@@ -108,7 +108,7 @@ pub(super) struct Running {
 pub(super) struct RunningTool(Arc<Running>);
 
 impl RunningTool {
-    pub(super) fn new(call: IncomingCall) -> Self {
+    pub(super) fn new(call: Box<IncomingCall>) -> Self {
         Self(Arc::new(Running {
             call,
             is_cancelled: AtomicBool::new(false),

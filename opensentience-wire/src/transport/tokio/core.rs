@@ -47,7 +47,7 @@ struct Dropped {
     /// At most one for each call that was taken.
     calls: Vec<CallId>,
     /// Requests that found no room, and the connection locked: at most one for each.
-    requests: Vec<CallRequest>,
+    requests: Vec<Box<CallRequest>>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -103,7 +103,7 @@ impl SharedConnection {
     /// Calls a tool. While too much waits to be sent, this waits, in the time that the call has.
     pub(super) async fn call(
         self: &Arc<Self>,
-        request: CallRequest,
+        request: Box<CallRequest>,
     ) -> Result<RunningCall, CommandError> {
         let began = self.clock.now().mono;
         let span = self.time_of(request.timeout);
@@ -122,9 +122,9 @@ impl SharedConnection {
             let room = self.room.notified();
             if let Some(mut request) = unsent.1.take() {
                 request.timeout = left;
-                match self.try_call(request) {
+                match self.try_call(*request) {
                     Ok(taken) => return taken,
-                    Err(request) => unsent.1 = Some(*request),
+                    Err(request) => unsent.1 = Some(request),
                 }
             }
             tokio::select! {
@@ -244,7 +244,7 @@ impl SharedConnection {
             let mut connection = lock(&self.connection);
             let had_room = connection.has_room();
             connection.cancel(&dropped.calls);
-            connection.give_up(&self.counts, &dropped.requests);
+            connection.give_up(&self.counts, dropped.requests.iter().map(Box::as_ref));
             if let Some(shutdown) = &mut shutdown {
                 connection.poll_shutdown(context, shutdown);
             }
@@ -264,7 +264,7 @@ impl SharedConnection {
 }
 
 /// A request that waits for room. Whoever drops it has given the call up, which is recorded.
-struct Unsent<'a>(&'a SharedConnection, Option<CallRequest>);
+struct Unsent<'a>(&'a SharedConnection, Option<Box<CallRequest>>);
 
 impl Drop for Unsent<'_> {
     fn drop(&mut self) {
@@ -279,7 +279,7 @@ impl Drop for Unsent<'_> {
             Err(TryLockError::WouldBlock) => None,
         };
         if let Some(mut connection) = connection {
-            connection.give_up(&shared.counts, [&request]);
+            connection.give_up(&shared.counts, [&*request]);
             unlock_and_wake(connection, &mut Vec::new());
         } else {
             lock(&shared.dropped).requests.push(request);

@@ -39,11 +39,10 @@ impl Caller {
     /// Waits for room no longer than the call may take.
     pub(super) async fn call(&self, request: CallRequest) -> Result<RunningCall, CommandError> {
         // Mostly there is room, and no timer to set.
-        let request = match self.shared.try_call(request) {
-            Ok(taken) => return taken,
-            Err(request) => *request,
-        };
-        self.shared.call(request).await
+        match self.shared.try_call(request) {
+            Ok(taken) => taken,
+            Err(request) => self.shared.call(request).await,
+        }
     }
 
     /// Whether a tool of the agent was rejected.
@@ -70,7 +69,11 @@ impl CoreHandle {
     ///
     /// The call is refused, and was not sent: see [`CommandError`].
     pub async fn call(&self, request: CallRequest) -> Result<RunningCall, CommandError> {
-        self.caller.call(request).await
+        // As `Caller::call`, without a future between that the request would be moved through.
+        match self.caller.shared.try_call(request) {
+            Ok(taken) => taken,
+            Err(request) => self.caller.shared.call(request).await,
+        }
     }
 
     /// Calls whose end has not come, or whose output is still to be taken.

@@ -195,7 +195,7 @@ impl<S: AsyncRead + AsyncWrite> AgentDriver<S> {
             && self.wire.has_room()
             && let Some(call) = self.unbegun.pop_front()
         {
-            self.start(*call);
+            self.start(call);
             self.drain_outputs();
         }
     }
@@ -230,7 +230,7 @@ impl<S: AsyncRead + AsyncWrite> AgentDriver<S> {
         }
     }
 
-    fn start(&mut self, mut call: IncomingCall) {
+    fn start(&mut self, mut call: Box<IncomingCall>) {
         let id = call.call_id.clone();
         let name = call.call.tool_id.rsplit('/').next().unwrap_or_default();
         let Some(handler) = self.handlers.get(name).cloned() else {

@@ -179,5 +179,5 @@ pub(super) async fn call(
         }
     }
     // No more pieces come after the end, which may still be on its way.
-    Report::Called(route, Ok(Box::new(call.end().await)))
+    Report::Called(route, Ok(call.end().await))
 }

@@ -226,7 +226,7 @@ impl Driver {
                 Output::Cancel { route, .. } => self.connected.cancel(route),
                 Output::Ended { route, outcome } => {
                     if let Some(slot) = self.slots.remove(&route)
-                        && let (_, Some(reader)) = slot.end(*outcome)
+                        && let (_, Some(reader)) = slot.end(outcome)
                     {
                         reader.wake();
                     }
