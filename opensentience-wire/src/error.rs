@@ -251,6 +251,16 @@ pub(crate) fn require(
     Ok(())
 }
 
+/// A tool's name as an error shows it: what is asked for may be as long as a frame.
+pub(crate) fn named(tool: &str) -> Box<str> {
+    const LONGEST: usize = 200;
+    let end = tool
+        .char_indices()
+        .nth(LONGEST)
+        .map_or(tool.len(), |(end, _)| end);
+    tool.get(..end).unwrap_or_default().into()
+}
+
 /// A command that is refused; it changed nothing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -262,8 +272,11 @@ pub enum CommandError {
     #[error("the connection is closing or closed")]
     Closing,
     /// The agent offers no such tool.
-    #[error("no such tool")]
-    ToolNotFound,
+    #[error("no such tool: {tool:?}")]
+    ToolNotFound {
+        /// The tool that was asked for; the beginning of a long name.
+        tool: Box<str>,
+    },
     /// The caller may not use the tool.
     #[error("the caller has no permission for this tool")]
     PermissionDenied,
@@ -312,7 +325,7 @@ impl From<&CommandError> for ErrorCode {
     fn from(error: &CommandError) -> Self {
         match error {
             CommandError::NotOpen | CommandError::Closing => Self::AgentDisconnected,
-            CommandError::ToolNotFound => Self::ToolNotFound,
+            CommandError::ToolNotFound { .. } => Self::ToolNotFound,
             CommandError::PermissionDenied => Self::ToolPermissionDenied,
             CommandError::DirectiveRequired => Self::ToolDirectiveRequired,
             CommandError::InputTooLarge { .. } => Self::ToolInvalidInput,

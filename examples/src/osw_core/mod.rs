@@ -83,20 +83,15 @@ async fn run(args: &Args, script: Script) -> u8 {
     let handle = match launched {
         Ok(handle) => handle,
         Err(err) => {
-            eprintln!(
-                "core: {}: {}",
-                Path::new(&args.command).display(),
-                with_causes(&err)
-            );
-            said(&output.text());
-            if !matches!(err, LaunchError::Spawn(_)) {
-                lines.exited(output.status());
+            if matches!(err, LaunchError::Spawn { .. }) {
+                eprintln!("core: {}", with_causes(&err));
+                return 2;
             }
-            return if matches!(err, LaunchError::Spawn(_)) {
-                2
-            } else {
-                3
-            };
+            let command = Path::new(&args.command).display();
+            eprintln!("core: {command}: {}", with_causes(&err));
+            said(&output.text());
+            lines.exited(output.status());
+            return 3;
         }
     };
     let tools = handle.tools();

@@ -459,7 +459,7 @@ const CORE_TABLE: &str = "
     end of stream | CLOSED Disconnected | !disconnected ended:failed CLOSED Disconnected | !disconnected ended:failed CLOSED Disconnected | Err(Closed)
     much later | welcome !handshake_timeout CLOSED Protocol(HandshakeTimeout) | unhealthy | !disconnected ended:failed CLOSED Goodbye | -
     call_tool | Err(NotOpen) | tool.call | !disconnected Err(Closing) | !disconnected Err(Closing)
-    call_tool unknown | Err(NotOpen) | !not_found Err(ToolNotFound) | !disconnected Err(Closing) | !disconnected Err(Closing)
+    call_tool unknown | Err(NotOpen) | !not_found Err(ToolNotFound { tool: \"x/y\" }) | !disconnected Err(Closing) | !disconnected Err(Closing)
     cancel | Err(NoSuchCall) | tool.cancel | tool.cancel | Err(NoSuchCall)
     cancel unknown | Err(NoSuchCall) | Err(NoSuchCall) | Err(NoSuchCall) | Err(NoSuchCall)
     ping | Err(NotOpen) | ping | Err(Closing) | Err(Closing)

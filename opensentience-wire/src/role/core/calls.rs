@@ -10,7 +10,7 @@ use super::request::{CallIds, CallRequest, Outcome, PendingCall};
 use super::state::{CoreConnection, Event, Output, Timer, millis};
 use crate::audit::{AuditEvent, AuditName};
 use crate::envelope::{Head, Ids};
-use crate::error::{CommandError, EncodeError, ErrorCode, ErrorObject};
+use crate::error::{CommandError, EncodeError, ErrorCode, ErrorObject, named};
 use crate::ledger::{Charge, Share};
 use crate::limits::{CALL_GRACE, CANCEL_DEADLINE};
 use crate::message::{ActorType, Caller, Health, MessageType, ToolCancel, ToolSpec};
@@ -124,7 +124,10 @@ impl CoreConnection {
     fn admit(&self, request: &CallRequest) -> Result<Arc<ToolSpec>, CommandError> {
         self.common.check_open()?;
         let tool = self.tools.get(request.tool_id.as_str());
-        let tool = Arc::clone(tool.ok_or(CommandError::ToolNotFound)?);
+        let missing = || CommandError::ToolNotFound {
+            tool: named(&request.tool_id),
+        };
+        let tool = Arc::clone(tool.ok_or_else(missing)?);
         let limits = &self.config.limits;
         let bytes = request.input.as_str().len();
         let full = self.inflight() >= limits.max_inflight_requests
@@ -173,7 +176,7 @@ impl CoreConnection {
         let (name, detail) = match refused {
             CommandError::PermissionDenied => (AuditName::Denied, "tool:invoke"),
             CommandError::DirectiveRequired => (AuditName::Denied, "a directive"),
-            CommandError::ToolNotFound => (AuditName::CallRefused, "no such tool"),
+            CommandError::ToolNotFound { .. } => (AuditName::CallRefused, "no such tool"),
             CommandError::Unhealthy => (AuditName::CallRefused, "the agent is unhealthy"),
             CommandError::InputTooLarge { .. } => {
                 (AuditName::CallRefused, "the input is too large")

@@ -8,6 +8,7 @@ use super::config::Quota;
 use super::quota::Refused;
 use super::state::{Output, Route, RouteId, Router};
 use crate::audit::{AuditEvent, AuditName};
+use crate::error::named;
 use crate::message::{ActorType, Caller, Health};
 use crate::role::core::{CallRequest, Outcome};
 
@@ -16,7 +17,9 @@ impl Router {
     pub(super) fn admit(&self, now: Now, request: &CallRequest) -> Result<Arc<str>, Refused> {
         let missing = || match self.absent.contains(&request.tool_id) {
             true => Refused::Unavailable,
-            false => Refused::ToolNotFound,
+            false => Refused::ToolNotFound {
+                tool: named(&request.tool_id),
+            },
         };
         let tool = self.tools.get(request.tool_id.as_str());
         let tool = tool.ok_or_else(missing)?;
@@ -179,7 +182,7 @@ impl Router {
         let (name, detail) = match refused {
             Refused::PermissionDenied { .. } => (AuditName::Denied, "tool:invoke"),
             Refused::DirectiveRequired => (AuditName::Denied, "a directive"),
-            Refused::ToolNotFound => (AuditName::CallRefused, "no such tool"),
+            Refused::ToolNotFound { .. } => (AuditName::CallRefused, "no such tool"),
             Refused::Unavailable => (AuditName::CallRefused, "the agent is being launched again"),
             Refused::Unhealthy => (AuditName::CallRefused, "the agent is unhealthy"),
             Refused::InputTooLarge { .. } => (AuditName::CallRefused, "the input is too large"),

@@ -13,8 +13,11 @@ use crate::error::ErrorCode;
 #[non_exhaustive]
 pub enum Refused {
     /// No agent that is connected offers the tool, and none is expected back that did.
-    #[error("no such tool")]
-    ToolNotFound,
+    #[error("no such tool: {tool:?}")]
+    ToolNotFound {
+        /// The tool that was asked for; the beginning of a long name.
+        tool: Box<str>,
+    },
     /// The agent of the tool is gone and may be launched again: try later.
     #[error("the agent is not connected at the moment")]
     Unavailable,
@@ -65,7 +68,7 @@ pub enum Refused {
 impl From<&Refused> for ErrorCode {
     fn from(refused: &Refused) -> Self {
         match refused {
-            Refused::ToolNotFound => Self::ToolNotFound,
+            Refused::ToolNotFound { .. } => Self::ToolNotFound,
             Refused::PermissionDenied { .. } => Self::ToolPermissionDenied,
             Refused::DirectiveRequired => Self::ToolDirectiveRequired,
             Refused::Unhealthy => Self::AgentUnhealthy,

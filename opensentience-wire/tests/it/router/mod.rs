@@ -123,10 +123,11 @@ fn a_call_goes_to_the_agent_that_has_the_tool_and_ends_once() {
     let mut router = router(Config::default());
     let read = router.call(at(0), request("a/read")).unwrap();
     let count = router.call(at(0), request("b/count")).unwrap();
-    assert_eq!(
-        router.call(at(0), request("b/read")),
-        Err(Refused::ToolNotFound)
-    );
+    let missing = router.call(at(0), request("b/read")).unwrap_err();
+    assert_eq!(missing.to_string(), r#"no such tool: "b/read""#);
+    let long = "b".repeat(1 << 20);
+    let missing = router.call(at(0), request(&long)).unwrap_err();
+    assert!(missing.to_string().len() < 300);
     assert_eq!(sent(&drain(&mut router)), ["a a/read", "b b/count"]);
     assert_eq!(router.running_calls(), 2);
     assert_eq!(
@@ -421,7 +422,8 @@ fn the_tools_of_an_agent_that_is_launched_again_are_missed_for_a_while_alone() {
         router.handle_input(at(1), Input::AgentDown { agent, ended });
     };
     let call = |router: &mut Router, tool: &str| router.call(at(2), request(tool)).err();
-    let (missing, unavailable) = (Some(Refused::ToolNotFound), Some(Refused::Unavailable));
+    let missing = |tool: &str| Some(Refused::ToolNotFound { tool: tool.into() });
+    let unavailable = Some(Refused::Unavailable);
     let started = || router(Config::default().with_restart(RestartPolicy::OnFailure));
     let mut router = started();
     let ledger = router.ledger("a");
@@ -429,7 +431,7 @@ fn the_tools_of_an_agent_that_is_launched_again_are_missed_for_a_while_alone() {
     // Its launches may fail for long.
     for _ in 0..3 {
         assert_eq!(call(&mut router, "a/read"), unavailable);
-        assert_eq!(call(&mut router, "a/none"), missing);
+        assert_eq!(call(&mut router, "a/none"), missing("a/none"));
         router.handle_input(at(2), Input::LaunchFailed { agent: agent() });
     }
     let refused = unavailable.as_ref().unwrap();
@@ -441,7 +443,11 @@ fn the_tools_of_an_agent_that_is_launched_again_are_missed_for_a_while_alone() {
     assert!(ledger.held_bytes() > 0);
     up(&mut router, 3, "a", &["write"]);
     assert_eq!(call(&mut router, "a/write"), None);
-    assert_eq!(call(&mut router, "a/read"), missing, "it has it no more");
+    assert_eq!(
+        call(&mut router, "a/read"),
+        missing("a/read"),
+        "it has it no more"
+    );
     // One that ends for good is not expected back.
     for ended in [Ended::Well, Ended::Asked] {
         let mut router = started();
@@ -449,16 +455,16 @@ fn the_tools_of_an_agent_that_is_launched_again_are_missed_for_a_while_alone() {
         router.handle_input(at(1), Input::AgentDisconnected { agent: agent() });
         assert_eq!(call(&mut router, "a/read"), unavailable);
         down(&mut router, ended);
-        assert_eq!(call(&mut router, "a/read"), missing);
+        assert_eq!(call(&mut router, "a/read"), missing("a/read"));
         assert_eq!(ledger.held_bytes(), 0);
     }
     let mut router = started();
     down(&mut router, Ended::Failed);
     router.handle_input(at(2), Input::AgentStopped { agent: agent() });
-    assert_eq!(call(&mut router, "a/read"), missing);
+    assert_eq!(call(&mut router, "a/read"), missing("a/read"));
     let mut router = started();
     router.handle_input(at(1), Input::AgentStopping { agent: agent() });
-    assert_eq!(call(&mut router, "a/read"), missing);
+    assert_eq!(call(&mut router, "a/read"), missing("a/read"));
 }
 
 // spec: OSW-4.3-10
@@ -611,10 +617,8 @@ fn every_call_of_an_agent_that_goes_ends_and_its_tools_are_gone() {
         lost.map(|route| (route, "agent.disconnected".to_owned()))
             .into()
     );
-    assert_eq!(
-        router.call(at(1), request("a/read")),
-        Err(Refused::ToolNotFound)
-    );
+    let missing = router.call(at(1), request("a/read"));
+    assert!(matches!(missing, Err(Refused::ToolNotFound { .. })));
     assert_eq!(end(&mut router, kept, good(RawObject::empty())).len(), 1);
     assert_eq!(router.tools().count(), 1);
 }

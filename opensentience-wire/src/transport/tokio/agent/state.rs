@@ -16,7 +16,9 @@ pub enum ServeError {
     #[error("the runtime cannot be made")]
     Runtime(#[source] std::io::Error),
     /// The environment lacks what the core passes at a launch.
-    #[error("{0} is not set: an agent is launched by a core")]
+    #[error(
+        "{0} is not set: start the agent by a core, which sets it (`Launcher`, or a program that has one)"
+    )]
     Environment(&'static str),
     /// The core's socket cannot be reached.
     #[error("the core's socket cannot be reached")]

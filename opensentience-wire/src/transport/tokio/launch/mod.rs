@@ -25,7 +25,7 @@ use super::audit::{AuditSink, Listeners, Observer};
 use super::core::SharedConnection;
 use super::handle::{CoreHandle, drive};
 use crate::audit::{AuditEvent, AuditName};
-use crate::error::ErrorCode;
+use crate::error::{ErrorCode, require};
 use crate::ledger::Ledger;
 use crate::manifest::Manifest;
 use crate::message::{Health, SharedTools};
@@ -223,6 +223,8 @@ impl Launcher {
 
     fn check(&self) -> Result<(), LaunchError> {
         self.config.check()?;
+        let has_id = !self.agent_id.is_empty();
+        require(has_id, "agent_id", &self.agent_id, "an agent has an id")?;
         let is_other = |id: &&String| **id != self.agent_id;
         let agent = || self.agent_id.clone();
         if let Some(manifest) = self.manifest_agent.as_ref().filter(is_other) {

@@ -53,7 +53,10 @@ impl Process {
             .stderr(Stdio::piped())
             .process_group(0)
             .kill_on_drop(true);
-        let mut child = command.spawn().map_err(LaunchError::Spawn)?;
+        let mut child = command.spawn().map_err(|source| LaunchError::Spawn {
+            program: launcher.program.to_string_lossy().into_owned(),
+            source,
+        })?;
         let stdout = child.stdout.take().map(|pipe| launcher.output.follow(pipe));
         let stderr = child.stderr.take().map(|pipe| launcher.output.follow(pipe));
         let group = child.id().and_then(|id| i32::try_from(id).ok());

@@ -50,9 +50,14 @@ pub enum LaunchError {
         limit: usize,
     },
     /// The program cannot be started.
-    #[error("the program cannot be started")]
-    Spawn(#[source] std::io::Error),
-    /// The program ended before it was connected.
+    #[error("{program} cannot be started")]
+    Spawn {
+        /// Its path.
+        program: String,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The program ended before it was connected. [`Launcher::output`] has what it wrote.
     #[error("the agent ended before it was connected: {0}")]
     Ended(ExitStatus),
     /// The agent did not connect in time, or failed the handshake.
