@@ -196,6 +196,8 @@ pub mod processor;
 mod receipt;
 mod result;
 pub mod role;
+#[cfg(test)]
+mod samples;
 pub mod schemas;
 mod secrets;
 #[cfg(feature = "sign")]
