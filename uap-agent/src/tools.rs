@@ -24,7 +24,6 @@ enum ToolFault {
 /// Holds tools against what each vendor takes: a name for each, and a schema of its arguments.
 ///
 /// A tool that panics when it is asked is no fault here: the run says so.
-// impl: UAP-4-1
 pub(crate) fn check(tools: &ToolSet) -> Result<(), UppError> {
     let mut names = BTreeSet::new();
     for tool in tools.tools.iter() {
@@ -133,7 +132,6 @@ mod tests {
         Some(error.message.to_string())
     }
 
-    // spec: UAP-4-1
     #[test]
     fn names_are_told_apart_and_taken_by_every_vendor() {
         let longest = "a".repeat(MAX_NAME);
@@ -156,7 +154,6 @@ mod tests {
         assert_eq!(refused(&[("a", "{}"), ("A", "{}")]), None);
     }
 
-    // spec: UAP-4-1
     #[test]
     fn a_schema_is_one_of_arguments() {
         for schema in [

@@ -29,7 +29,7 @@ impl Count {
     /// Ids that are kept as samples.
     pub(crate) const MAX_SAMPLES: usize = 8;
     /// The weight of a signal that has not faded.
-    pub(super) const WHOLE: u64 = 1_000;
+    pub(super) const WHOLE: u64 = Shares::WHOLE;
 
     /// How many issuers say it, as far as they are told apart.
     #[must_use]

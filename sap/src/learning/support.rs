@@ -3,7 +3,6 @@
 use core::num::NonZeroU64;
 use std::collections::BTreeMap;
 
-use super::evidence::Count;
 use super::signal::{IssuerDigest, Signal, SignalSource};
 
 /// How many signals must speak for a piece of what is learned, and of how many issuers.
@@ -60,7 +59,7 @@ impl Support {
 
     /// The weight that is wanted, in thousandths of a signal.
     pub(super) const fn weight(self) -> u64 {
-        self.signals.saturating_mul(Count::WHOLE)
+        self.signals.saturating_mul(Shares::WHOLE)
     }
 
     /// How much of it one issuer may bring.
@@ -96,6 +95,8 @@ pub(super) struct Shares {
 }
 
 impl Shares {
+    /// The weight of a signal that has not faded.
+    pub(super) const WHOLE: u64 = 1_000;
     /// About how many bytes an issuer takes.
     const ENTRY: usize = 64;
 
@@ -117,7 +118,7 @@ impl Shares {
 
     /// Adds those of others, of whose weight so many thousandths are left.
     pub(super) fn merge_faded(&mut self, other: &Self, thousandths: u64) {
-        let faded = |weight: u64| weight * thousandths / Count::WHOLE;
+        let faded = |weight: u64| weight * thousandths / Shares::WHOLE;
         for (issuer, weight) in &other.by_issuer {
             *self.by_issuer.entry(*issuer).or_default() += faded(*weight);
         }

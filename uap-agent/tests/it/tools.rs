@@ -16,7 +16,6 @@ fn refused(options: AgentOptions) -> UppError {
     agent(options).map(drop).unwrap_err()
 }
 
-// spec: UAP-4-1
 #[test]
 fn an_agent_has_no_two_tools_of_one_name_however_they_are_given() {
     let given = || options(&script([]));
@@ -49,7 +48,6 @@ fn an_agent_has_no_two_tools_of_one_name_however_they_are_given() {
     assert!(why.message.contains("\"wrong\" is none"), "{why}");
 }
 
-// spec: UAP-4-1
 #[test]
 fn a_run_of_an_engine_with_tools_that_an_agent_refuses_fails_as_the_agent_does() {
     let model: ModelReference = script([]);

@@ -149,7 +149,7 @@ fn a_page_tells_the_run_and_nothing_in_it_is_markup() {
         "&lt;script&gt;think()&lt;/script&gt;",
         "&lt;/pre&gt;&lt;/script&gt;&lt;script&gt;alert(1)",
         "\u{241b}[2J⟨U+202E⟩\u{2400}&quot; onload=&#39;x&#39;",
-        "<dt>Tool calls</dt><dd>2</dd>",
+        "<dt>Tool calls</dt><dd>3",
         "default-src &#39;none&#39;",
     ] {
         assert!(page.contains(told), "{told}");
