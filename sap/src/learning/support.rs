@@ -118,7 +118,7 @@ impl Shares {
 
     /// Adds those of others, of whose weight so many thousandths are left.
     pub(super) fn merge_faded(&mut self, other: &Self, thousandths: u64) {
-        let faded = |weight: u64| weight * thousandths / Shares::WHOLE;
+        let faded = |weight: u64| weight * thousandths / Self::WHOLE;
         for (issuer, weight) in &other.by_issuer {
             *self.by_issuer.entry(*issuer).or_default() += faded(*weight);
         }
