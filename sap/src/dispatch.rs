@@ -89,23 +89,16 @@ pub fn report(result: &TaskResult) -> Result<(Vec<u8>, Report), DispatchError> {
 #[cfg(test)]
 mod tests {
     use futures::executor::block_on;
-    use ubos_common::id::IdSource;
     use ubos_common::json::RawObject;
-    use ubos_common::time::Timestamp;
 
     use super::*;
-    use crate::context::{ConstitutionalContext, PressureLevel};
-    use crate::task::{AgentKind, Issuer, Target};
+    use crate::samples;
     use crate::work::HEAVY;
 
     fn task(payload: &str) -> Task {
-        let mut ids = IdSource::seeded(1);
-        let issuer = Issuer::new("A-prime".parse().unwrap(), AgentKind::Agent);
-        let target = Target::new("text.echo".parse().unwrap());
-        let context = ConstitutionalContext::new(PressureLevel::Instant);
-        let payload = RawObject::new(ubos_common::json::RawBuf::parse(payload).unwrap());
-        let (payload, at) = (payload.unwrap(), Timestamp::EPOCH);
-        Task::draft(&mut ids, at, issuer, target, context, payload)
+        let mut task = samples::task();
+        task.payload = RawObject::parse(payload).unwrap();
+        task
     }
 
     // spec: SAP-5-1, SAP-11-1

@@ -98,9 +98,9 @@
 //!     let target = Target::new("consult.align".parse()?);
 //!     let payload = RawObject::new(RawBuf::parse(r#"{"topic":"SAP"}"#)?).unwrap_or_default();
 //!     let task = Task::draft(ids, now, issuer, target, context, payload);
-//!     match bus.send(&task, &mut |progress| println!("{progress:?}")).await? {
+//!     match bus.send(&task, &mut |progress| println!("{progress}")).await? {
 //!         Some(Message::Result(result)) => println!("{}: {:?}", result.status, result.output),
-//!         Some(Message::Nack(nack)) => println!("{}: {}", nack.code, nack.reason),
+//!         Some(Message::Nack(nack)) => println!("{nack}"),
 //!         _ => println!("the results go elsewhere"),
 //!     }
 //!     Ok(())
@@ -196,6 +196,8 @@ pub mod processor;
 mod receipt;
 mod result;
 pub mod role;
+#[cfg(test)]
+mod samples;
 pub mod schemas;
 mod secrets;
 #[cfg(feature = "sign")]

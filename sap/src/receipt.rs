@@ -1,6 +1,9 @@
 //! Ack and Nack: what a transport may say before any result.
 
+use core::fmt;
+
 use ubos_common::time::Timestamp;
+use ubos_common::violation::OneLine;
 
 use crate::error::ErrorCode;
 use crate::evidence::{Alignment, ConstitutionalEvidence};
@@ -65,6 +68,22 @@ impl Nack {
         nack
     }
 
+    /// The Nack of a task for which nobody is here.
+    #[expect(clippy::expect_used, reason = "a text of its own begins it")]
+    pub(crate) fn not_here(task: &Task) -> Self {
+        let target = &task.target;
+        let mut why = format!(
+            "no such capability or agent here: {}",
+            quoted(target.capability.as_str())
+        );
+        if let Some(agent) = &target.agent_id {
+            why.push_str(" of the agent ");
+            why.push_str(&quoted(agent));
+        }
+        let reason = why.parse().expect("no reason here is blank");
+        Self::of(task, ErrorCode::NotFound, reason)
+    }
+
     /// The Nack of what is no task, for a reason of this crate's own.
     #[cfg(any(feature = "http", feature = "mcp", feature = "nats"))]
     #[expect(clippy::expect_used, reason = "every caller gives a text of its own")]
@@ -91,3 +110,21 @@ impl Nack {
         Some(result.with_error(self.code, self.reason.as_str()))
     }
 }
+
+/// The code and why, in one line.
+impl fmt::Display for Nack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.code, OneLine(self.reason.as_str()))
+    }
+}
+
+/// A stranger's text in a message for people: its beginning, in quotes, what cannot be printed as escapes.
+fn quoted(text: &str) -> String {
+    match text.char_indices().nth(MAX_QUOTED) {
+        Some((end, _)) => format!("{:?}…", text.get(..end).unwrap_or_default()),
+        None => format!("{text:?}"),
+    }
+}
+
+/// Characters of a text that are quoted.
+const MAX_QUOTED: usize = 120;

@@ -78,6 +78,7 @@ mod state;
 pub mod strategy;
 #[cfg(feature = "driver")]
 mod subagent;
+mod tools;
 mod trace;
 mod trace_event;
 mod tree;

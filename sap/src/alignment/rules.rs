@@ -265,7 +265,9 @@ impl Rules {
         let is_read = (self.rules.iter()).any(|(_, rule)| matches!(rule, Rule::Forbid(..)));
         let reads = if is_read { dear::reading(subject) } else { 0 };
         let learned = self.learned.as_ref();
-        let learned = learned.map_or(0, |learned| learned.thresholds.len());
+        let learned = learned.map_or(0, |learned| {
+            learned.thresholds.len() + learned.catalogue.len()
+        });
         dear::price(subject, looks) + reads + self.thresholds.len() + learned
     }
 }
@@ -469,7 +471,10 @@ impl ubos_common::json::Write for Verbatim<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
+    use crate::learning::{CatalogueEntry, Count, Evidence};
 
     /// The price of a verdict over 100,000 bytes, where a task names constraints.
     fn price(rules: &Rules, constraints: &[&str]) -> usize {
@@ -480,6 +485,25 @@ mod tests {
         let mut subject = Subject::admission(&capability, &context);
         subject.output = Some(output.as_raw());
         rules.price(&subject)
+    }
+
+    #[test]
+    fn all_that_was_learned_is_looked_at() {
+        let entry = CatalogueEntry {
+            capability: "desk.other".parse().unwrap(),
+            territory: None,
+            principle: "p".to_owned(),
+            statuses: BTreeMap::new(),
+            severities: BTreeMap::new(),
+            evidence: Evidence::new(Count::default(), 0, None),
+        };
+        let learned = Heuristics {
+            catalogue: vec![entry; 3],
+            ..Heuristics::default()
+        };
+        let bare = Rules::default();
+        let all = bare.clone().learned(Arc::new(learned));
+        assert_eq!(price(&all, &[]), price(&bare, &[]) + 3);
     }
 
     #[test]

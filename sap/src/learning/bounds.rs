@@ -13,6 +13,7 @@
 /// | `max_names` | 64 | further principles, notes, actions, metrics of a key are left out |
 /// | `max_text_bytes` | 1,024 | a longer name, note or action is left out |
 /// | `max_observed` | 16 | further observations of a key are left out |
+/// | `max_issuers` | 64 | what further issuers say in one count is counted together, as one issuer's |
 /// | `max_bytes` | 268,435,456 | a new signal is refused |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
@@ -28,6 +29,8 @@ pub struct Bounds {
     pub(super) max_text_bytes: usize,
     /// Different observations of one key.
     pub(super) max_observed: usize,
+    /// Issuers who are told apart in one count.
+    pub(super) max_issuers: usize,
     /// About how many bytes are held; the signal that reaches the bound still counts.
     pub(super) max_bytes: usize,
 }
@@ -41,6 +44,7 @@ impl Default for Bounds {
             max_names: 64,
             max_text_bytes: 1_024,
             max_observed: 16,
+            max_issuers: 64,
             max_bytes: 268_435_456,
         }
     }
@@ -72,6 +76,13 @@ impl Bounds {
     #[must_use]
     pub const fn with_max_bytes(mut self, bytes: usize) -> Self {
         self.max_bytes = bytes;
+        self
+    }
+
+    /// Sets how many issuers are told apart in one count.
+    #[must_use]
+    pub const fn with_max_issuers(mut self, issuers: usize) -> Self {
+        self.max_issuers = issuers;
         self
     }
 

@@ -7,6 +7,7 @@ use ubos_common::json::{MemberWriter, Write};
 use super::aggregate::Aggregate;
 use super::evidence::{Count, Evidence};
 use super::signal::SignalId;
+use super::support::{Speaker, Support};
 use crate::evidence::BodyDigest;
 use crate::ident::Capability;
 use crate::transcript::Proof;
@@ -40,6 +41,8 @@ struct Sample<'a> {
     members: &'a BTreeMap<String, BodyDigest>,
     output: BodyDigest,
     id: SignalId,
+    /// Free where several issuers say so.
+    speaker: Speaker,
     weight: u64,
 }
 
@@ -51,34 +54,32 @@ type Seen<'a> = (
 
 pub(super) fn suggest(
     aggregate: &Aggregate,
-    min_support: u64,
+    support: Support,
     learned_from: Option<&Proof>,
 ) -> Vec<EssenceSuggestion> {
     // The same thing may be known under two keys, where the extractor has changed: it is one sample.
-    let mut seen: BTreeMap<&Capability, BTreeMap<Seen<'_>, (SignalId, u64)>> = BTreeMap::new();
+    let mut seen: BTreeMap<&Capability, BTreeMap<Seen<'_>, Count>> = BTreeMap::new();
     for (key, tally) in aggregate {
         let of_capability = seen.entry(&key.capability).or_default();
         for ((members, output), count) in &tally.observed {
-            let Some(id) = count.samples.first() else {
-                continue;
-            };
             let slot = of_capability.entry((key.territory.as_deref(), members, *output));
-            let weight = count.weight.min(Count::WHOLE);
-            let least = slot.or_insert((*id, weight));
-            *least = (least.0.min(*id), least.1.max(weight));
+            slot.or_default().merge(count);
         }
     }
     let suggestions = seen.into_iter().filter_map(|(capability, seen)| {
         let samples = seen
             .into_iter()
-            .map(|((territory, members, output), (id, weight))| Sample {
-                territory,
-                members,
-                output,
-                id,
-                weight,
+            .filter_map(|((territory, members, output), count)| {
+                Some(Sample {
+                    territory,
+                    members,
+                    output,
+                    id: *count.samples.first()?,
+                    speaker: count.shares.speaker(),
+                    weight: count.weight.min(Count::WHOLE),
+                })
             });
-        let (drop, count) = droppable(&samples.collect::<Vec<_>>(), min_support)?;
+        let (drop, count) = droppable(&samples.collect::<Vec<_>>(), support)?;
         Some(EssenceSuggestion {
             capability: capability.clone(),
             drop,
@@ -90,15 +91,13 @@ pub(super) fn suggest(
 
 /// The members that can be left out together: each has support of its own, and no two samples that agree without
 /// them have different outputs.
-fn droppable(samples: &[Sample<'_>], min_support: u64) -> Option<(Vec<String>, Count)> {
+fn droppable(samples: &[Sample<'_>], support: Support) -> Option<(Vec<String>, Count)> {
     let names: BTreeSet<&String> = samples.iter().flat_map(|s| s.members.keys()).collect();
     let mut candidates: Vec<(&str, Count)> = names
         .into_iter()
         .filter_map(|name| {
-            let count = support(samples, &[name])?;
-            count
-                .supports(min_support)
-                .then_some((name.as_str(), count))
+            let count = unchanged(samples, &[name])?;
+            count.supports(support).then_some((name.as_str(), count))
         })
         .collect();
     candidates.sort_by(|(a, left), (b, right)| right.weight.cmp(&left.weight).then(a.cmp(b)));
@@ -106,7 +105,7 @@ fn droppable(samples: &[Sample<'_>], min_support: u64) -> Option<(Vec<String>, C
     let mut count = Count::default();
     for (name, own) in candidates {
         drop.push(name);
-        if support(samples, &drop).is_some() {
+        if unchanged(samples, &drop).is_some() {
             count.merge(&own);
         } else {
             drop.pop();
@@ -117,7 +116,7 @@ fn droppable(samples: &[Sample<'_>], min_support: u64) -> Option<(Vec<String>, C
 }
 
 /// Samples whose output stayed the same though members of these names differed; `None` where one changed.
-fn support(samples: &[Sample<'_>], drop: &[&str]) -> Option<Count> {
+fn unchanged(samples: &[Sample<'_>], drop: &[&str]) -> Option<Count> {
     type Rest<'a> = (Option<&'a str>, Vec<(&'a str, BodyDigest)>);
     let mut groups: BTreeMap<Rest<'_>, (BodyDigest, Vec<&Sample<'_>>)> = BTreeMap::new();
     for sample in samples {
@@ -136,7 +135,7 @@ fn support(samples: &[Sample<'_>], drop: &[&str]) -> Option<Count> {
     let mut count = Count::default();
     for (_, same) in groups.into_values().filter(|(_, same)| same.len() > 1) {
         for sample in same {
-            count.add_faded(sample.id, sample.weight);
+            count.add_faded(sample.id, sample.speaker, sample.weight);
         }
     }
     Some(count)

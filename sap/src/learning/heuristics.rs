@@ -7,6 +7,7 @@ use ubos_common::json::{MemberWriter, Write};
 use super::aggregate::Aggregate;
 use super::essence::{self, EssenceSuggestion};
 use super::evidence::{Count, Evidence};
+use super::support::Support;
 use super::tally::Readings;
 use crate::context::PressureLevel;
 use crate::ident::{AgentId, Capability};
@@ -77,24 +78,24 @@ pub struct CatalogueEntry {
 }
 
 impl CatalogueEntry {
-    /// Violations that were found.
-    pub(crate) fn violations(&self) -> u64 {
-        self.severities.values().sum()
+    /// Whether it was found broken. There may be many severities, and the first says it.
+    fn is_broken(&self) -> bool {
+        self.severities.values().any(|violations| *violations > 0)
     }
 }
 
 impl Heuristics {
     /// Learns from signals. The same signals teach the same, whatever their order.
     ///
-    /// `min_support` signals must speak for a piece; 5 is a good number. `learned_from` is
-    /// where the log stood that the signals belong to. Spec: SAP 7
+    /// `support` is what must speak for a piece: the default, five signals of two issuers, is good where several issuers
+    /// send tasks. `learned_from` is where the log stood that the signals belong to. Spec: SAP 7
     // impl: SAP-7-2
     #[must_use]
-    pub fn derive(aggregate: &Aggregate, min_support: u64, learned_from: Option<&Proof>) -> Self {
+    pub fn derive(aggregate: &Aggregate, support: Support, learned_from: Option<&Proof>) -> Self {
         Self {
-            essences: essence::suggest(aggregate, min_support, learned_from),
-            thresholds: thresholds(aggregate, min_support, learned_from),
-            catalogue: catalogue(aggregate, min_support, learned_from),
+            essences: essence::suggest(aggregate, support, learned_from),
+            thresholds: thresholds(aggregate, support, learned_from),
+            catalogue: catalogue(aggregate, support, learned_from),
         }
     }
 
@@ -121,7 +122,7 @@ impl Heuristics {
         self.catalogue.iter().filter(move |entry| {
             entry.capability == *capability
                 && entry.territory.as_deref() == territory
-                && entry.violations() > 0
+                && entry.is_broken()
         })
     }
 }
@@ -130,7 +131,7 @@ type Scope = (Capability, Option<String>);
 
 fn thresholds(
     aggregate: &Aggregate,
-    min_support: u64,
+    support: Support,
     learned_from: Option<&Proof>,
 ) -> Vec<Threshold> {
     let mut gathered: BTreeMap<(Scope, String, PressureLevel), Readings> = BTreeMap::new();
@@ -145,7 +146,7 @@ fn thresholds(
     }
     let learned = gathered.into_iter().filter_map(
         |(((capability, territory), principle, level), readings)| {
-            let (psi, count, against) = split(&readings, min_support)?;
+            let (psi, count, against) = split(&readings, support)?;
             Some(Threshold {
                 capability,
                 territory,
@@ -167,13 +168,32 @@ fn merge(into: &mut BTreeMap<u8, Count>, from: &BTreeMap<u8, Count>) {
 }
 
 /// The pressure that parts good outcomes from bad ones with the fewest on the wrong side; the lower of two that
-/// are as good. `None` where too few outcomes are bad, or as many speak against it as for it.
-fn split(readings: &Readings, min_support: u64) -> Option<(f64, Count, u64)> {
-    let mut bad = Count::default();
-    readings.bad.values().for_each(|part| bad.merge(part));
-    if !bad.supports(min_support) {
+/// are as good. `None` where too few outcomes are bad, or as many speak against it as for it. No issuer says more than
+/// his part of where it is.
+fn split(readings: &Readings, support: Support) -> Option<(f64, Count, u64)> {
+    let sum = |parts: &BTreeMap<u8, Count>| {
+        parts.values().fold(Count::default(), |mut sum, part| {
+            sum.merge(part);
+            sum
+        })
+    };
+    let bad = sum(&readings.bad);
+    if !bad.supports(support) {
         return None;
     }
+    let mut all = sum(&readings.good);
+    all.merge(&bad);
+    let kept = all.shares.kept(support);
+    let reduced = |parts: &BTreeMap<u8, Count>| {
+        let parts = parts.iter();
+        parts
+            .map(|(psi, part)| (*psi, part.reduced(&kept)))
+            .collect()
+    };
+    let readings = Readings {
+        good: reduced(&readings.good),
+        bad: reduced(&readings.bad),
+    };
     let side = |is_right: bool, bound: i16| {
         let of = move |parts: &BTreeMap<u8, Count>, is_below: bool| {
             let here = parts.iter();
@@ -189,7 +209,7 @@ fn split(readings: &Readings, min_support: u64) -> Option<(f64, Count, u64)> {
     };
     let bound = (-1..=100).min_by_key(|bound| side(false, *bound).weight)?;
     let (count, against) = (side(true, bound), side(false, bound));
-    let is_clear = count.supports(min_support) && count.weight > against.weight;
+    let is_clear = count.supports(support) && count.weight > against.weight;
     is_clear.then_some((f64::from(bound), count, against.signals))
 }
 
@@ -202,7 +222,7 @@ struct Named {
 
 fn catalogue(
     aggregate: &Aggregate,
-    min_support: u64,
+    support: Support,
     learned_from: Option<&Proof>,
 ) -> Vec<CatalogueEntry> {
     let mut gathered: BTreeMap<(Scope, &str), Named> = BTreeMap::new();
@@ -221,9 +241,7 @@ fn catalogue(
     }
     let learned = gathered
         .into_iter()
-        .filter(|((_, principle), named)| {
-            !principle.is_empty() && named.count.supports(min_support)
-        })
+        .filter(|((_, principle), named)| !principle.is_empty() && named.count.supports(support))
         .map(
             |(((capability, territory), principle), named)| CatalogueEntry {
                 capability,

@@ -11,6 +11,7 @@ use super::aggregate::{Aggregate, SignalKey};
 use super::evidence::Count;
 use super::heuristics::{Heuristics, scopes};
 use super::signal::SignalId;
+use super::support::{Shares, Support};
 use super::tally::Tally;
 use crate::error::StoreError;
 use crate::evidence::{BodyDigest, Fingerprint};
@@ -114,7 +115,7 @@ impl Publisher {
     pub(crate) const MAX_FILED: usize = 100_000;
 
     /// Files what is new: a playbook for each capability and territory, a punch-card for each fingerprint with at
-    /// least `min_support` signals. Gives what was filed.
+    /// least that much support. Gives what was filed.
     ///
     /// # Errors
     ///
@@ -125,7 +126,7 @@ impl Publisher {
         now: Timestamp,
         aggregate: &Aggregate,
         heuristics: &Heuristics,
-        min_support: u64,
+        support: Support,
         librarian: &dyn Librarian,
     ) -> Result<Vec<Artifact>, StoreError> {
         let playbooks = scopes(aggregate)
@@ -136,11 +137,11 @@ impl Publisher {
                     territory,
                     fingerprint: None,
                 };
-                playbook(now, aggregate, heuristics, key, min_support)
+                playbook(now, aggregate, heuristics, key, support)
             });
-        let known = aggregate.into_iter().filter(|(key, tally)| {
-            key.fingerprint.is_some() && tally.ids.len() as u64 >= min_support
-        });
+        let known = aggregate
+            .into_iter()
+            .filter(|(key, tally)| key.fingerprint.is_some() && tally.shares.is_enough(support));
         let cards = known.map(|(key, tally)| {
             let body = object(|body| punch_card(body, tally));
             Some(Artifact::of(
@@ -181,15 +182,16 @@ fn playbook(
     aggregate: &Aggregate,
     heuristics: &Heuristics,
     key: SignalKey,
-    min_support: u64,
+    support: Support,
 ) -> Option<Artifact> {
-    let mut ids = BTreeSet::new();
+    let (mut ids, mut shares) = (BTreeSet::new(), Shares::default());
     let (mut actions, mut notes) = (BTreeMap::new(), BTreeMap::new());
     let here = aggregate.into_iter().filter(|(other, _)| {
         other.capability == key.capability && other.territory == key.territory
     });
     for (_, tally) in here {
         ids.extend(&tally.ids);
+        shares.merge_faded(&tally.shares, Count::WHOLE);
         for (digest, (action, count)) in &tally.actions {
             let slot = actions
                 .entry(digest)
@@ -203,9 +205,10 @@ fn playbook(
                 .merge(count);
         }
     }
-    if (ids.len() as u64) < min_support {
+    if !shares.is_enough(support) {
         return None;
     }
+    let rank = |count: &Count| (count.shares.towards(support), count.signals);
     let is_here = |capability: &Capability, territory: &Option<String>| {
         *capability == key.capability && *territory == key.territory
     };
@@ -222,12 +225,12 @@ fn playbook(
         body.member("catalogue", &List(catalogue.collect()));
         let actions = actions
             .into_values()
-            .map(|(action, count)| (action, count.signals));
+            .map(|(action, count)| (action, rank(&count)));
         body.member(
             "nextActions",
             &List(most(actions).collect::<Vec<&RawObject>>()),
         );
-        let notes = notes.into_iter().map(|(note, count)| (note, count.signals));
+        let notes = notes.into_iter().map(|(note, count)| (note, rank(&count)));
         body.member("notes", &List(most(notes).collect::<Vec<&String>>()));
     });
     Some(Artifact::of(ArtifactKind::Playbook, now, key, body, &ids))
@@ -276,13 +279,16 @@ fn punch_card(body: &mut MemberWriter<'_>, tally: &Tally) {
     body.member("blame", &tally.blame.signals);
 }
 
-/// The things that most signals name, at most ten.
-fn most<T>(things: impl Iterator<Item = (T, u64)>) -> impl Iterator<Item = T> {
-    let mut things: Vec<(T, u64)> = things.collect();
-    // Stable, so those that as many name keep their order.
+/// The things of the highest rank, at most ten.
+fn most<T>(things: impl Iterator<Item = (T, Rank)>) -> impl Iterator<Item = T> {
+    let mut things: Vec<(T, Rank)> = things.collect();
+    // Stable, so those of one rank keep their order.
     things.sort_by(|(_, a), (_, b)| b.cmp(a));
     things.into_iter().take(10).map(|(thing, _)| thing)
 }
+
+/// How much is counted for a thing, of which one issuer brings no more than his part; and how many signals name it.
+type Rank = (u64, u64);
 
 struct List<T>(Vec<T>);
 

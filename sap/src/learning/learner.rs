@@ -25,12 +25,12 @@ use crate::error::StoreError;
 /// #     Target::new("a.b".parse()?), ConstitutionalContext::new(PressureLevel::Instant), RawObject::empty());
 /// # let result = TaskResult::of(&task, Timestamp::EPOCH, Producer::new("b".parse()?, ProducerKind::Agent),
 /// #     Status::Succeeded, ConstitutionalEvidence::new(Alignment::Valid));
-/// use sap::learning::{Bounds, Heuristics, Learner, Signal, Window};
+/// use sap::learning::{Bounds, Heuristics, Learner, Signal, Support, Window};
 ///
 /// let mut learner = Learner::new(Window::default(), Bounds::default())?;
 /// learner.insert(&Signal::of_result(&task, None, &result).expect("a terminal result"))?;
 /// let now = Timestamp::EPOCH;
-/// let heuristics = Heuristics::derive(&learner.gather(now), 5, None);
+/// let heuristics = Heuristics::derive(&learner.gather(now), Support::default(), None);
 /// assert!(heuristics.thresholds.is_empty());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

@@ -5,6 +5,7 @@
 //! aggregate   signals by capability, territory and fingerprint, in bounded memory
 //! learner     those of the last while, of which the older weigh less
 //! heuristics  what they teach: essences, thresholds, a catalogue, each with its evidence
+//! support     how many signals a piece needs, and of how many issuers
 //! trial       whether a suggested essence holds, tried in the shadow
 //! knowledge   playbooks and punch-cards, for a librarian
 //! ```
@@ -26,6 +27,7 @@ mod heuristics;
 mod knowledge;
 mod learner;
 mod signal;
+mod support;
 mod tally;
 mod trial;
 mod window;
@@ -37,7 +39,10 @@ pub use evidence::{Count, Evidence};
 pub use heuristics::{CatalogueEntry, Heuristics, Threshold};
 pub use knowledge::{Artifact, ArtifactKind, Librarian, Publisher};
 pub use learner::Learner;
-pub use signal::{Feedback, Observed, Rating, Signal, SignalId, SignalSink, SignalSource};
+pub use signal::{
+    Feedback, IssuerDigest, Observed, Rating, Signal, SignalId, SignalSink, SignalSource,
+};
+pub use support::Support;
 pub use tally::{Metric, Readings, Tally};
 pub use trial::{AdoptError, Trial, TrialState};
 pub use window::Window;

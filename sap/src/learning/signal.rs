@@ -27,6 +27,19 @@ digest_text! {
     SignalId
 }
 
+digest_text! {
+    /// Names an issuer by the digest of its id: signals of one issuer are told from those of others by it, and a log of
+    /// signals holds no text of his.
+    IssuerDigest
+}
+
+impl From<&AgentId> for IssuerDigest {
+    fn from(issuer: &AgentId) -> Self {
+        let domain = Domain::new("sap 2026 issuer of a signal");
+        Self(canon::Digest::of(&domain, issuer.as_str().as_bytes()))
+    }
+}
+
 ubos_common::words! {
     /// Who speaks in a signal. Spec: SAP 7
     closed pub enum SignalSource {
@@ -54,6 +67,8 @@ ubos_common::wire! {
         required capability: Capability = "capability", "SAP-7-1";
         /// How much deliberation the decision got.
         required pressure_level: PressureLevel = "pressureLevel", "SAP-7-2";
+        /// Who issued the task; absent where an operator speaks, and in older logs.
+        optional issuer: IssuerDigest = "issuer", "SAP-7-1";
         /// The domain of the task.
         optional territory: String = "territory", "SAP-7-1";
         /// The essence of its payload; absent where the payload has no exact canonical form.
@@ -190,6 +205,7 @@ impl Signal {
             task.target.capability.clone(),
             context.pressure_level,
         );
+        signal.issuer = Some(IssuerDigest::from(&task.issuer.agent_id));
         signal.territory.clone_from(&context.territory);
         signal.fingerprint = fingerprint;
         signal.status = Some(result.status.clone());

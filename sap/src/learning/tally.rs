@@ -8,6 +8,7 @@ use ubos_common::violation::Profile;
 use super::bounds::Bounds;
 use super::evidence::Count;
 use super::signal::{Feedback, Observed, Signal, SignalId};
+use super::support::{Shares, Speaker};
 use crate::context::PressureLevel;
 use crate::evidence::{Alignment, BodyDigest, PolicyCheck, PolicyViolation};
 use crate::lifecycle::body_digest;
@@ -47,6 +48,8 @@ pub struct Tally {
     pub left_out: u64,
     /// What was computed of what.
     pub(super) observed: BTreeMap<Observation, Count>,
+    /// Whose the signals are.
+    pub(super) shares: Shares,
     pub(super) ledger: Ledger,
 }
 
@@ -124,9 +127,11 @@ impl Metric {
 impl Tally {
     pub(super) fn take(&mut self, signal: &Signal, bounds: &Bounds) {
         self.ids.insert(signal.id);
-        self.ledger.bytes += Ledger::ENTRY;
+        let speaker = Speaker::from(signal);
+        let grown = self.shares.add(speaker, Count::WHOLE, bounds.max_issuers);
+        self.ledger.bytes += Ledger::ENTRY + grown;
         if let Some(feedback) = &signal.feedback {
-            self.take_feedback(signal.id, feedback, bounds);
+            self.take_feedback(signal, feedback, bounds);
         }
         if let Some(status) = &signal.status {
             *self.statuses.entry(status.clone()).or_default() += 1;
@@ -143,7 +148,7 @@ impl Tally {
             self.take_metrics(signal, bounds);
             self.take_actions(signal, bounds);
             if let Some(observed) = &signal.observed {
-                self.take_observed(signal.id, observed, bounds);
+                self.take_observed(signal, observed, bounds);
             }
         }
         self.left_out = self.ledger.left_out;
@@ -153,6 +158,7 @@ impl Tally {
     pub(super) fn absorb(&mut self, other: &Self, thousandths: u64) {
         let fade = |own: &mut Count, count: &Count| own.merge_faded(count, thousandths);
         self.ids.extend(&other.ids);
+        self.shares.merge_faded(&other.shares, Count::WHOLE);
         self.hits += other.hits;
         merge(&mut self.statuses, &other.statuses, |own, n| *own += n);
         merge(&mut self.alignments, &other.alignments, |own, n| *own += n);
@@ -178,16 +184,16 @@ impl Tally {
         self.ledger.left_out += other.ledger.left_out;
     }
 
-    fn take_feedback(&mut self, id: SignalId, feedback: &Feedback, bounds: &Bounds) {
-        match feedback.is_good() {
-            Some(true) => self.praise.add(id),
-            Some(false) => self.blame.add(id),
-            None => {}
-        }
+    fn take_feedback(&mut self, signal: &Signal, feedback: &Feedback, bounds: &Bounds) {
+        self.ledger.bytes += match feedback.is_good() {
+            Some(true) => self.praise.add(signal, bounds),
+            Some(false) => self.blame.add(signal, bounds),
+            None => 0,
+        };
         if let Some(note) = feedback.notes.clone() {
             let bytes = note.len();
             if let Some(slot) = self.ledger.slot(&mut self.notes, note, bytes, bounds) {
-                slot.add(id);
+                self.ledger.bytes += slot.add(signal, bounds);
             }
         }
     }
@@ -200,7 +206,7 @@ impl Tally {
         for key in checks {
             let bytes = key.0.len() + key.1.len();
             if let Some(slot) = self.ledger.slot(&mut self.checks, key, bytes, bounds) {
-                slot.add(signal.id);
+                self.ledger.bytes += slot.add(signal, bounds);
             }
         }
         let issues = signal.violations.iter().flatten();
@@ -212,7 +218,7 @@ impl Tally {
         for key in issues {
             let bytes = key.0.len() + key.1.len();
             if let Some(slot) = self.ledger.slot(&mut self.violations, key, bytes, bounds) {
-                slot.add(signal.id);
+                self.ledger.bytes += slot.add(signal, bounds);
             }
         }
     }
@@ -231,8 +237,8 @@ impl Tally {
             } else {
                 &mut readings.bad
             };
-            side.entry(psi(reading)).or_default().add(signal.id);
-            self.ledger.bytes += Ledger::ENTRY;
+            let grown = side.entry(psi(reading)).or_default().add(signal, bounds);
+            self.ledger.bytes += Ledger::ENTRY + grown;
         }
     }
 
@@ -260,12 +266,12 @@ impl Tally {
             let slot = self.ledger.slot(&mut self.actions, digest, bytes, bounds);
             if let Some(slot) = slot {
                 take_action(slot, action);
-                slot.1.add(signal.id);
+                self.ledger.bytes += slot.1.add(signal, bounds);
             }
         }
     }
 
-    fn take_observed(&mut self, id: SignalId, observed: &Observed, bounds: &Bounds) {
+    fn take_observed(&mut self, signal: &Signal, observed: &Observed, bounds: &Bounds) {
         let bytes = observed.members.keys().map(|name| name.len() + 32).sum();
         let key = (observed.members.clone(), observed.output);
         let bounds = Bounds {
@@ -274,7 +280,7 @@ impl Tally {
             ..*bounds
         };
         if let Some(slot) = self.ledger.slot(&mut self.observed, key, bytes, &bounds) {
-            slot.add(id);
+            self.ledger.bytes += slot.add(signal, &bounds);
         }
     }
 }

@@ -10,7 +10,8 @@ use ubos_common::json::MemberWriter;
 use ubos_common::time::Timestamp;
 
 use super::essence::EssenceSuggestion;
-use super::signal::{Observed, Signal, SignalId, SignalSink};
+use super::signal::{IssuerDigest, Observed, Signal, SignalId, SignalSink};
+use super::support::Support;
 use crate::cache::DropMembers;
 use crate::error::StoreError;
 use crate::evidence::BodyDigest;
@@ -21,9 +22,9 @@ use crate::lifecycle::body_digest;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TrialState {
-    /// The cache answers as before. So many outcomes were compared, and all are equal.
+    /// The cache answers as before. So many outcomes were compared that count, and all are equal.
     Open {
-        /// How many.
+        /// How many, of which one issuer has no more than his part of those that are wanted.
         agreed: u64,
     },
     /// As many as were wanted are equal. The cache answers as before until an operator adopts the suggestion.
@@ -71,6 +72,7 @@ pub enum AdoptError {
 /// |---|---|---|
 /// | essences whose outcome is remembered | 10,000 | the oldest is forgotten |
 /// | payloads of one of them that are told apart | 64 | further ones do not count for it |
+/// | outcomes of one issuer | half of those that are wanted ([`with_issuers`](Self::with_issuers)) | further ones do not count for it |
 ///
 /// ```
 /// use sap::learning::{Heuristics, Trial, TrialState};
@@ -90,6 +92,7 @@ pub struct Trial {
     suggestion: EssenceSuggestion,
     since: Timestamp,
     wanted: u64,
+    issuers: NonZeroU64,
     one_in: NonZeroU64,
     candidate: DropMembers,
     hits: AtomicU64,
@@ -99,6 +102,8 @@ pub struct Trial {
 #[derive(Debug)]
 struct Shadow {
     state: TrialState,
+    /// Outcomes that count, by issuer: no more issuers than outcomes are wanted.
+    agreed: BTreeMap<Option<IssuerDigest>, u64>,
     known: BTreeMap<BodyDigest, Known>,
     /// The oldest first.
     order: VecDeque<BodyDigest>,
@@ -118,7 +123,7 @@ impl Trial {
     /// Payloads of one essence that are told apart.
     pub(crate) const MAX_PAYLOADS: usize = 64;
 
-    /// A trial that begins now: 100 outcomes are wanted, and of those that it then answers one in 20 is computed.
+    /// A trial that begins now: 100 outcomes are wanted, of two issuers at least, and of those that it then answers one in 20 is computed.
     #[must_use]
     pub fn new(suggestion: EssenceSuggestion, now: Timestamp) -> Self {
         let candidate = suggestion.drop.iter().map(String::as_str).collect();
@@ -126,11 +131,13 @@ impl Trial {
             suggestion,
             since: now,
             wanted: 100,
+            issuers: Support::ISSUERS,
             one_in: const { NonZeroU64::new(20).expect("not 0") },
             candidate,
             hits: AtomicU64::new(0),
             shadow: Mutex::new(Shadow {
                 state: TrialState::Open { agreed: 0 },
+                agreed: BTreeMap::new(),
                 known: BTreeMap::new(),
                 order: VecDeque::new(),
             }),
@@ -141,6 +148,14 @@ impl Trial {
     #[must_use]
     pub const fn with_wanted(mut self, outcomes: u64) -> Self {
         self.wanted = outcomes;
+        self
+    }
+
+    /// Sets of how many issuers the outcomes must be at least: each counts at most for that part of those that are wanted,
+    /// rounded up. With 1 a single issuer is enough.
+    #[must_use]
+    pub const fn with_issuers(mut self, issuers: NonZeroU64) -> Self {
+        self.issuers = issuers;
         self
     }
 
@@ -198,7 +213,8 @@ impl Trial {
     fn compare(&self, signal: &Signal, observed: &Observed) {
         let essence = self.digest(signal, observed, true);
         let payload = self.digest(signal, observed, false);
-        let mut shadow = self.lock();
+        let mut guard = self.lock();
+        let shadow = &mut *guard;
         if matches!(shadow.state, TrialState::Refuted { .. }) {
             return;
         }
@@ -216,6 +232,11 @@ impl Trial {
             shadow.state = TrialState::Refuted { outcomes };
             return;
         }
+        let own = shadow.agreed.get(&signal.issuer).copied().unwrap_or(0);
+        if own >= self.wanted.div_ceil(self.issuers.get()) {
+            // His part is full, and the payload is left to others.
+            return;
+        }
         // An outcome of the same payload says nothing about what is left out of it.
         let is_new = known.payloads.len() < Self::MAX_PAYLOADS && known.payloads.insert(payload);
         if let TrialState::Open { agreed } = &mut shadow.state
@@ -223,6 +244,7 @@ impl Trial {
             && signal.at.timestamp() >= self.since
         {
             *agreed += 1;
+            shadow.agreed.insert(signal.issuer, own + 1);
             if *agreed >= self.wanted {
                 shadow.state = TrialState::Proven;
             }

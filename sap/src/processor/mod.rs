@@ -475,7 +475,9 @@ fn invalid(report: &Report, bytes: &[u8], options: &Options) -> Nack {
         .take(MAX_SHOWN)
         .map(|f| {
             let pointer: String = f.pointer.chars().take(MAX_POINTER).collect();
-            format!("{} at {}", f.code, PointerText(&pointer))
+            let is_version = f.pointer == "/protocolVersion";
+            let supported = if is_version { SUPPORTED } else { "" };
+            format!("{} at {}{supported}", f.code, PointerText(&pointer))
         })
         .collect();
     let why = format!("not a valid task: {}", shown.join(", "));
@@ -493,6 +495,8 @@ fn reason(why: &str) -> Reason {
     why.parse().expect("no reason here is blank")
 }
 
+/// What a Nack says of a version that is not supported.
+const SUPPORTED: &str = ", where the string \"2.0\" is supported";
 /// Characters of a pointer that a Nack shows; names in it are the issuer's.
 const MAX_POINTER: usize = 200;
 /// Findings that a Nack shows.

@@ -135,16 +135,14 @@ const MAX_AGE: Duration = Duration::from_secs(3600);
 #[cfg(test)]
 mod tests {
     use futures::executor::block_on;
-    use ubos_common::id::IdSource;
-    use ubos_common::json::RawObject;
     use ubos_common::secret::Secret;
 
     use super::super::AllowAll;
     use super::super::fixture::Still;
     use super::*;
-    use crate::context::{ConstitutionalContext, PressureLevel};
+    use crate::samples;
     use crate::sign::SigningKey;
-    use crate::task::{AgentKind, Issuer, Target, Telemetry};
+    use crate::task::Telemetry;
 
     fn key(name: &str) -> SigningKey {
         SigningKey::from_seed(name, &Secret::new([1; 32])).unwrap()
@@ -163,16 +161,9 @@ mod tests {
 
     /// A task for an agent, issued so many seconds after the epoch.
     fn task(agent: Option<&str>, issued: i64) -> Task {
-        let mut target = Target::new("a.b".parse().unwrap());
-        target.agent_id = agent.map(str::to_owned);
-        let mut task = Task::draft(
-            &mut IdSource::seeded(1),
-            Timestamp::EPOCH,
-            Issuer::new(issuer(), AgentKind::Agent),
-            target,
-            ConstitutionalContext::new(PressureLevel::Instant),
-            RawObject::empty(),
-        );
+        let mut task = samples::task();
+        task.issuer.agent_id = issuer();
+        task.target.agent_id = agent.map(str::to_owned);
         task.issued_at = at(issued);
         task
     }

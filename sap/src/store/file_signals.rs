@@ -26,7 +26,7 @@ use crate::transcript::Proof;
 ///
 /// ```
 /// use std::sync::{Arc, Mutex};
-/// use sap::learning::{Bounds, Heuristics, Learner, SignalSink, Window};
+/// use sap::learning::{Bounds, Heuristics, Learner, SignalSink, Support, Window};
 /// use sap::store::FileSignals;
 /// use sap::ubos_common::{log::{Config, LogId}, time::Timestamp};
 ///
@@ -40,7 +40,7 @@ use crate::transcript::Proof;
 /// assert_eq!((read.told, read.refused), (0, 0));
 /// let learned = signals.learn(move |proof| {
 ///     let known = learner.lock().unwrap().gather(now);
-///     Heuristics::derive(&known, 5, Some(&proof))
+///     Heuristics::derive(&known, Support::default(), Some(&proof))
 /// });
 /// assert!(futures::executor::block_on(learned)?.thresholds.is_empty());
 /// # Ok::<(), Box<dyn std::error::Error>>(())

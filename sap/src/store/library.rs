@@ -24,7 +24,7 @@ use crate::limits::unbounded;
 /// the output is the playbook, the punch-card, or null.
 ///
 /// ```
-/// use sap::learning::{Aggregate, Heuristics};
+/// use sap::learning::{Aggregate, Heuristics, Support};
 /// use sap::store::Library;
 /// use sap::ubos_common::{log::{Config, LogId}, time::Timestamp};
 ///
@@ -33,7 +33,7 @@ use crate::limits::unbounded;
 /// // It knows what is there, so that nothing is filed twice.
 /// let mut publisher = library.publisher();
 /// let (known, learned) = (Aggregate::default(), Heuristics::default());
-/// let filed = publisher.publish(Timestamp::now(), &known, &learned, 5, &library);
+/// let filed = publisher.publish(Timestamp::now(), &known, &learned, Support::default(), &library);
 /// assert!(futures::executor::block_on(filed)?.is_empty());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

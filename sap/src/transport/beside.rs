@@ -171,11 +171,6 @@ mod tests {
     #[cfg(feature = "sign")]
     #[test]
     fn a_task_is_signed_on_another_thread_whatever_part_of_it_is_long() {
-        use ubos_common::json::RawObject;
-
-        use crate::context::{ConstitutionalContext, PressureLevel};
-        use crate::task::{AgentKind, Issuer, Target};
-
         let seed = ubos_common::secret::Secret::new([1; 32]);
         let key = crate::sign::SigningKey::from_seed("desk", &seed).unwrap();
         let beside = Beside {
@@ -183,14 +178,8 @@ mod tests {
             ..Beside::default()
         };
         for (bytes, threads) in [(1, 0), (work::HEAVY, 1)] {
-            let mut task = Task::draft(
-                &mut ubos_common::id::IdSource::seeded(1),
-                ubos_common::time::Timestamp::EPOCH,
-                Issuer::new("A-prime".parse().unwrap(), AgentKind::Agent),
-                Target::new("a.b".parse().unwrap()),
-                ConstitutionalContext::new(PressureLevel::Instant),
-                RawObject::empty(),
-            );
+            let mut task = crate::samples::task();
+            task.issuer.agent_id = "A-prime".parse().unwrap();
             task.tags = Some(vec!["x".repeat(bytes)]);
             let (signed, handed_over) = work::handed_over(|| block_on(beside.sign(&task)));
             assert!(signed.unwrap().is_some());

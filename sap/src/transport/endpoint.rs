@@ -121,34 +121,16 @@ const MAX_SENDING: Duration = Duration::from_secs(30);
 
 #[cfg(test)]
 mod tests {
-    use ubos_common::id::IdSource;
-    use ubos_common::json::RawObject;
-    use ubos_common::time::Timestamp;
-
     use super::*;
-    use crate::context::{ConstitutionalContext, PressureLevel};
-    use crate::evidence::{Alignment, ConstitutionalEvidence};
-    use crate::result::{Producer, ProducerKind, TaskResult};
+    use crate::samples;
     use crate::status::Status;
-    use crate::task::{AgentKind, Issuer, Target, Task};
 
     // spec: SAP-4.1-17
     #[test]
     fn a_slow_endpoint_is_kept_no_more_than_may_wait_but_the_end() {
-        let task = Task::draft(
-            &mut IdSource::seeded(1),
-            Timestamp::EPOCH,
-            Issuer::new("a".parse().unwrap(), AgentKind::Agent),
-            Target::new("a.b".parse().unwrap()),
-            ConstitutionalContext::new(PressureLevel::Instant),
-            RawObject::empty(),
-        );
-        let [part, end] = [Status::Partial, Status::Succeeded].map(|status| {
-            let producer = Producer::new("b".parse().unwrap(), ProducerKind::Agent);
-            let evidence = ConstitutionalEvidence::new(Alignment::Valid);
-            let result = TaskResult::of(&task, Timestamp::EPOCH, producer, status, evidence);
-            Message::Result(Box::new(result))
-        });
+        let task = samples::task();
+        let [part, end] = [Status::Partial, Status::Succeeded]
+            .map(|status| Message::Result(Box::new(samples::result(&task, status))));
         for is_slow in [false, true] {
             let waiting = Undelivered::default();
             waiting.is_slow.store(is_slow, Ordering::Relaxed);

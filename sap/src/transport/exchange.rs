@@ -118,27 +118,17 @@ impl Exchange {
 
 #[cfg(test)]
 mod tests {
-    use ubos_common::id::IdSource;
-    use ubos_common::json::RawObject;
     use ubos_common::time::{Mono, Timestamp};
 
     use super::*;
-    use crate::context::{ConstitutionalContext, PressureLevel};
     use crate::error::ErrorCode;
     use crate::receipt::Nack;
-    use crate::task::{AgentKind, Issuer, Target};
+    use crate::samples;
 
     // spec: SAP-5-10
     #[test]
     fn a_copy_for_which_there_is_no_room_is_no_answer() {
-        let task = Task::draft(
-            &mut IdSource::seeded(1),
-            Timestamp::EPOCH,
-            Issuer::new("a".parse().unwrap(), AgentKind::Agent),
-            Target::new("a.b".parse().unwrap()),
-            ConstitutionalContext::new(PressureLevel::Instant),
-            RawObject::empty(),
-        );
+        let task = samples::task();
         let now = Now::new(Mono::ZERO, Timestamp::EPOCH);
         for copies in [0, 1] {
             let mut exchange = Exchange::new(&task, now, Config::default()).unwrap();

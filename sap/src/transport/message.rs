@@ -1,7 +1,9 @@
 //! What a consumer says about a task.
 
+use core::fmt;
+
 use ubos_common::json::{self, DecodeError, RawBuf};
-use ubos_common::violation::Profile;
+use ubos_common::violation::{OneLine, Profile};
 
 #[cfg(feature = "http")]
 use crate::ident::CorrelationId;
@@ -19,6 +21,27 @@ pub enum Message {
     Nack(Nack),
     /// How far it is.
     Result(Box<TaskResult>),
+}
+
+/// What it says, in one line for people: of a result its status and its error, and never its output.
+impl fmt::Display for Message {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ack(ack) => write!(f, "{}", ack.status),
+            Self::Nack(nack) => write!(f, "{nack}"),
+            Self::Result(result) => {
+                write!(f, "{}", result.status)?;
+                if let Some(code) = result.error_code() {
+                    write!(f, ": {code}")?;
+                }
+                let error = result.error.as_ref();
+                match error.and_then(|error| error.message.as_deref()) {
+                    Some(message) => write!(f, ": {}", OneLine(message)),
+                    None => Ok(()),
+                }
+            }
+        }
+    }
 }
 
 ubos_common::wire! {
@@ -75,6 +98,42 @@ impl Message {
             Self::Ack(ack) => Some(&ack.correlation_id),
             Self::Nack(nack) => nack.correlation_id.as_ref(),
             Self::Result(result) => Some(&result.correlation_id),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::ErrorCode;
+    use crate::samples;
+    use crate::status::Status;
+
+    #[test]
+    fn a_message_for_people_is_one_line_without_an_output() {
+        let task = samples::task();
+        let result = |status| {
+            let mut result = samples::result(&task, status);
+            result.output = RawBuf::parse("\"secret\"").ok();
+            result
+        };
+        let failed = result(Status::Failed).with_error(ErrorCode::Internal, "one\ntwo");
+        for (message, shown) in [
+            (Message::Ack(Ack::from(&task)), "ACK"),
+            (
+                Message::Nack(Nack::not_here(&task)),
+                "NOT_FOUND: no such capability or agent here: \"a.b\"",
+            ),
+            (
+                Message::Result(Box::new(result(Status::Succeeded))),
+                "SUCCEEDED",
+            ),
+            (
+                Message::Result(Box::new(failed)),
+                "FAILED: INTERNAL: one\\ntwo",
+            ),
+        ] {
+            assert_eq!(message.to_string(), shown);
         }
     }
 }

@@ -157,13 +157,10 @@ mod tests {
 
     use futures::FutureExt as _;
     use futures::future::BoxFuture;
-    use ubos_common::id::IdSource;
-    use ubos_common::json::RawObject;
     use ubos_common::time::{Mono, Timestamp};
 
     use super::*;
-    use crate::context::{ConstitutionalContext, PressureLevel};
-    use crate::task::{AgentKind, Issuer, Target};
+    use crate::samples;
 
     /// A clock that is set by hand, in seconds.
     #[derive(Default)]
@@ -181,14 +178,7 @@ mod tests {
     }
 
     fn sent(clock: &Set) -> Sent {
-        let task = Task::draft(
-            &mut IdSource::seeded(1),
-            Timestamp::EPOCH,
-            Issuer::new("a".parse().unwrap(), AgentKind::Agent),
-            Target::new("a.b".parse().unwrap()),
-            ConstitutionalContext::new(PressureLevel::Instant),
-            RawObject::empty(),
-        );
+        let task = samples::task();
         let config = Config::default().with_patience(Duration::MAX, Duration::MAX);
         Sent::new(&task, clock.now(), config).unwrap()
     }

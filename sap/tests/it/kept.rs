@@ -7,7 +7,7 @@ use futures::executor::block_on;
 use sap::StoreError;
 use sap::learning::{
     Aggregate, Bounds, Feedback, Heuristics, Learner, Librarian as _, Signal, SignalKey,
-    SignalSink, Trial, TrialState, Window,
+    SignalSink, Support, Trial, TrialState, Window,
 };
 use sap::store::{FileCache, FileSignals, FileTranscript, Library, ReadBack, StoreKind, fsck};
 use sap::transcript::Verdict;
@@ -66,7 +66,10 @@ fn what_was_learned_before_a_start_is_learned_after_it() {
     let known = Arc::clone(&before);
     let learn = kept.learn(move |proof| {
         let known = known.lock().unwrap();
-        (Heuristics::derive(&known, 5, Some(&proof)), proof)
+        (
+            Heuristics::derive(&known, Support::default(), Some(&proof)),
+            proof,
+        )
     });
     let (heuristics, proof) = block_on(learn).unwrap();
     assert_eq!((proof.records, &proof.verdict), (20, &Verdict::Intact));
@@ -232,7 +235,13 @@ fn a_library_files_each_piece_once_also_after_a_start() {
     let (known, heuristics) = learned(signals());
     let publish = |library: &Library, known: &Aggregate, heuristics: &Heuristics| {
         let mut publisher = library.publisher();
-        let filed = publisher.publish(Timestamp::EPOCH, known, heuristics, 5, library);
+        let filed = publisher.publish(
+            Timestamp::EPOCH,
+            known,
+            heuristics,
+            Support::default(),
+            library,
+        );
         block_on(filed).unwrap()
     };
     let library = Library::open(folder.path(), config()).unwrap();
@@ -281,7 +290,13 @@ fn a_piece_of_a_library_that_was_archived_is_not_there_and_no_failure() {
     let library = Library::open(folder.path(), config().with_segment_bytes(1)).unwrap();
     let (known, heuristics) = learned(signals());
     let mut publisher = library.publisher();
-    let filed = publisher.publish(Timestamp::EPOCH, &known, &heuristics, 5, &library);
+    let filed = publisher.publish(
+        Timestamp::EPOCH,
+        &known,
+        &heuristics,
+        Support::default(),
+        &library,
+    );
     let filed = block_on(filed).unwrap();
     let to = FsDir::create(archive.path()).unwrap();
     assert!(library.log().archive(1, &to).unwrap().segments > 0);
@@ -322,7 +337,13 @@ fn a_library_answers_tasks() {
     let (known, heuristics) = learned(signals());
     let library = Arc::new(Library::open(folder.path(), config()).unwrap());
     let mut publisher = library.publisher();
-    let filed = publisher.publish(Timestamp::EPOCH, &known, &heuristics, 5, &*library);
+    let filed = publisher.publish(
+        Timestamp::EPOCH,
+        &known,
+        &heuristics,
+        Support::default(),
+        &*library,
+    );
     let filed = block_on(filed).unwrap();
     let processor =
         processor(&Log::default()).handle("consult.align".parse().unwrap(), Arc::clone(&library));

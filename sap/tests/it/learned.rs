@@ -5,7 +5,7 @@ use core::time::Duration;
 use proptest::prelude::*;
 use sap::learning::{
     AdoptError, Bounds, EssenceSuggestion, Feedback, Heuristics, Learner, Signal, SignalSink as _,
-    Trial, TrialState, Window,
+    Support, Trial, TrialState, Window,
 };
 use sap::{ErrorCode, Status};
 use serde_json::{Value, json};
@@ -50,7 +50,7 @@ fn what_was_said_long_ago_weighs_less() {
             .iter()
             .for_each(|s| assert!(learner.insert(s).unwrap()));
         let known = learner.gather(at(39));
-        let heuristics = Heuristics::derive(&known, 5, None);
+        let heuristics = Heuristics::derive(&known, Support::default(), None);
         let [threshold] = &heuristics.thresholds[..] else {
             panic!("{:?}", heuristics.thresholds)
         };
@@ -68,7 +68,11 @@ fn what_was_said_long_ago_weighs_less() {
         .iter()
         .for_each(|s| assert!(faded.insert(s).unwrap()));
     let known = faded.gather(at(60));
-    assert!(Heuristics::derive(&known, 5, None).thresholds.is_empty());
+    assert!(
+        Heuristics::derive(&known, Support::default(), None)
+            .thresholds
+            .is_empty()
+    );
     assert_eq!((&known).into_iter().count(), 1);
 }
 
@@ -131,7 +135,7 @@ proptest! {
             learner.gather(at(8))
         };
         let (one, other) = (gathered(&one), gathered(&other));
-        prop_assert_eq!(Heuristics::derive(&one, 2, None), Heuristics::derive(&other, 2, None));
+        prop_assert_eq!(Heuristics::derive(&one, Support::of(2), None), Heuristics::derive(&other, Support::of(2), None));
         prop_assert_eq!(one, other);
     }
 }
@@ -359,6 +363,8 @@ mod with_a_processor {
             let clock = Jumping::new();
             let trial = Trial::new(suggestion, Timestamp::EPOCH)
                 .with_wanted(wanted)
+                // All its tasks are of one issuer.
+                .with_issuers(NonZeroU64::MIN)
                 .with_one_in(NonZeroU64::new(one_in).unwrap());
             let (trial, runs) = (Arc::new(trial), Arc::new(AtomicUsize::new(0)));
             let counter = Arc::clone(&runs);

@@ -9,7 +9,7 @@ use sap::alignment::{Policy as _, Rules, Subject};
 use sap::cache::{DropMembers, Keys, WholePayload};
 use sap::learning::{
     Aggregate, Artifact, ArtifactKind, Bounds, Feedback, Heuristics, Learner, Librarian, Publisher,
-    Rating, Signal, SignalKey, SignalSink as _, Window,
+    Rating, Signal, SignalKey, SignalSink as _, Support, Window,
 };
 use sap::transcript::{Head, Proof, Verdict};
 use sap::validate::Options;
@@ -24,13 +24,18 @@ use ubos_common::violation::Profile;
 
 use crate::samples::{read_result, read_task, result, task, with};
 
-/// A task of number `n` and its result, with changes.
+/// A task of number `n` of one of five issuers and its result, with changes.
 pub(crate) fn pair(
     n: u64,
     on_task: &[(&str, Value)],
     on_result: &[(&str, Value)],
 ) -> (Task, TaskResult) {
     let id = json!(format!("00000000-0000-0000-0000-{n:012}"));
+    let issuer = ("/issuer/agentId", json!(format!("A-{}", n % 5)));
+    let on_task: Vec<_> = [issuer]
+        .into_iter()
+        .chain(on_task.iter().cloned())
+        .collect();
     let change = |message: Value, changes: &[(&str, Value)]| {
         let message = with(message, "/taskId", Some(id.clone()));
         changes.iter().fold(message, |m, (pointer, value)| {
@@ -38,7 +43,7 @@ pub(crate) fn pair(
         })
     };
     let options = Options::from(Profile::Lenient);
-    let task = read_task(&change(task(), on_task), &options).unwrap().0;
+    let task = read_task(&change(task(), &on_task), &options).unwrap().0;
     let result = read_result(&change(result(), on_result), &options)
         .unwrap()
         .0;
@@ -237,7 +242,7 @@ proptest! {
         };
         let (one, other) = (gathered(&one, 1), gathered(&other, 2));
         prop_assert_eq!(&one, &other);
-        prop_assert_eq!(Heuristics::derive(&one, 2, None), Heuristics::derive(&other, 2, None));
+        prop_assert_eq!(Heuristics::derive(&one, Support::of(2), None), Heuristics::derive(&other, Support::of(2), None));
     }
 }
 
@@ -252,7 +257,7 @@ pub(crate) fn learned(signals: impl IntoIterator<Item = Signal>) -> (Aggregate, 
         verdict: Verdict::Intact,
     };
     let aggregate = learner.into_inner().unwrap();
-    let heuristics = Heuristics::derive(&aggregate, 5, Some(&proof));
+    let heuristics = Heuristics::derive(&aggregate, Support::default(), Some(&proof));
     (aggregate, heuristics)
 }
 
@@ -427,7 +432,7 @@ fn members_that_outcomes_do_not_depend_on_are_suggested() {
 }
 
 #[derive(Debug, Default)]
-struct Shelf(Mutex<Vec<Artifact>>, bool);
+pub(crate) struct Shelf(Mutex<Vec<Artifact>>, bool);
 
 impl Librarian for Shelf {
     fn file<'a>(&'a self, artifact: &'a Artifact) -> BoxFuture<'a, Result<(), StoreError>> {
@@ -447,7 +452,13 @@ fn new_knowledge_is_filed_once_with_digest_and_sources() {
     let (aggregate, heuristics) = learned(decisions());
     let (shelf, mut publisher) = (Shelf::default(), Publisher::default());
     let mut publish = |aggregate: &Aggregate, heuristics: &Heuristics, shelf: &Shelf| {
-        block_on(publisher.publish(Timestamp::EPOCH, aggregate, heuristics, 5, shelf))
+        block_on(publisher.publish(
+            Timestamp::EPOCH,
+            aggregate,
+            heuristics,
+            Support::default(),
+            shelf,
+        ))
     };
     assert!(publish(&aggregate, &heuristics, &Shelf(Mutex::default(), true)).is_err());
     let filed = publish(&aggregate, &heuristics, &shelf).unwrap();
@@ -531,7 +542,11 @@ fn learning_leaves_the_cache_file_a_prefix_of_itself() {
             .unwrap();
     }
     let (before, proof) = (bytes(), transcript.verify(None).unwrap());
-    let heuristics = Heuristics::derive(&learner.into_inner().unwrap(), 5, Some(&proof));
+    let heuristics = Heuristics::derive(
+        &learner.into_inner().unwrap(),
+        Support::default(),
+        Some(&proof),
+    );
     assert_eq!(
         heuristics.essences[0].evidence.learned_from,
         Some(proof.clone())
@@ -650,7 +665,13 @@ fn an_artifact_says_what_is_known_of_its_own_subject() {
     let all = signals.iter().chain(&spoken).chain([&hit]).cloned();
     let (aggregate, heuristics) = learned(all);
     let (shelf, mut publisher) = (Shelf::default(), Publisher::default());
-    let filed = publisher.publish(Timestamp::EPOCH, &aggregate, &heuristics, 5, &shelf);
+    let filed = publisher.publish(
+        Timestamp::EPOCH,
+        &aggregate,
+        &heuristics,
+        Support::default(),
+        &shelf,
+    );
     let filed = block_on(filed).unwrap();
     let about = |kind: ArtifactKind, territory: &str| {
         let of = |artifact: &&Artifact| {

@@ -30,6 +30,7 @@ mod judged;
 #[cfg(feature = "log")]
 mod kept;
 
+mod issuers;
 mod lab;
 mod learned;
 mod learning;

@@ -229,11 +229,24 @@ fn what_cannot_be_taken_is_turned_away_before_any_handler() {
         ("/target/agentId", "A-none"),
     ] {
         let changed = with(no_cache(), pointer, Some(json!(value)));
-        assert_eq!(
-            nack(run(&processor, &clock, &changed).1).code,
-            ErrorCode::NotFound
-        );
+        let refused = nack(run(&processor, &clock, &changed).1);
+        assert_eq!(refused.code, ErrorCode::NotFound);
+        assert!(refused.to_string().contains(&format!("{value:?}")));
     }
+    let long = format!("a.{}", "x".repeat(5_000));
+    let changed = with(no_cache(), "/target/capability", Some(json!(long)));
+    let changed = with(changed, "/target/agentId", Some(json!("A\n\u{202e}\"")));
+    let refused = nack(run(&processor, &clock, &changed).1);
+    let (capability, agent) = (&long[..120], r#""A\n\u{202e}\"""#);
+    assert_eq!(
+        refused.reason.as_str(),
+        format!("no such capability or agent here: \"{capability}\"… of the agent {agent}")
+    );
+    let version = with(no_cache(), "/protocolVersion", Some(json!("3.0")));
+    assert_eq!(
+        nack(run(&processor, &clock, &version).1).to_string(),
+        "INVALID_TASK: not a valid task: bad_value at \"/protocolVersion\", where the string \"2.0\" is supported"
+    );
     let table = |id: &str, what: &str| {
         Arc::new(Table::default().allow(id.parse().unwrap(), what.parse().unwrap()))
     };
@@ -249,7 +262,7 @@ fn what_cannot_be_taken_is_turned_away_before_any_handler() {
         (0, ErrorCode::Unauthorized)
     );
     assert_eq!(calls.load(Ordering::SeqCst), 0);
-    assert_eq!(kinds(&log), ["nack"; 5]);
+    assert_eq!(kinds(&log), ["nack"; 7]);
     let entry = &block_on(log.read(0, 1)).unwrap()[0];
     assert!(entry.digest.is_some() && !entry.body.as_str().contains("systems_over_willpower"));
 }

@@ -41,6 +41,7 @@ use crate::repair::RepairPolicy;
 use crate::result::{AgentError, GenerateResult};
 use crate::state::AgentState;
 use crate::strategy::ExecutionStrategy;
+use crate::tools;
 
 use limits::TimeLimits;
 use options::OnSaveFailed;
@@ -72,8 +73,10 @@ use world::RunWorld;
 ///
 /// # Errors
 ///
-/// The model does not support an option; no runtime is set, and there is none without the feature `os`; the checkpoint
-/// store refuses the name of the session; the term of a lease is under a millisecond.
+/// The model does not support an option; two tools have one name, or a tool has a name that a vendor refuses (all take 1 to
+/// 64 of A-Z, a-z, 0-9, `_` and `-`, of which the first is a letter or `_`) or parameters that are no JSON Schema of an
+/// object; no runtime is set, and there is none without the feature `os`; the checkpoint store refuses the name of the
+/// session; the term of a lease is under a millisecond.
 ///
 /// Spec: UAP-1.1 4.1
 // impl: UAP-4-1
@@ -85,6 +88,7 @@ pub fn agent(options: AgentOptions) -> Result<Agent, UppError> {
     }
     let layers = options.middleware.iter().cloned().map(model_layer);
     let llm = llm(options.llm.with_middleware(layers))?;
+    tools::check(llm.options().tools())?;
     let runtime = match options.runtime {
         Some(runtime) => runtime,
         None => built_in()?,
@@ -357,6 +361,7 @@ impl Agent {
             .with_saves(self.checkpoints.is_some());
         config.repair.clone_from(&self.repair);
         config.approvals.clone_from(&self.approvals);
+        config.are_tools_checked = true;
         config
     }
 

@@ -33,10 +33,13 @@ pub struct EngineConfig {
     pub(crate) plan_events: bool,
     pub(crate) saves: bool,
     pub(crate) approvals: Option<Arc<dyn ApprovalPolicy>>,
+    /// Those of an agent are, when it is made.
+    pub(crate) are_tools_checked: bool,
 }
 
 impl EngineConfig {
-    /// A model with its options, a strategy, and the default for every other setting.
+    /// A model with its options, a strategy, and the default for every other setting. Of tools that `agent`
+    /// refuses each run fails, with the same error.
     #[must_use]
     pub const fn new(llm: LlmInstance, execution: Arc<dyn ExecutionStrategy>) -> Self {
         Self {
@@ -49,6 +52,7 @@ impl EngineConfig {
             plan_events: false,
             saves: false,
             approvals: None,
+            are_tools_checked: false,
         }
     }
 

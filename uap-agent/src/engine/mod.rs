@@ -50,6 +50,14 @@ use crate::state::AgentState;
 use crate::strategy::{Command, ExecutionContext, Outcome, StrategyRun};
 use crate::trace_event::{debug, trace};
 
+/// Begins the strategy, where the tools are such as an agent may have.
+fn begin(config: &EngineConfig) -> Result<Box<dyn StrategyRun>, UppError> {
+    if !config.are_tools_checked {
+        crate::tools::check(config.llm.options().tools())?;
+    }
+    guarded("the strategy", || config.execution.begin())
+}
+
 /// In place of a strategy that could not begin.
 struct Broken(UppError);
 
@@ -76,8 +84,7 @@ impl Engine {
             ids: IdSource::seeded(ids.bits()),
         };
         let mut engine = Self {
-            strategy: guarded("the strategy", || config.execution.begin())
-                .unwrap_or_else(|error| Box::new(Broken(error))),
+            strategy: begin(&config).unwrap_or_else(|error| Box::new(Broken(error))),
             config,
             ids,
             agent_id: start.agent_id,

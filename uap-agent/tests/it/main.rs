@@ -39,6 +39,7 @@ mod stores;
 mod stream;
 mod subagent;
 mod support;
+mod tools;
 mod trace;
 mod trace_context;
 #[cfg(all(feature = "tracing", feature = "canon"))]

@@ -44,7 +44,7 @@ fn traced_by(
     limits: TraceLimits,
 ) -> Trace {
     let clock = Arc::new(Ticking::default());
-    let hostile = FnTool::new("<i>", "", object("{}").unwrap(), |_, _| async {
+    let hostile = FnTool::new("hostile", "", object("{}").unwrap(), |_, _| async {
         let text = "</pre></script><script>alert(1)</script>\u{1b}[2J\u{202e}\u{0}\" onload='x'";
         Ok(upp::json_text(text))
     });
@@ -67,7 +67,10 @@ fn traced_by(
 fn hostile_run() -> Vec<Reply> {
     vec![
         Reply::text("<script>think()</script>").costing(1_200, 30),
-        calling("both", "c\"1", r#"{"a":"<&>"}"#).calling("c2", "<i>", object("{}").unwrap()),
+        // No agent has a tool of the last name, and a model may call it all the same.
+        calling("both", "c\"1", r#"{"a":"<&>"}"#)
+            .calling("c2", "hostile", object("{}").unwrap())
+            .calling("c3", "<i>", object("{}").unwrap()),
         Reply::text("& again"),
         Reply::text("done -->").costing(7, 1),
     ]
@@ -138,14 +141,15 @@ fn a_page_tells_the_run_and_nothing_in_it_is_markup() {
     for told in [
         "Step 1 · reasoning",
         "Step 2 · reasoning",
-        "2 tools at once",
+        "3 tools at once",
         "Completed",
+        "&lt;i&gt;",
         "Is it &lt;b&gt;safe&lt;/b&gt;?",
         "<span class=\"n\"><span class=\"vh\"> in </span>1\u{202f}200</span>",
         "&lt;script&gt;think()&lt;/script&gt;",
         "&lt;/pre&gt;&lt;/script&gt;&lt;script&gt;alert(1)",
         "\u{241b}[2J⟨U+202E⟩\u{2400}&quot; onload=&#39;x&#39;",
-        "<dt>Tool calls</dt><dd>2</dd>",
+        "<dt>Tool calls</dt><dd>3",
         "default-src &#39;none&#39;",
     ] {
         assert!(page.contains(told), "{told}");

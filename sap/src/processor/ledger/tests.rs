@@ -1,34 +1,12 @@
 use ubos_common::id::IdSource;
-use ubos_common::json::RawObject;
-use ubos_common::time::Timestamp;
 
 use super::*;
-use crate::context::{ConstitutionalContext, PressureLevel};
-use crate::evidence::{Alignment, ConstitutionalEvidence};
-use crate::result::{Producer, ProducerKind};
-use crate::task::{AgentKind, Issuer, Target};
+use crate::samples::{self, result};
 
 const ONE: Room = Room { tasks: 1, bytes: 1 };
 
 fn task() -> Arc<Task> {
-    Arc::new(Task::draft(
-        &mut IdSource::seeded(1),
-        Timestamp::EPOCH,
-        Issuer::new("a".parse().unwrap(), AgentKind::Agent),
-        Target::new("a.b".parse().unwrap()),
-        ConstitutionalContext::new(PressureLevel::Instant),
-        RawObject::empty(),
-    ))
-}
-
-fn result(task: &Task, status: Status) -> TaskResult {
-    TaskResult::of(
-        task,
-        Timestamp::EPOCH,
-        Producer::new("b".parse().unwrap(), ProducerKind::Agent),
-        status,
-        ConstitutionalEvidence::new(Alignment::Valid),
-    )
+    Arc::new(samples::task())
 }
 
 #[test]

@@ -69,24 +69,14 @@ impl TimeLimits {
 
 #[cfg(test)]
 mod tests {
-    use ubos_common::id::IdSource;
-    use ubos_common::json::RawObject;
-
     use super::*;
-    use crate::context::{ConstitutionalContext, PressureLevel};
-    use crate::task::{AgentKind, Budget, Issuer, Target, Telemetry};
+    use crate::samples;
+    use crate::task::{Budget, Telemetry};
 
     // spec: SAP-5-8
     #[test]
     fn the_last_moment_of_each_limit_is_within_it() {
-        let mut task = Task::draft(
-            &mut IdSource::seeded(1),
-            Timestamp::EPOCH,
-            Issuer::new("a".parse().unwrap(), AgentKind::Agent),
-            Target::new("a.b".parse().unwrap()),
-            ConstitutionalContext::new(PressureLevel::Instant),
-            RawObject::empty(),
-        );
+        let mut task = samples::task();
         let at = |nanos| Now::new(Mono::from_nanos(nanos), Timestamp::EPOCH);
         let default = Duration::from_secs(7);
         for (budget, wanted) in [(None, 7), (Some(3.0_f64), 3)] {

@@ -370,7 +370,8 @@ impl ReceivedTask {
                 self.turn_away(ErrorCode::InvalidTask, why);
             }
             Admission::NotFound => {
-                self.turn_away(ErrorCode::NotFound, "no such capability or agent here");
+                let nack = Nack::not_here(&self.results.task);
+                self.close(Stage::Dismissed, End::Nack(nack));
             }
             Admission::Gone => {
                 let why = "the task has ended before, and its result is here no more";

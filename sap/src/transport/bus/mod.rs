@@ -354,8 +354,7 @@ impl Bus {
         caller: &mut dyn Caller,
     ) -> Result<(), ProcessError> {
         let Some(at) = self.0.agents.give(&task) else {
-            let why = "no such capability or agent here";
-            let nack = processor::nack(&task, ErrorCode::NotFound, why);
+            let nack = Nack::not_here(&task);
             caller.tell(self.turn_away(nack, given.bytes()).await).await;
             return Ok(());
         };

@@ -37,6 +37,24 @@ impl Authorize for Traced {
     }
 }
 
+/// Takes what comes from a place in a trace; about anything else it never comes to an end the first time, and refuses it then.
+#[derive(Debug, Default)]
+struct Hesitant(AtomicUsize);
+
+impl Authorize for Hesitant {
+    fn authorize<'a>(&'a self, peer: &'a Peer, _: &'a Task) -> BoxFuture<'a, Access> {
+        Box::pin(async move {
+            if peer.trace.is_some() {
+                return Access::Allowed;
+            }
+            if self.0.fetch_add(1, Ordering::SeqCst) == 0 {
+                core::future::pending::<()>().await;
+            }
+            Access::Forbidden
+        })
+    }
+}
+
 /// The queue of one whose tasks are taken.
 fn traced(queue: &Queue) -> Queue {
     let parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
@@ -44,18 +62,18 @@ fn traced(queue: &Queue) -> Queue {
     queue.clone().with_trace(trace)
 }
 
-fn worker(queue: &Queue, seen: &Seen, authorize: Traced) -> JoinHandle<()> {
+fn worker(queue: &Queue, seen: &Seen, authorize: impl Authorize + 'static) -> JoinHandle<()> {
     let processor = seen.processor(processor::Config::default());
     let processor = processor.authorize(Arc::new(authorize));
     let service = Service::new(Arc::new(processor), Arc::new(Real::default()));
     work(queue, service)
 }
 
-/// What a task comes to, which is not long in coming.
+/// What a task comes to, which does not take for ever.
 async fn end(queue: &Queue, task: &Task) -> Status {
     let mut ignored = |_: &Message| {};
     let sent = queue.send(task, &mut ignored);
-    let answer = tokio::time::timeout(Duration::from_secs(60), sent).await;
+    let answer = tokio::time::timeout(Duration::from_secs(300), sent).await;
     match answer.expect("an end").unwrap() {
         Some(Message::Result(result)) => result.status,
         other => panic!("{other:?}"),
@@ -156,4 +174,23 @@ async fn a_cancel_behind_many_of_nobody_stops_the_task_that_runs() {
     let (ended, ()) = tokio::join!(end(&mine, &task), asking);
     assert_eq!(ended, Status::Cancelled);
     worker.abort();
+}
+
+/// Nobody is woken for it: it was stored before.
+// spec: SAP-5-8, SAP-10-4
+#[tokio::test]
+async fn a_cancel_that_was_not_looked_at_in_time_stops_the_task_once_it_runs() {
+    let (nats, seen) = (Nats::start(), Seen::default());
+    let nobody = nats.queue(config()).await;
+    let mine = traced(&nobody);
+    let task = typed(&ask(1, "test.gate").to_string());
+    let asking = async {
+        until_kept(&nats, "sap_tasks", 1).await;
+        nobody.cancel(&task).await.unwrap();
+        mine.cancel(&task).await.unwrap();
+        Some(worker(&mine, &seen, Hesitant::default()))
+    };
+    let (ended, worker) = tokio::join!(end(&mine, &task), asking);
+    assert_eq!(ended, Status::Cancelled);
+    worker.unwrap().abort();
 }
