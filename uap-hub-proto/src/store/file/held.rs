@@ -65,13 +65,13 @@ pub(super) struct Journal {
     dir: Arc<Held>,
     config: Config,
     limits: Limits,
-    state: RwLock<State>,
+    state: RwLock<Condition>,
 }
 
 #[derive(Debug)]
-enum State {
+enum Condition {
     Open {
-        log: Log,
+        log: Box<Log>,
         /// How often it was opened, which tells a failure of this log from one of an earlier.
         opened: u64,
     },
@@ -126,52 +126,55 @@ impl Journal {
             dir,
             config,
             limits,
-            state: RwLock::new(State::Open { log, opened: 1 }),
+            state: RwLock::new(Condition::Open {
+                log: Box::new(log),
+                opened: 1,
+            }),
         })
     }
 
     /// A reader of what was acknowledged, and, while the log failed, perhaps of what was not.
     pub(super) fn reader(&self) -> Reader {
         self.look(|state| match state {
-            State::Open { log, .. } => log.reader(),
-            State::Failed { .. } => Reader::open_in(self.dir.clone(), self.limits),
+            Condition::Open { log, .. } => log.reader(),
+            Condition::Failed { .. } => Reader::open_in(self.dir.clone(), self.limits),
         })
     }
 
     pub(super) fn head(&self) -> Head {
         self.look(|state| match state {
-            State::Open { log, .. } => log.head(),
-            State::Failed { head, .. } => *head,
+            Condition::Open { log, .. } => log.head(),
+            Condition::Failed { head, .. } => *head,
         })
     }
 
     pub(super) fn report(&self) -> OpenReport {
         self.look(|state| match state {
-            State::Open { log, .. } => log.report().clone(),
-            State::Failed { report, .. } => report.clone(),
+            Condition::Open { log, .. } => log.report().clone(),
+            Condition::Failed { report, .. } => report.clone(),
         })
     }
 
     pub(super) fn has_failed(&self) -> bool {
-        self.look(|state| matches!(state, State::Failed { .. }))
+        self.look(|state| matches!(state, Condition::Failed { .. }))
     }
 
     /// Calls the log unless it failed.
     pub(super) fn with_log<T>(&self, act: impl FnOnce(&Log) -> T) -> Result<T, JournalError> {
         self.look(|state| match state {
-            State::Open { log, .. } => Ok(act(log)),
-            State::Failed { .. } => Err(JournalError::Failed),
+            Condition::Open { log, .. } => Ok(act(log)),
+            Condition::Failed { .. } => Err(JournalError::Failed),
         })
     }
 
     /// Appends records, all or none. A log that fails is given up: whether they are there, only opening it again tells.
     pub(super) fn append(&self, records: &[&[u8]]) -> Result<Vec<Position>, JournalError> {
         let (done, opened) = self.look(|state| match state {
-            State::Open { log, opened } => (
+            Condition::Open { log, opened } => (
                 log.append_batch(records).map_err(JournalError::from),
                 *opened,
             ),
-            State::Failed { opened, .. } => (Err(JournalError::Failed), *opened),
+            Condition::Failed { opened, .. } => (Err(JournalError::Failed), *opened),
         });
         if let Err(JournalError::Write(_)) = done {
             self.give_up(opened);
@@ -181,10 +184,10 @@ impl Journal {
 
     fn give_up(&self, failed: u64) {
         let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
-        if let State::Open { log, opened } = &*state
+        if let Condition::Open { log, opened } = &*state
             && *opened == failed
         {
-            *state = State::Failed {
+            *state = Condition::Failed {
                 head: log.head(),
                 report: log.report().clone(),
                 opened: failed,
@@ -199,7 +202,7 @@ impl Journal {
         settle: impl FnOnce(&Log, u64) -> Result<(), E>,
     ) -> Result<(), E> {
         let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
-        let State::Failed { head, opened, .. } = &*state else {
+        let Condition::Failed { head, opened, .. } = &*state else {
             return Ok(());
         };
         let log = Log::open_in(self.dir.clone(), self.config.clone());
@@ -210,11 +213,14 @@ impl Journal {
         }
         settle(&log, wanted)?;
         let opened = opened + 1;
-        *state = State::Open { log, opened };
+        *state = Condition::Open {
+            log: Box::new(log),
+            opened,
+        };
         Ok(())
     }
 
-    fn look<T>(&self, look: impl FnOnce(&State) -> T) -> T {
+    fn look<T>(&self, look: impl FnOnce(&Condition) -> T) -> T {
         look(&self.state.read().unwrap_or_else(PoisonError::into_inner))
     }
 }
