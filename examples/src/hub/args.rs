@@ -18,8 +18,8 @@ usage: hub [OPTIONS] [FILES...]
                       the first line that is printed
   --store DIR         keeps jobs and their ends in that folder: a hub that is killed goes on with them when it
                       is started again
-  --archive DIR       before it begins, moves what the store does not need any more to that folder: all ends but the
-                      last 1000
+  --archive DIR       moves what the store does not need any more to that folder: all ends but the last 1000. At the start
+                      only: while the hub runs its store grows
   --results           prints the ends of all jobs in the store, and does nothing else
   --nats URL          shares one queue of jobs with other hubs, on NATS JetStream
   --ack-wait SECONDS  how long a hub of the queue may be silent about a job before another gets it, 1 to 86400; default 30.

@@ -43,7 +43,8 @@ pub trait JobStore: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     ///
-    /// They could not be kept.
+    /// They could not be kept: what was refused does not count, and its ids are not written again. A store whose
+    /// medium failed tries again with each call.
     fn write(&self, records: &[(JobId, Record)]) -> Result<(), StoreError>;
 
     /// The jobs that have no end, in the order in which they were accepted.

@@ -364,3 +364,67 @@ async fn an_agent_that_is_dropped_leaves_a_hub_that_does_not_let_it_go() {
     drop(agent);
     within(listening.closed()).await;
 }
+
+/// Passes on what comes for one connection between an agent and a hub; ends when the agent has closed it.
+async fn pass_on(listener: TcpListener, hub: std::net::SocketAddr) {
+    let (mut agent, _) = listener.accept().await.unwrap();
+    let mut hub = TcpStream::connect(hub).await.unwrap();
+    let (mut from_agent, mut to_agent) = agent.split();
+    let (mut from_hub, mut to_hub) = hub.split();
+    // The hub's half stays open: only the agent can end this.
+    tokio::select! {
+        _ = tokio::io::copy(&mut from_agent, &mut to_hub) => {}
+        _ = async {
+            let _ = tokio::io::copy(&mut from_hub, &mut to_agent).await;
+            pending::<()>().await
+        } => {}
+    }
+}
+
+// spec: HUB-5-1
+#[tokio::test]
+async fn an_agent_that_is_dropped_ends_its_calls_and_its_connection() {
+    let hub = hub().await;
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let mut tasks = JoinSet::new();
+    tasks.spawn(pass_on(listener, hub.local_addr()));
+    let ended = Arc::new(Notify::new());
+    let ends = ended.clone();
+    let agent = AgentBuilder::new("a")
+        .on_test("t", move |_, context| hang(context, Ends(ends.clone())))
+        .start(&url)
+        .unwrap();
+    let mut job = hub.submit(Job::test("t", vec![])).unwrap();
+    reported(&mut job).await;
+    drop(agent);
+    within(ended.notified()).await;
+    // Both its calls, with a body that was open, are over at the hub, and so is the connection.
+    assert_eq!(within(job.outcome()).await.verdict, Verdict::Failed);
+    until(|| hub.agents().is_empty()).await;
+    within(tasks.join_next()).await.unwrap().unwrap();
+}
+
+// spec: HUB-5-1
+#[tokio::test]
+async fn an_agent_that_is_dropped_closes_its_connection_to_a_hub_that_keeps_its_calls() {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let hub = listener.local_addr().unwrap();
+    let (calls, mut called) = mpsc::unbounded_channel();
+    let service = AgentHubServer::new(Deaf(calls));
+    let mut tasks = JoinSet::new();
+    tasks.spawn(async move {
+        let incoming = TcpIncoming::from(listener);
+        let _ = Server::builder()
+            .serve_with_incoming(service, incoming)
+            .await;
+        panic!("the hub is never stopped")
+    });
+    let between = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let url = format!("http://{}", between.local_addr().unwrap());
+    tasks.spawn(pass_on(between, hub));
+    let agent = AgentBuilder::new("a").start(&url).unwrap();
+    let _listening = within(called.recv()).await.unwrap();
+    drop(agent);
+    within(tasks.join_next()).await.unwrap().unwrap();
+}

@@ -8,7 +8,10 @@ use uap_hub_proto::{
     id::JobId,
     role::{
         agent,
-        hub::{CommandError, Event, Job, JobEvent, Phase, Record, Verdict},
+        hub::{
+            Candidate, CommandError, Config, Event, Job, JobEvent, Phase, Placement, Record,
+            Verdict,
+        },
     },
     state::State,
     store::{JobStore as _, MemoryStore},
@@ -405,4 +408,36 @@ async fn a_hub_refuses_keep_alives_that_are_too_close() {
     let refused = start(MIN_KEEP_ALIVE - Duration::from_millis(1)).await;
     let refused = refused.unwrap_err().to_string();
     assert!(refused.contains("keep_alive is"), "{refused}");
+}
+
+/// A placement that always panics.
+#[derive(Debug)]
+struct Panics;
+
+impl Placement for Panics {
+    fn rank(&self, _: &Candidate<'_>, _: &Skill) -> [u64; 2] {
+        panic!("a rank")
+    }
+
+    fn affinity<'j>(&self, _: &'j Job) -> Option<&'j str> {
+        panic!("a key")
+    }
+}
+
+// spec: HUB-3-6
+#[tokio::test]
+async fn a_hub_whose_placement_panics_runs_jobs() {
+    let config = Config::default().with_placement(Panics);
+    let config = ServerConfig::default().with_hub(config);
+    let hub = serve(([127, 0, 0, 1], 0).into(), config).await.unwrap();
+    let _agent = AgentBuilder::new("a")
+        .on_test("t", |_, _| async { Ok(TestResult::completed("done")) })
+        .start(&hub.url())
+        .unwrap();
+    for _ in 0..2 {
+        let job = hub.submit(Job::test("t", vec![])).unwrap();
+        let outcome = within(job.outcome()).await;
+        assert_eq!(outcome.verdict, Verdict::Completed);
+    }
+    within(hub.shutdown(Duration::ZERO)).await.unwrap();
 }

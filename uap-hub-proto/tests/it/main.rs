@@ -13,6 +13,9 @@ mod dropped;
 #[cfg(test)]
 mod fleet;
 #[cfg(test)]
+#[cfg(all(feature = "log", feature = "server"))]
+mod full;
+#[cfg(test)]
 mod generated;
 #[cfg(test)]
 #[cfg(all(feature = "client", feature = "server"))]

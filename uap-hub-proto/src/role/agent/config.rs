@@ -45,7 +45,7 @@ ubos_common::config! {
         with_max_message_bytes: max_message_bytes: usize = 64 << 20,
     }
     into {
-        /// Sets the display name: empty by default.
+        /// Sets the display name: empty by default, which hubs accept.
         with_name: name: String = String::new(),
     }
     also {

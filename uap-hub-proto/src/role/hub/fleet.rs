@@ -17,7 +17,7 @@ use ubos_common::time::Mono;
 use super::{
     affinity::Homes,
     job::Job,
-    policy::{Candidate, Placement},
+    policy::{Candidate, Guarded, Placement},
     quota::{Peer, Quotas},
     ranking::{Capable, Ranking, Standing},
     session::SessionKey,
@@ -128,7 +128,7 @@ pub(super) struct Fleet {
     /// Bytes of all registrations.
     bytes: usize,
     quotas: Quotas,
-    placement: Arc<dyn Placement>,
+    placement: Guarded,
     homes: Homes,
     max_load: usize,
     registered: u64,
@@ -146,7 +146,7 @@ impl Fleet {
             pending_bytes: 0,
             bytes: 0,
             quotas: Quotas::default(),
-            placement,
+            placement: Guarded(placement),
             homes: Homes::default(),
             max_load,
             registered: 0,

@@ -1,6 +1,10 @@
 //! Placement policies.
 
-use std::fmt;
+use std::{
+    fmt,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+};
 
 use ubos_common::time::Mono;
 
@@ -28,6 +32,11 @@ pub struct Candidate<'a> {
 /// An agent is ranked when it changes, not when a job comes: the hub keeps the ranks in an index, so that
 /// placing a job among thousands of agents looks at one of them. A rank may therefore depend on nothing but
 /// the candidate and the skill. Whether an agent can take a job at all is not asked here: the hub has seen to that.
+///
+/// It is called inside the machine, in `transport::server` under the one lock of the hub: it must not block, because all calls
+/// wait for it, and must not call the hub's handle, whose calls would wait for that lock for ever. What it takes from
+/// elsewhere is read from memory. If it panics, the agent is ranked last until it changes, or the job has no key, and the hub
+/// goes on; the panic is reported by the process's panic hook alone.
 ///
 /// ```
 /// use uap_hub_proto::capability::Skill;
@@ -62,6 +71,23 @@ pub trait Placement: fmt::Debug + Send + Sync {
     fn affinity<'j>(&self, job: &'j Job) -> Option<&'j str> {
         let _ = job;
         None
+    }
+}
+
+/// A caller's placement, whose panics stay with the agent or the job that it was asked about: the machine is in the middle of a
+/// change when it asks.
+#[derive(Debug)]
+pub(super) struct Guarded(pub(super) Arc<dyn Placement>);
+
+impl Guarded {
+    pub(super) fn rank(&self, agent: &Candidate<'_>, skill: &Skill) -> [u64; 2] {
+        let rank = catch_unwind(AssertUnwindSafe(|| self.0.rank(agent, skill)));
+        rank.unwrap_or([u64::MAX; 2])
+    }
+
+    pub(super) fn affinity<'j>(&self, job: &'j Job) -> Option<&'j str> {
+        let key = catch_unwind(AssertUnwindSafe(|| self.0.affinity(job)));
+        key.unwrap_or_default()
     }
 }
 

@@ -1,21 +1,26 @@
 //! A store on the hash-chained log.
 
+mod held;
 mod index;
 
 use std::{
+    collections::BTreeSet,
     path::PathBuf,
     sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
 };
 
 use ubos_common::log::{
-    AppendError, Config, FsDir, Log, LogDir, OpenError, Position, ReadError, format::Limits,
+    Config, FsDir, Head, Log, LogDir, OpenError, OpenReport, Position, ReadError, format::Limits,
 };
 
-use self::index::Index;
+use self::{
+    held::{Held, Journal, JournalError},
+    index::Index,
+};
 use super::{DecodeError, JobStore, StoreError, decode, encode, memory::new_jobs};
 use crate::{
     id::JobId,
-    role::hub::{Job, Outcome, Record},
+    role::hub::{Job, Outcome, Record, Verdict},
 };
 
 /// Jobs in the files of a folder. One process at a time holds it.
@@ -24,6 +29,10 @@ use crate::{
 /// proven again when it is read. What a killed process had written is there; what power cuts leave is up to the
 /// log's [`Sync`](ubos_common::log::Sync) policy, and by default everything that [`write`](JobStore::write)
 /// answered for. What is not needed any more leaves the folder by [`compact`](FileStore::compact).
+///
+/// A write that fails, because the disk is full for example, is refused and stores nothing. Each later one opens the log
+/// again at its last whole record and proves it; until that succeeds, all are refused and what is there can be read. A job
+/// that was refused and is found in the log after all has its end written before anything else is.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
@@ -36,7 +45,7 @@ use crate::{
 /// ```
 #[derive(Debug)]
 pub struct FileStore {
-    log: Log,
+    journal: Journal,
     max_jobs: usize,
     index: Mutex<Index>,
     /// Held by whoever compacts.
@@ -73,6 +82,9 @@ pub enum FileStoreError {
 /// Jobs whose records are written again at once, and their bytes, one job more at most.
 const COMPACTED: usize = 64;
 const COMPACTED_BYTES: usize = 32 << 20;
+
+/// How a job ends that was refused and is in the log all the same.
+const REFUSED: &str = "the job could not be stored";
 
 /// The kind of a job store's log.
 const KIND: &str = "hub-jobs";
@@ -112,9 +124,10 @@ impl FileStore {
         let limits = Limits::default()
             .with_max_record_bytes(Self::MAX_RECORD_BYTES)
             .with_max_block_bytes(2 * Self::MAX_RECORD_BYTES);
-        let log = Log::open_in(dir, config.with_kind(KIND).with_limits(limits))?;
+        let config = config.with_kind(KIND).with_limits(limits);
+        let journal = Journal::open(Held::lock(dir)?, config, limits)?;
         let mut index = Index::default();
-        let mut reader = log.reader();
+        let mut reader = journal.reader();
         while let Some(entry) = reader.next()? {
             let (id, record) = decode(entry.bytes)?;
             index.add(id, &record, entry.position);
@@ -123,7 +136,7 @@ impl FileStore {
             }
         }
         Ok(Self {
-            log,
+            journal,
             max_jobs,
             index: Mutex::new(index),
             compacting: Mutex::default(),
@@ -131,10 +144,16 @@ impl FileStore {
         })
     }
 
-    /// The log beneath: for its report, its head and for proving it.
+    /// The end of the log as acknowledged so far; keep it elsewhere to detect a shortened log.
     #[must_use]
-    pub const fn log(&self) -> &Log {
-        &self.log
+    pub fn head(&self) -> Head {
+        self.journal.head()
+    }
+
+    /// What opening the log found, when it was opened last.
+    #[must_use]
+    pub fn report(&self) -> OpenReport {
+        self.journal.report()
     }
 
     /// All jobs that were ever accepted, with how they ended; reads the ends one by one.
@@ -160,15 +179,16 @@ impl FileStore {
     /// A record cannot be read or written, or a segment cannot be moved; calling again goes on.
     pub fn compact(&self, keep: usize, target: &dyn LogDir) -> Result<usize, StoreError> {
         let _alone = lock(&self.compacting);
+        self.reopen()?;
         let (before, (kept, gone)) = {
             let _still = self.writing.write().unwrap_or_else(PoisonError::into_inner);
-            (self.log.head().next_sequence, self.index().divide(keep))
+            (self.head().next_sequence, self.index().divide(keep))
         };
         self.write_again(&kept)?;
         self.end_again(&gone)?;
         self.index().forget(&gone);
-        let moved = self.log.archive(before, target);
-        moved.map_err(|error| StoreError::Failed(Box::new(error)))?;
+        let moved = self.journal.with_log(|log| log.archive(before, target));
+        moved?.map_err(|error| StoreError::Failed(Box::new(error)))?;
         Ok(gone.len())
     }
 
@@ -223,10 +243,48 @@ impl FileStore {
         &self,
         records: impl Iterator<Item = &'a (JobId, Record)>,
     ) -> Result<Vec<Position>, StoreError> {
-        let failed = |error: AppendError| StoreError::Failed(Box::new(error));
         let bytes: Vec<_> = records.map(|(id, record)| encode(*id, record)).collect();
         let bytes: Vec<_> = bytes.iter().map(Vec::as_slice).collect();
-        Ok(self.log.append_batch(&bytes).map_err(failed)?.positions)
+        Ok(self.journal.append(&bytes)?)
+    }
+
+    /// Opens the log again where it failed.
+    fn reopen(&self) -> Result<(), StoreError> {
+        match self.journal.has_failed() {
+            true => self.journal.reopen(|log, from| self.settle(log, from)),
+            false => Ok(()),
+        }
+    }
+
+    /// Takes the records that are there though they were refused. A job among them ends, because its caller was told so.
+    fn settle(&self, log: &Log, from: u64) -> Result<(), StoreError> {
+        let failed = |error: ReadError| StoreError::Failed(Box::new(error));
+        let mut index = self.index();
+        let (mut found, mut refused) = (Vec::new(), BTreeSet::new());
+        let mut reader = log.reader();
+        reader.seek(from);
+        while let Some(entry) = reader.next().map_err(failed)? {
+            let (id, record) = decode(entry.bytes)?;
+            match &record {
+                Record::Accepted(_) if index.jobs.contains_key(&id) => {}
+                Record::Accepted(_) => drop(refused.insert(id)),
+                Record::Ended(_) => drop(refused.remove(&id)),
+            }
+            found.push((id, record, entry.position));
+        }
+        let end = || Record::Ended(Outcome::new(Verdict::Failed, REFUSED));
+        let ends: Vec<_> = refused.into_iter().map(|id| (id, end())).collect();
+        let bytes: Vec<_> = ends.iter().map(|(id, end)| encode(*id, end)).collect();
+        if !ends.is_empty() {
+            let bytes: Vec<_> = bytes.iter().map(Vec::as_slice).collect();
+            let places = log.append_batch(&bytes).map_err(JournalError::from)?;
+            let placed = ends.into_iter().zip(places.positions);
+            found.extend(placed.map(|((id, end), place)| (id, end, place)));
+        }
+        for (id, record, place) in &found {
+            index.add(*id, record, *place);
+        }
+        Ok(())
     }
 
     fn index(&self) -> MutexGuard<'_, Index> {
@@ -252,7 +310,7 @@ impl FileStore {
     }
 
     fn read(&self, place: Position) -> Result<Record, StoreError> {
-        let bytes = self.log.reader().read(place);
+        let bytes = self.journal.reader().read(place);
         let bytes = bytes.map_err(|error| StoreError::Failed(Box::new(error)))?;
         Ok(decode(&bytes)?.1)
     }
@@ -261,6 +319,7 @@ impl FileStore {
 impl JobStore for FileStore {
     // impl: HUB-6-1
     fn write(&self, records: &[(JobId, Record)]) -> Result<(), StoreError> {
+        self.reopen()?;
         let (most, new) = (self.max_jobs, new_jobs(records));
         if new > 0 && self.index().jobs.len() + new > most {
             return Err(StoreError::Full { most });
@@ -309,6 +368,12 @@ impl JobStore for FileStore {
 
     fn labelled(&self, label: &str) -> Result<Option<JobId>, StoreError> {
         Ok(self.index().labels.get(label).copied())
+    }
+}
+
+impl From<JournalError> for StoreError {
+    fn from(error: JournalError) -> Self {
+        Self::Failed(Box::new(error))
     }
 }
 

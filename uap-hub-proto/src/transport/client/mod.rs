@@ -65,7 +65,9 @@ ubos_common::config! {
 }
 
 impl AgentBuilder {
-    /// An agent with a display name and no handler.
+    /// An agent with a display name and no handler. The name is for people: it need not be unique, and may be empty.
+    ///
+    /// Spec: UAP hub 2.1
     pub fn new(name: impl Into<String>) -> Self {
         Self::default().configure(|config| config.with_name(name))
     }

@@ -76,9 +76,16 @@ fn collect(first: (JobId, Record), records: &mut Records) -> Vec<(JobId, Record)
 
 fn write(store: &dyn JobStore, batch: &[(JobId, Record)]) -> Result<(), String> {
     store.write(batch).map_err(|error| match error {
-        StoreError::Failed(cause) => format!("the store failed: {cause}"),
+        StoreError::Failed(cause) => format!("the store failed: {}", chain(&*cause)),
         error => error.to_string(),
     })
+}
+
+/// An error and what caused it.
+fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    let causes: Vec<_> = causes.map(ToString::to_string).collect();
+    causes.join(": ")
 }
 
 #[cfg(test)]

@@ -97,3 +97,43 @@ fn a_home_that_cannot_take_the_job_is_passed_over() {
     rig.half_close(first);
     assert_eq!(asked(&mut rig, grouped()).0, second, "the home is gone");
 }
+
+/// A placement with a fault for some agents and some jobs.
+#[derive(Debug)]
+struct Faulty;
+
+impl Placement for Faulty {
+    fn rank(&self, agent: &Candidate<'_>, _: &Skill) -> [u64; 2] {
+        assert_ne!(agent.name, "bad");
+        [agent.load as u64, 0]
+    }
+
+    fn affinity<'j>(&self, job: &'j Job) -> Option<&'j str> {
+        assert_ne!(job.group.as_deref(), Some("bad"));
+        job.group.as_deref()
+    }
+}
+
+// spec: HUB-3-6
+#[test]
+fn a_placement_that_panics_ranks_its_agent_last_and_the_hub_goes_on() {
+    let config = Config::default().with_placement(Faulty);
+    let mut rig = Rig::with(config.with_max_sessions_per_agent(2));
+    let (bad, good) = (agent(&mut rig, "bad"), agent(&mut rig, "good"));
+    let job = || Job::test("t", vec![]);
+    assert_eq!(asked(&mut rig, job()).0, good);
+    let (home, session) = asked(&mut rig, job().with_group("bad"));
+    assert_eq!(home, good, "it is placed without a key");
+    rig.answer(home, &session, true);
+    let (last, session) = asked(&mut rig, job().with_group("g"));
+    assert_eq!(last, bad, "it is asked when no other has room");
+    rig.answer(last, &session, true);
+    let running = rig.open(Rpc::Execute, Some(&session));
+    rig.result(running, State::Completed);
+    rig.half_close(running);
+    assert_eq!(
+        asked(&mut rig, job().with_group("g")).0,
+        bad,
+        "its key holds"
+    );
+}

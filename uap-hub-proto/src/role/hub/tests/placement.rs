@@ -293,3 +293,41 @@ fn refused_jobs_are_searched_some_at_a_time_when_an_agent_leaves() {
     }
     panic!("{searched} checks for {jobs} jobs");
 }
+
+// spec: HUB-3-6, HUB-5-4
+#[test]
+fn agents_that_are_away_cost_a_new_shape_one_look_each_and_nothing_when_they_return() {
+    let count = 100;
+    let config = Config::default().with_max_sessions_per_agent(1000);
+    let mut rig = Rig::with(config.with_resume_grace(Duration::from_secs(60)));
+    let fleet: Vec<_> = (0..count)
+        .map(|n| {
+            let agent = rig.register(vec![takes(n)]);
+            let stream = rig.open(Rpc::Listen, Some(&agent));
+            (agent, stream)
+        })
+        .collect();
+    let away = |rig: &mut Rig, stream| {
+        let reason = String::new();
+        let lost = Input::Lost { stream, reason };
+        rig.hub.handle_input(rig.now, lost).unwrap();
+        rig.drain();
+    };
+    assert_eq!(checks_of(&mut rig, script()), count);
+    let ((), checks, _) = cost(|| {
+        let gone = &fleet[1..];
+        gone.iter().for_each(|(_, stream)| away(&mut rig, *stream));
+    });
+    assert_eq!(checks, 0, "to leave costs nothing");
+    assert_eq!(checks_of(&mut rig, script()), 0, "nor does a known shape");
+    for n in 0..shapes::MAX_SHAPES {
+        assert_eq!(checks_of(&mut rig, odd(n)), count, "a new one is noted");
+    }
+    // Agents that had left the index would be held against each of them.
+    let ((), checks, _) = cost(|| {
+        for (agent, _) in &fleet[1..] {
+            rig.open(Rpc::Listen, Some(agent));
+        }
+    });
+    assert_eq!(checks, 0, "to return costs nothing");
+}

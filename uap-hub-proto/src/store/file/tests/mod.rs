@@ -146,7 +146,7 @@ fn a_compacted_store_keeps_what_is_needed() {
         }
     };
     holds(&store);
-    store.log.close().unwrap();
+    drop(store);
     holds(&FileStore::open(dir.path(), config()).unwrap());
 }
 
@@ -193,7 +193,7 @@ fn a_store_is_compacted_while_it_is_used() {
         assert_eq!(unfinished, wanted);
     };
     holds(&store);
-    store.log.close().unwrap();
+    drop(store);
     holds(&FileStore::open(dir.path(), config()).unwrap());
 }
 
@@ -242,11 +242,11 @@ fn a_job_that_was_accepted_again_after_its_end_stays_ended() {
     fill(&store, &mut ids);
     store.write(&[(id, accepted())]).unwrap();
     store.compact(0, &*old.dir()).unwrap();
-    store.log.close().unwrap();
+    drop(store);
     let store = FileStore::open_in(disk.dir(), small()).unwrap();
     assert_eq!(store.unfinished().unwrap(), []);
     store.compact(0, &*old.dir()).unwrap();
-    store.log.close().unwrap();
+    drop(store);
     let store = FileStore::open_in(disk.dir(), small()).unwrap();
     assert_eq!(store.unfinished().unwrap(), []);
 }
@@ -265,7 +265,7 @@ fn a_second_end_does_not_become_the_first_when_that_is_archived() {
     fill(&store, &mut ids);
     store.write(&[(id, ended("second"))]).unwrap();
     store.compact(100, &*old.dir()).unwrap();
-    store.log.close().unwrap();
+    drop(store);
     let store = FileStore::open_in(disk.dir(), small()).unwrap();
     let outcome = store.outcome(id).unwrap().unwrap();
     assert_eq!(outcome.message, "first");
@@ -414,3 +414,5 @@ fn jobs_of_more_bytes_than_one_write_takes_are_compacted() {
     assert_eq!(store.compact(0, &archive(&old)).unwrap(), 0);
     assert_eq!(store.unfinished().unwrap().len(), 4);
 }
+
+mod failures;
