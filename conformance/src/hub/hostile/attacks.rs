@@ -13,7 +13,10 @@ use tokio_stream::StreamExt as _;
 use tonic::transport::Channel;
 use uap_hub_proto::{
     role::{CLIENT_ID_KEY, SESSION_ID_KEY},
-    wire::{AgentRegistration, ListenRequest, SessionAcceptance, TestResponse, listen_request},
+    wire::{
+        AgentRegistration, ListenRequest, SessionAcceptance, TestResponse, capability::Format,
+        listen_request,
+    },
 };
 
 use super::{
@@ -28,6 +31,8 @@ const CONNECTIONS: usize = 8;
 const CALLS: usize = 32;
 /// Agents that a call registers and has listen.
 const LISTENING: usize = 7;
+/// As many where they are to take all bytes, to the last.
+const LISTENING_FOR_BYTES: usize = 100;
 /// How long a call waits that found the hub full.
 const FULL: Duration = Duration::from_millis(100);
 
@@ -191,10 +196,11 @@ impl Attack {
             }
             Self::NamesThatListen => {
                 let name = AgentRegistration::default();
-                names_that_listen(&mut client, &name, attempts).await;
+                names_that_listen(&mut client, &name, LISTENING, attempts).await;
             }
             Self::RegisteredBytes => {
-                names_that_listen(&mut client, &target.registration, attempts).await;
+                let (most, large) = (LISTENING_FOR_BYTES, &target.registration);
+                names_that_listen(&mut client, large, most, attempts).await;
             }
             Self::HealthCallsAlone => target.health_calls(attempts).await,
             Self::EmptyParts => {
@@ -274,27 +280,70 @@ async fn unfinished_message(client: &mut Client, target: &Target, channel: Chann
     }
 }
 
-/// Registers agents that listen, and keeps them.
+/// Registers agents that listen, at most so many, and keeps them. Where there is no room for one, it takes what room there is.
 async fn names_that_listen(
     client: &mut Client,
     registration: &AgentRegistration,
+    most: usize,
     attempts: &AtomicU64,
 ) {
+    let mut registration = registration.clone();
     let mut listening = Vec::new();
-    for _ in 0..LISTENING {
+    while listening.len() < most {
         attempts.fetch_add(1, Ordering::Relaxed);
-        let Ok(answer) = client.register(registration.clone()).await else {
-            break;
-        };
-        let id = answer.into_inner().client_id;
-        let (held, nothing) = silence::<ListenRequest>();
-        let opened = client.listen(with(CLIENT_ID_KEY, &id, nothing)).await;
-        listening.extend(opened.map(|opened| (opened, held)));
-    }
-    if listening.is_empty() {
-        return tokio::time::sleep(FULL).await;
+        match listens(client, &registration).await {
+            Some(kept) => listening.push(kept),
+            None if halve(&mut registration) => {}
+            // Somebody may leave.
+            None => tokio::time::sleep(FULL).await,
+        }
     }
     std::future::pending().await
+}
+
+/// Registers and listens while what it gives is kept.
+async fn listens(
+    client: &mut Client,
+    registration: &AgentRegistration,
+) -> Option<impl Sized + use<>> {
+    let answer = client.register(registration.clone()).await.ok()?;
+    let id = answer.into_inner().client_id;
+    let (held, nothing) = silence::<ListenRequest>();
+    let opened = client
+        .listen(with(CLIENT_ID_KEY, &id, nothing))
+        .await
+        .ok()?;
+    Some((opened, held))
+}
+
+/// Leaves half of it out; gives whether there was anything to leave out.
+fn halve(registration: &mut AgentRegistration) -> bool {
+    let capabilities = &mut registration.capabilities;
+    let payloads = capabilities.iter_mut().filter_map(|capability| {
+        let Some(Format::Test(test)) = &mut capability.format else {
+            return None;
+        };
+        Some(&mut test.payloads)
+    });
+    let mut halved = false;
+    for payloads in payloads {
+        match payloads.as_mut_slice() {
+            [only] => {
+                halved |= only.accepted_mime_types.len() > 1;
+                let left = only.accepted_mime_types.len().div_ceil(2);
+                only.accepted_mime_types.truncate(left);
+            }
+            many => {
+                let left = many.len().div_ceil(2);
+                halved |= left < payloads.len();
+                payloads.truncate(left);
+            }
+        }
+    }
+    if halved {
+        return true;
+    }
+    capabilities.pop().is_some()
 }
 
 /// Registers, listens, and answers offers that nobody made until the hub ends the call.

@@ -5,7 +5,10 @@ use std::time::Duration;
 use tonic::{Request, transport::Endpoint};
 use uap_hub_proto::{
     role::CLIENT_ID_KEY,
-    wire::{AgentRegistration, ListenRequest},
+    wire::{
+        AgentRegistration, Capability, ListenRequest, PayloadRequirement, TestCapability,
+        capability::Format,
+    },
 };
 use ubos_common::os::Clock;
 
@@ -82,10 +85,29 @@ async fn trip(endpoint: &Endpoint, shown: &Shown) {
 
 async fn listens(endpoint: &Endpoint, shown: &Shown) -> Option<()> {
     let mut client = client(endpoint.connect().await.ok()?, shown);
-    let answer = client.register(AgentRegistration::default()).await.ok()?;
+    let answer = client.register(registration()).await.ok()?;
     let (_held, nothing) = silence::<ListenRequest>();
     let mut request = Request::new(nothing);
     let id = answer.into_inner().client_id.parse().ok()?;
     request.metadata_mut().insert(CLIENT_ID_KEY, id);
     client.listen(request).await.ok().map(drop)
+}
+
+/// Of an agent that does a little: it needs room for what it can do, as any does.
+fn registration() -> AgentRegistration {
+    let text = PayloadRequirement {
+        r#type: "text".to_owned(),
+        is_required: true,
+        is_repeatable: false,
+        accepted_mime_types: vec!["text/plain".to_owned(), "text/markdown".to_owned()],
+    };
+    let test = TestCapability {
+        r#type: "honest".to_owned(),
+        payloads: vec![text],
+    };
+    let format = Some(Format::Test(test));
+    AgentRegistration {
+        display_name: "honest".to_owned(),
+        capabilities: vec![Capability { format }],
+    }
 }
