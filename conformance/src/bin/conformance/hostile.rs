@@ -1,5 +1,10 @@
 //! `hub-hostile`: attacks on a hub.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "a program waits, and writes to another on a thread"
+)]
+
 use std::ffi::OsString;
 use std::io::Write as _;
 use std::process::{Child, Command, ExitCode, Stdio};

@@ -47,7 +47,7 @@ struct Dropped {
     /// At most one for each call that was taken.
     calls: Vec<CallId>,
     /// Requests that found no room, and the connection locked: at most one for each.
-    requests: Vec<Box<CallRequest>>,
+    requests: Vec<CallRequest>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -244,7 +244,7 @@ impl SharedConnection {
             let mut connection = lock(&self.connection);
             let had_room = connection.has_room();
             connection.cancel(&dropped.calls);
-            connection.give_up(&self.counts, dropped.requests.iter().map(Box::as_ref));
+            connection.give_up(&self.counts, &dropped.requests);
             if let Some(shutdown) = &mut shutdown {
                 connection.poll_shutdown(context, shutdown);
             }
@@ -282,7 +282,7 @@ impl Drop for Unsent<'_> {
             connection.give_up(&shared.counts, [&*request]);
             unlock_and_wake(connection, &mut Vec::new());
         } else {
-            lock(&shared.dropped).requests.push(request);
+            lock(&shared.dropped).requests.push(*request);
             shared.wake_driver();
         }
     }
