@@ -1,7 +1,7 @@
 //! Registration: what a core takes, and what it costs the agent.
 
-use opensentience_wire::role::core::{Config, Event};
 use opensentience_wire::Limits;
+use opensentience_wire::role::core::{Config, Event};
 use serde_json::{Value, json};
 
 use crate::kit::*;
