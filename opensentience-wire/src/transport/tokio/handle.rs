@@ -151,7 +151,8 @@ pub enum AttachError {
 
 /// Takes an agent in over any stream: a socket that was accepted elsewhere, or memory in a test.
 ///
-/// `clock` must be the clock that the grant was made with.
+/// `clock` must be the clock that the grant was made with. What is kept for the agent counts in a ledger of this connection, of
+/// [`Limits::max_agent_bytes`](crate::Limits); connections of one agent that are to share one are a router's.
 ///
 /// # Errors
 ///
