@@ -61,15 +61,21 @@ fn checked(bytes: &[u8], secrets: SecretPolicy) -> Result<(Task, Report), Dispat
         Ok((task, advice)) if advice.is_valid() => (task, advice),
         refused => return Err(DispatchError::Invalid(findings(&refused))),
     };
-    let mut found = Report::default();
     let secrets = scan_whole(&task, bytes, &advice, secrets);
+    if secrets.is_valid() {
+        return Ok((task, advice));
+    }
+    let mut found = Report::default();
     for finding in secrets.iter().filter(|f| f.level == Level::Must) {
         found.push(finding.clone());
     }
-    if !found.is_empty() {
-        return Err(DispatchError::Secret(found));
-    }
-    Ok((task, advice))
+    // Else it stands behind more advice than is listed.
+    let is_listed = !found.is_empty();
+    Err(DispatchError::Secret(if is_listed {
+        found
+    } else {
+        secrets
+    }))
 }
 
 /// Checks a result; gives its bytes, and advice that does not keep it from being sent.

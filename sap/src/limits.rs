@@ -2,7 +2,8 @@
 
 use ubos_common::json::Limits;
 
-/// For a value that was read within the caller's limits, whatever those were: nothing may cut a second walk short.
+/// For a value that was read within the caller's limits, whatever those were: nothing may cut a second walk short. Findings beyond
+/// the bound are not listed, and count.
 pub(crate) fn unbounded() -> Limits {
     Limits::default()
         .with_max_bytes(usize::MAX)

@@ -150,6 +150,17 @@ fn secrets_are_refused_by_pointer_and_never_shown() {
 
 // spec: SAP-11-1
 #[test]
+fn a_secret_hides_behind_no_number_of_names_that_are_advice() {
+    let mut many = vec![json!({"password": "x"}); 1_500];
+    many.push(json!("ghp_abcdefghijklmnopqrstuvwxyz0123456789"));
+    let payload = Some(json!({ "a": many }));
+    let (task, _) = read_task(&with(task(), "/payload", payload), &Options::default()).unwrap();
+    let refused = dispatch(&task, SecretPolicy::Refuse);
+    assert!(matches!(refused, Err(DispatchError::Secret(found)) if !found.is_valid()));
+}
+
+// spec: SAP-11-1
+#[test]
 fn a_secret_is_found_anywhere_in_a_task_and_its_names() {
     const KEY: &str = "ghp_6U6Ojx9J3trfBB9HaDEtV8EgtHXepBhgLpPG";
     let refusal = |changed: Value| {

@@ -17,6 +17,9 @@ use opensentience_wire::{ErrorCode, ErrorObject};
 /// How long a judge waits for what must come before it counts as missing.
 pub(super) const PATIENCE: Duration = SLACK.saturating_add(Duration::from_millis(100));
 
+/// How long an answer is waited for that may take its time: on a busy machine a case without it would judge nothing.
+pub(super) const ANSWER: Duration = Duration::from_secs(10);
+
 /// How long a core may take to make its calls and say goodbye.
 pub(super) const WORK: Duration = Duration::from_secs(9);
 
@@ -224,7 +227,7 @@ pub(super) fn register_texts(peer: &mut TestPeer<'_>, tools: &[String], replace:
         tools.join(",")
     ));
     peer.send(&Head::new(MessageType::Register), &payload);
-    peer.wait_until(PATIENCE, move |state| state.registration_replies > answered)
+    peer.wait_until(ANSWER, move |state| state.registration_replies > answered)
 }
 
 /// Handshake and the reference tools.

@@ -51,6 +51,21 @@ fn calls_past_the_limit_wait_and_past_the_queue_are_refused() {
     );
 }
 
+// spec: OSW-4.3-12
+#[test]
+fn a_result_or_output_for_a_call_that_was_not_sent_yet_is_none() {
+    let limits = Limits::default().with_max_inflight_requests(1);
+    let mut conn = open_core(Config::default().with_limits(limits));
+    let first = started(&mut conn, 0);
+    let waits = conn.call_tool(at(0), request("echo")).unwrap();
+    let said = tell_core(&mut conn, 0, &result(&waits, "succeeded"));
+    assert_eq!((said.ended(), said.sent.len()), (vec![], 0));
+    let said = tell_core(&mut conn, 0, &result(&first, "succeeded"));
+    assert_eq!(said.sent[0]["payload"]["call_id"], waits.to_string());
+    let said = tell_core(&mut conn, 0, &result(&waits, "succeeded"));
+    assert_eq!(said.ended().len(), 1);
+}
+
 /// One place, and room for two long calls that wait.
 fn narrow() -> CoreConnection {
     let limits = Limits::default()

@@ -754,6 +754,35 @@ fn an_unhealthy_agent_is_replaced_once_none_of_its_calls_runs() {
 
 // spec: OSW-4.5-3
 #[test]
+fn an_agent_that_ends_well_while_it_is_unhealthy_has_failed() {
+    for health in [Health::Ok, Health::Unhealthy] {
+        let mut router = router(Config::default().with_restart(RestartPolicy::OnFailure));
+        // While a call runs it is not stopped for its health.
+        router.call(at(0), request("a/read")).unwrap();
+        let agent = || "a".to_owned();
+        let is_well = health == Health::Ok;
+        let said = Input::Health {
+            agent: agent(),
+            health,
+        };
+        router.handle_input(at(0), said);
+        let ended = Ended::Well;
+        router.handle_input(
+            at(1),
+            Input::AgentDown {
+                agent: agent(),
+                ended,
+            },
+        );
+        router.handle_timeout(at(5_000));
+        let launches = drain(&mut router).into_iter();
+        let launches = launches.filter(|output| matches!(output, Output::Launch { .. }));
+        assert_eq!(launches.count(), usize::from(!is_well), "{is_well}");
+    }
+}
+
+// spec: OSW-4.5-3
+#[test]
 fn an_agent_stopped_for_its_health_is_launched_again() {
     let mut router = router(Config::default().with_restart(RestartPolicy::OnFailure));
     for health in [Health::Unhealthy, Health::Ok] {
