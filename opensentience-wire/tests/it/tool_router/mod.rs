@@ -732,6 +732,16 @@ async fn a_manifest_binds() {
     assert_eq!(code(late), "tool.timeout");
     handle.shutdown().await;
 
+    // One whose launcher forgets the manifest is not launched.
+    let router = ToolRouter::builder(Config::default()).start().unwrap();
+    let unbound = AgentSource::of(&manifest, || launcher("com.example.a"));
+    let error = router.add(unbound).await.unwrap_err();
+    assert!(
+        matches!(error, AddError::Launch(LaunchError::Unbound { .. })),
+        "{error}"
+    );
+    router.shutdown().await;
+
     // A policy of its own takes nothing of the manifest away.
     let own = Quota::default().with_concurrent(9);
     let agent = AgentSource::of(&manifest, move || bound("com.example.a"))

@@ -48,6 +48,7 @@ impl Launcher {
             manifest_hash: None,
             manifest_agent: None,
             manifest_bounds: None,
+            needs_manifest: false,
             router_agent: None,
             clock: Clock::start(),
             config: Config::default(),
@@ -114,6 +115,12 @@ impl Launcher {
     pub(super) fn for_router(mut self, agent: &str, ledger: Ledger, clock: Clock) -> Self {
         self.clock = clock;
         self.router_agent = Some((agent.to_owned(), ledger));
+        self
+    }
+
+    /// Has nothing be launched that is not bound to a manifest.
+    pub(super) const fn needing_manifest(mut self, needs: bool) -> Self {
+        self.needs_manifest = needs;
         self
     }
 
@@ -230,6 +237,9 @@ impl Launcher {
         if let Some(manifest) = self.manifest_agent.as_ref().filter(is_other) {
             let (manifest, agent) = (manifest.clone(), agent());
             return Err(LaunchError::OtherManifest { manifest, agent });
+        }
+        if self.needs_manifest && self.manifest_agent.is_none() {
+            return Err(LaunchError::Unbound { agent: agent() });
         }
         let wanted = self.router_agent.as_ref().map(|(wanted, _)| wanted);
         if let Some(wanted) = wanted.filter(is_other) {

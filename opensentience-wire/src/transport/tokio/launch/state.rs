@@ -27,6 +27,14 @@ pub enum LaunchError {
         /// The agent that was to be launched.
         agent: String,
     },
+    /// The agent of a router is that of a manifest, and its launcher is bound to none.
+    #[error(
+        "the launcher of {agent} is not bound to its manifest: `Launcher::with_manifest` does that"
+    )]
+    Unbound {
+        /// The agent.
+        agent: String,
+    },
     /// The launcher of a router's agent is another agent's.
     #[error("the launcher is that of {launcher}, the router wants {agent}")]
     OtherLauncher {
@@ -88,6 +96,8 @@ pub struct Launcher {
     pub(super) manifest_agent: Option<String>,
     /// The calls that its manifest lets run at once, and the time of one.
     pub(super) manifest_bounds: Option<(usize, Duration)>,
+    /// A router has the agent of a manifest, and launches no other.
+    pub(super) needs_manifest: bool,
     /// The agent that a router launches, and what is kept for it.
     pub(super) router_agent: Option<(String, Ledger)>,
     /// All connections of an agent have one clock.

@@ -63,7 +63,8 @@ impl Driver {
             return self.not_made(agent, change);
         };
         let launcher = launcher.with_audit(self.audit.clone());
-        let mut launcher = launcher.for_router(agent, self.router.ledger(agent), self.clock);
+        let launcher = launcher.for_router(agent, self.router.ledger(agent), self.clock);
+        let mut launcher = launcher.needing_manifest(source.has_manifest());
         // The router alone checks permissions.
         launcher.map_config(|config| {
             config

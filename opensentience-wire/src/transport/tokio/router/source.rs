@@ -46,7 +46,7 @@ impl AgentSource {
     }
 
     /// The agent of a manifest, with the policy that stands in it: who takes it approves the permissions that the agent asks
-    /// for. Launchers are bound to the manifest with [`Launcher::with_manifest`].
+    /// for. Launchers are bound to the manifest with [`Launcher::with_manifest`]; one that is not launches nothing.
     #[must_use]
     pub fn of(
         manifest: &Manifest,
@@ -66,6 +66,11 @@ impl AgentSource {
             None => policy,
         };
         self
+    }
+
+    /// Whether its launchers must be bound to a manifest.
+    pub(super) const fn has_manifest(&self) -> bool {
+        self.manifest.is_some()
     }
 
     /// Sets how long the calls that run may go on when it takes the place of another: 60 s by default.
