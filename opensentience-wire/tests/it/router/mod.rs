@@ -383,6 +383,49 @@ fn every_refusal_is_audited() {
     );
 }
 
+// spec: OSW-8-1
+#[test]
+fn refusals_for_the_state_of_an_agent_a_rate_and_a_key_are_audited() {
+    let quota = Quota::default().with_rate(1, Duration::from_secs(60));
+    let config = Config::default()
+        .with_tool_quota("b/count", quota)
+        .with_restart(RestartPolicy::Always);
+    let mut router = router(config);
+    router.call(at(0), request("b/count")).unwrap();
+    router.call(at(0), keyed("a/read", 1)).unwrap();
+    let of_a = |input: fn(String) -> Input| input("a".to_owned());
+    let mut refused = vec![
+        router.call(at(0), request("b/count")).unwrap_err(),
+        router.call(at(0), keyed("a/read", 2)).unwrap_err(),
+    ];
+    router.handle_input(
+        at(0),
+        of_a(|agent| Input::Health {
+            agent,
+            health: Health::Unhealthy,
+        }),
+    );
+    refused.push(router.call(at(0), request("a/read")).unwrap_err());
+    router.handle_input(
+        at(0),
+        of_a(|agent| Input::AgentDown {
+            agent,
+            ended: Ended::Failed,
+        }),
+    );
+    refused.push(router.call(at(0), request("a/read")).unwrap_err());
+    let outputs = drain(&mut router).into_iter();
+    let told: Vec<_> = outputs
+        .filter_map(|output| match output {
+            Output::Audit(event) if event.name == AuditName::CallRefused => event.code,
+            _ => None,
+        })
+        .collect();
+    let codes: Vec<_> = refused.iter().map(ErrorCode::from).collect();
+    assert_eq!(told, codes);
+    assert_eq!(codes.len(), 4);
+}
+
 #[test]
 fn an_agent_whose_connection_ended_is_down_before_its_process_is() {
     let mut router = router(Config::default().with_restart(RestartPolicy::Always));
