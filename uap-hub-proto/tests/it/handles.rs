@@ -42,10 +42,16 @@ fn read() -> Result<(), Unreadable> {
 #[tokio::test]
 async fn an_error_is_told_with_its_causes() {
     let hub = hub().await;
+    let (tell, mut failures) = mpsc::unbounded_channel();
     let agent = AgentBuilder::new("a")
         .on_test("t", |_, _| async {
             read()?;
             Ok(TestResult::completed(""))
+        })
+        .on_failure(move |session, failure| {
+            let is_kept = failure.source().unwrap().is::<Unreadable>();
+            let _ = tell.send((session.to_string(), failure.message().to_owned(), is_kept));
+            panic!("nothing comes of it");
         })
         .start(&hub.url())
         .unwrap();
@@ -58,6 +64,9 @@ async fn an_error_is_told_with_its_causes() {
     let job = hub.submit(Job::test("t", vec![])).unwrap();
     let outcome = within(job.outcome()).await;
     assert_eq!(outcome.message, "the file cannot be read: the disk is away");
+    let (session, message, is_kept) = within(failures.recv()).await.unwrap();
+    assert!(session.starts_with("JOB-") && is_kept, "{session}");
+    assert_eq!(message, outcome.message);
     within(agent.shutdown(Duration::ZERO)).await;
     assert_eq!(within(agent.connected()).await, None);
 }

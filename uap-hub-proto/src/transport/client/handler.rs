@@ -3,6 +3,7 @@
 use std::{
     error::Error,
     fmt,
+    panic::{AssertUnwindSafe, catch_unwind},
     pin::Pin,
     sync::{
         Arc,
@@ -50,6 +51,31 @@ impl Handler {
 impl fmt::Debug for Handler {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Handler")
+    }
+}
+
+type FailureFn = dyn Fn(&SessionId, &HandlerError) + Send + Sync;
+
+/// A user's function that is told of the failures of handlers.
+#[derive(Clone, Default)]
+pub(crate) struct Failures(Option<Arc<FailureFn>>);
+
+impl Failures {
+    pub(super) fn new(told: impl Fn(&SessionId, &HandlerError) + Send + Sync + 'static) -> Self {
+        Self(Some(Arc::new(told)))
+    }
+
+    /// Tells of a failure. A panic changes nothing of it.
+    pub(super) fn tell(&self, session: &SessionId, error: &HandlerError) {
+        if let Some(told) = &self.0 {
+            let _ = catch_unwind(AssertUnwindSafe(|| told(session, error)));
+        }
+    }
+}
+
+impl fmt::Debug for Failures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Failures")
     }
 }
 
@@ -212,7 +238,7 @@ impl Context {
 }
 
 /// The failure of a handler. Every error converts into it, so that `?` works in handlers; the hub is then told its words and
-/// those of its causes.
+/// those of its causes. [`on_failure`](super::AgentBuilder::on_failure) gets the error itself.
 ///
 /// ```
 /// use uap_hub_proto::transport::client::HandlerError;
@@ -247,6 +273,18 @@ impl HandlerError {
             message: message.into(),
             source: None,
         }
+    }
+
+    /// What the hub is told.
+    #[must_use]
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// The error that it was made of.
+    #[must_use]
+    pub fn source(&self) -> Option<&(dyn Error + Send + Sync + 'static)> {
+        self.source.as_deref()
     }
 
     /// The error that it was made of.

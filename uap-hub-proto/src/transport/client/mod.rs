@@ -16,14 +16,18 @@ use tonic::{metadata::AsciiMetadataValue, transport::Endpoint};
 use ubos_common::{id::IdSource, secret::Secret};
 
 pub use self::handler::{Context, HandlerError};
-use self::{handler::Handler, route::Route, shared::Shared};
+use self::{
+    handler::{Failures, Handler},
+    route::Route,
+    shared::Shared,
+};
 #[cfg(feature = "tls")]
 use super::Tls;
 use super::{CONNECTION_WINDOW, KEEP_ALIVE_TIMEOUT, MIN_KEEP_ALIVE, STREAM_WINDOW, lock, spawn};
 use crate::{
     ConfigError,
     capability::Skill,
-    id::ClientId,
+    id::{ClientId, SessionId},
     role::agent::{Config, Event},
     wire::{
         Capability, Payload, TestCapability, TestResult, TranslationCapability, TranslationResult,
@@ -58,6 +62,7 @@ ubos_common::config! {
         config: Config = Config::default(),
         handlers: HashMap<Skill, Handler> = HashMap::new(),
         max_waiting: usize = 64,
+        failures: Failures = Failures::default(),
         token: Option<Secret<String>> = None,
         #[cfg(feature = "tls")]
         tls: Option<Tls> = None,
@@ -100,6 +105,17 @@ impl AgentBuilder {
         let skill = Skill::translation(capability.r#type.as_str());
         let format = Format::Translation(capability);
         self.on(skill, format, Handler::new(handler))
+    }
+
+    /// Tells of each failure of a handler, with the error that it was made of, before the hub is told its words. It runs on the
+    /// handler's task: it must not block. A panic in it changes nothing.
+    #[must_use]
+    pub fn on_failure(
+        mut self,
+        told: impl Fn(&SessionId, &HandlerError) + Send + Sync + 'static,
+    ) -> Self {
+        self.failures = Failures::new(told);
+        self
     }
 
     fn on(mut self, skill: Skill, format: Format, handler: Handler) -> Self {
@@ -145,8 +161,13 @@ impl AgentBuilder {
         ConfigError::not_zero("keep_alive_timeout", self.keep_alive_timeout)?;
         let ids = IdSource::from_os_without_forks().map_err(|_| StartError::Randomness)?;
         let route = Route { endpoint, token };
-        let (shared, first) =
-            Shared::new(self.config, route, self.handlers, self.max_waiting, ids)?;
+        let (shared, first) = Shared::new(
+            self.config,
+            route,
+            (self.handlers, self.failures),
+            self.max_waiting,
+            ids,
+        )?;
         let timer = spawn(shared.clone().tick());
         let first = Mutex::new(Some(first));
         Ok(AgentHandle {

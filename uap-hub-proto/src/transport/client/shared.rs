@@ -22,7 +22,7 @@ use ubos_common::{
 
 use super::{
     call::{Call, Opening},
-    handler::{Cancel, Context, Handler, HandlerError, Report, ReportSink},
+    handler::{Cancel, Context, Failures, Handler, HandlerError, Report, ReportSink},
     route::Route,
 };
 use crate::{
@@ -64,6 +64,7 @@ pub(super) struct Shared {
     earlier: Notify,
     route: Route,
     handlers: HashMap<Skill, Handler>,
+    failures: Failures,
     /// Reports of one session that may wait to be sent.
     max_waiting: usize,
     max_message_bytes: usize,
@@ -102,7 +103,7 @@ impl Shared {
     pub(super) fn new(
         config: Config,
         route: Route,
-        handlers: HashMap<Skill, Handler>,
+        (handlers, failures): (HashMap<Skill, Handler>, Failures),
         max_waiting: usize,
         ids: IdSource,
     ) -> Result<(Arc<Self>, broadcast::Receiver<Event>), ConfigError> {
@@ -125,6 +126,7 @@ impl Shared {
             earlier: Notify::new(),
             route,
             handlers,
+            failures,
             max_waiting,
             max_message_bytes,
             closed: watch::Sender::new(false),
@@ -364,9 +366,13 @@ impl Shared {
         );
         let (shared, kind, id) = (self.clone(), skill.kind(), session.clone());
         let span = trace::session(&session, skill);
-        let running = run_handler(handler, payloads, context, kind);
+        let running = run_handler(handler, payloads, context);
         let task = spawn(async move {
-            let result = trace::within(span.clone(), running).await;
+            let done = trace::within(span.clone(), running).await;
+            let result = done.unwrap_or_else(|error| {
+                shared.failures.tell(&id, &error);
+                error.into_result(kind)
+            });
             trace::finished(&span, result.state());
             shared.finish(&id, kind, result);
         });
@@ -470,8 +476,7 @@ fn run_handler(
     handler: Handler,
     payloads: Vec<Payload>,
     context: Context,
-    kind: Kind,
-) -> impl Future<Output = JobResult> {
+) -> impl Future<Output = Result<JobResult, HandlerError>> {
     async move {
         let started = catch_unwind(AssertUnwindSafe(|| handler.run(payloads, context)));
         let done = match started {
@@ -484,11 +489,7 @@ fn run_handler(
                 .await
             }
         };
-        match done {
-            Some(Ok(result)) => result,
-            Some(Err(error)) => error.into_result(kind),
-            None => HandlerError::new("the handler panicked").into_result(kind),
-        }
+        done.unwrap_or_else(|| Err(HandlerError::new("the handler panicked")))
     }
 }
 
