@@ -10,7 +10,7 @@ use uap_hub_proto::{
         client::AgentBuilder,
         server::{HubHandle, ServerConfig, serve},
     },
-    wire::{Payload, TestResult},
+    wire::{Payload, TestResult, TranslationResult},
 };
 use ubos_conformance::hub::{TestFleet, TestHub, agent_kit, hub_kit};
 use ubos_conformance::{ConnectError, Expectations};
@@ -51,19 +51,34 @@ fn conforms(skill: &Skill) {
     assert!(report.is_conformant(), "{report}");
 }
 
+/// As long as a kit's agent takes.
+const WORK: Duration = Duration::from_millis(10);
+
 // spec: HUB-7-1, HUB-2-7, HUB-4-6, HUB-5-2
 #[test]
 fn our_agent_conforms_over_sockets() {
+    agent_conforms(AgentBuilder::new("judged").on_test("echo", |_, _| async {
+        tokio::time::sleep(WORK).await;
+        Ok(TestResult::completed("done"))
+    }));
+}
+
+// spec: HUB-7-1
+#[test]
+fn our_agent_conforms_with_translations_over_sockets() {
+    agent_conforms(
+        AgentBuilder::new("judged").on_translation("upper", |_, _| async {
+            tokio::time::sleep(WORK).await;
+            Ok(TranslationResult::completed(vec![Payload::new("DONE")]))
+        }),
+    );
+}
+
+fn agent_conforms(agent: AgentBuilder) {
     let hub = TestHub::bind(([127, 0, 0, 1], 0).into()).unwrap();
     let runtime = Runtime::new().unwrap();
     let _entered = runtime.enter();
-    let agent = AgentBuilder::new("judged")
-        .on_test("echo", |_, _| async {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-            Ok(TestResult::completed("done"))
-        })
-        .start(&hub.url())
-        .unwrap();
+    let agent = agent.start(&hub.url()).unwrap();
     let kit = agent_kit();
     let expectations = Expectations::new().with_floor(kit.cases().len());
     let report = kit.run(&expectations, |_| Ok(hub.peer()));
