@@ -5,6 +5,14 @@
     reason = "parts of programs: nothing here is depended on from outside"
 )]
 
+/// A line on standard error; where nobody reads it any more, none.
+macro_rules! note {
+    ($($said:tt)*) => {{
+        use std::io::Write as _;
+        let _ = writeln!(std::io::stderr(), $($said)*);
+    }};
+}
+
 #[cfg(unix)]
 pub mod agent_chat;
 pub mod hub;

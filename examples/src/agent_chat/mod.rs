@@ -7,14 +7,6 @@
 //! approval  calls that wait for a person
 //! ```
 
-/// A line on standard error; where nobody reads it any more, none.
-macro_rules! note {
-    ($($said:tt)*) => {{
-        use std::io::Write as _;
-        let _ = writeln!(std::io::stderr(), $($said)*);
-    }};
-}
-
 mod approval;
 mod args;
 mod calc;

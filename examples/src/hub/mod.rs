@@ -8,8 +8,6 @@
 //! shared   the same with a queue that several hubs share
 //! ```
 
-#![expect(clippy::print_stderr, reason = "a program speaks to its user")]
-
 mod args;
 mod desk;
 mod jobs;
@@ -58,7 +56,7 @@ pub fn main() -> ExitCode {
             return ExitCode::SUCCESS;
         }
         Err(why) => {
-            eprintln!("hub: {why}; --help tells more");
+            note!("hub: {why}; --help tells more");
             return ExitCode::from(UNUSABLE);
         }
     };
@@ -69,7 +67,7 @@ pub fn main() -> ExitCode {
     match runtime {
         Ok(runtime) => {
             let code = runtime.block_on(run(args)).unwrap_or_else(|(code, why)| {
-                eprintln!("hub: {why}");
+                note!("hub: {why}");
                 code
             });
             // Standard input may still be waited for.
@@ -77,7 +75,7 @@ pub fn main() -> ExitCode {
             ExitCode::from(code)
         }
         Err(err) => {
-            eprintln!("hub: {err}");
+            note!("hub: {err}");
             ExitCode::from(FAILED)
         }
     }

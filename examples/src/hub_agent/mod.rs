@@ -5,8 +5,6 @@
 //! work   what the agent does
 //! ```
 
-#![expect(clippy::print_stderr, reason = "a program speaks to its user")]
-
 mod args;
 pub mod work;
 
@@ -24,7 +22,7 @@ use args::{Args, USAGE};
 #[must_use]
 pub fn main() -> ExitCode {
     let told = |why: &dyn std::fmt::Display, code| {
-        eprintln!("hub-agent: {why}");
+        note!("hub-agent: {why}");
         ExitCode::from(code)
     };
     let args = match args::parse(std::env::args_os().skip(1)) {
@@ -79,7 +77,7 @@ async fn serve(agent: &AgentHandle, args: &Args) -> ExitCode {
     let (mut interrupted, mut terminated) = match signals {
         Ok(signals) => signals,
         Err(err) => {
-            eprintln!("hub-agent: {err}");
+            note!("hub-agent: {err}");
             return ExitCode::from(3);
         }
     };
@@ -88,14 +86,14 @@ async fn serve(agent: &AgentHandle, args: &Args) -> ExitCode {
         tokio::select! {
             event = news.recv() => match event {
                 Ok(event) => tell(&event),
-                Err(RecvError::Lagged(n)) => eprintln!("hub-agent: {n} events were not shown"),
+                Err(RecvError::Lagged(n)) => note!("hub-agent: {n} events were not shown"),
                 Err(RecvError::Closed) => break 3,
             },
             _ = interrupted.recv() => break 130,
             _ = terminated.recv() => break 0,
         }
     };
-    eprintln!("hub-agent: leaving");
+    note!("hub-agent: leaving");
     agent.shutdown(args.drain).await;
     ExitCode::from(code)
 }
@@ -117,5 +115,5 @@ fn tell(event: &Event) {
         },
         other => format!("{other:?}"),
     };
-    eprintln!("hub-agent: {line}");
+    note!("hub-agent: {line}");
 }

@@ -1,7 +1,5 @@
 //! `agent`: the reference agent. A core launches it; it offers five small tools and no others.
 
-#![expect(clippy::print_stderr, reason = "a program speaks to its user")]
-
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -41,7 +39,7 @@ pub fn main() -> ExitCode {
         }
         Some((mcp, [command, arguments @ ..])) if mcp == "--mcp" => Some((command, arguments)),
         Some(_) => {
-            eprintln!("agent: takes no arguments but --mcp CMD ARGS...; --help tells more");
+            note!("agent: takes no arguments but --mcp CMD ARGS...; --help tells more");
             return ExitCode::from(2);
         }
     };
@@ -51,7 +49,7 @@ pub fn main() -> ExitCode {
     let runtime = match runtime {
         Ok(runtime) => runtime,
         Err(err) => {
-            eprintln!("agent: {err}");
+            note!("agent: {err}");
             return ExitCode::from(3);
         }
     };
@@ -60,13 +58,13 @@ pub fn main() -> ExitCode {
         Some((command, arguments)) => {
             if std::env::var_os("OPENSENTIENCE_SESSION_TOKEN").is_none() {
                 let lacking = ServeError::Environment("OPENSENTIENCE_SESSION_TOKEN");
-                eprintln!("agent: {lacking}; --help tells more");
+                note!("agent: {lacking}; --help tells more");
                 return ExitCode::from(2);
             }
             match runtime.block_on(bridge(command, arguments)) {
                 Ok(served) => served,
                 Err(err) => {
-                    eprintln!("agent: {}", with_causes(&err));
+                    note!("agent: {}", with_causes(&err));
                     return ExitCode::from(3);
                 }
             }
@@ -75,11 +73,11 @@ pub fn main() -> ExitCode {
     match served {
         Ok(_) => ExitCode::SUCCESS,
         Err(err @ ServeError::Environment(_)) => {
-            eprintln!("agent: {err}; --help tells more");
+            note!("agent: {err}; --help tells more");
             ExitCode::from(2)
         }
         Err(err) => {
-            eprintln!("agent: {err}");
+            note!("agent: {err}");
             ExitCode::from(3)
         }
     }
@@ -95,13 +93,13 @@ async fn bridge(
     let bridge = Bridge::launch(server).await?;
     let told = |losses: &[NotCarried]| {
         for loss in losses {
-            eprintln!("agent: {loss}");
+            note!("agent: {loss}");
         }
     };
     told(bridge.not_carried());
     let bridge = bridge.with_on_change(move |changed| match changed {
         Ok(losses) => told(&losses),
-        Err(why) => eprintln!("agent: the tools stay what they were: {why}"),
+        Err(why) => note!("agent: the tools stay what they were: {why}"),
     });
     Ok(bridge.serve_from_env().await)
 }

@@ -6,12 +6,6 @@
 //! events   what happens, as JSON lines
 //! ```
 
-#![expect(
-    clippy::print_stdout,
-    clippy::print_stderr,
-    reason = "a program speaks to its user"
-)]
-
 mod args;
 mod events;
 mod script;
@@ -37,18 +31,18 @@ pub fn main() -> ExitCode {
     let args = match args::parse(std::env::args_os().skip(1)) {
         Ok(Some(args)) => args,
         Ok(None) => {
-            print!("{}", args::USAGE);
+            let _ = std::io::Write::write_all(&mut std::io::stdout(), args::USAGE.as_bytes());
             return ExitCode::SUCCESS;
         }
         Err(why) => {
-            eprintln!("core: {why}; --help tells more");
+            note!("core: {why}; --help tells more");
             return ExitCode::from(2);
         }
     };
     let script = match Script::open(args.script.as_deref()) {
         Ok(script) => script,
         Err(why) => {
-            eprintln!("core: {why}");
+            note!("core: {why}");
             return ExitCode::from(2);
         }
     };
@@ -64,7 +58,7 @@ pub fn main() -> ExitCode {
             ExitCode::from(code)
         }
         Err(err) => {
-            eprintln!("core: {err}");
+            note!("core: {err}");
             ExitCode::from(3)
         }
     }
@@ -84,11 +78,11 @@ async fn run(args: &Args, script: Script) -> u8 {
         Ok(handle) => handle,
         Err(err) => {
             if matches!(err, LaunchError::Spawn { .. }) {
-                eprintln!("core: {}", with_causes(&err));
+                note!("core: {}", with_causes(&err));
                 return 2;
             }
             let command = Path::new(&args.command).display();
-            eprintln!("core: {command}: {}", with_causes(&err));
+            note!("core: {command}: {}", with_causes(&err));
             said(&output.text());
             lines.exited(output.status());
             return 3;
@@ -115,10 +109,7 @@ async fn run(args: &Args, script: Script) -> u8 {
 /// What the agent wrote to its standard output and error goes to ours.
 fn said(text: &str) {
     if !text.is_empty() {
-        eprint!("{text}");
-        if !text.ends_with('\n') {
-            eprintln!();
-        }
+        note!("{}", text.strip_suffix('\n').unwrap_or(text));
     }
 }
 
@@ -144,7 +135,7 @@ async fn call_all(args: &Args, mut script: Script, handle: &CoreHandle, lines: &
             Ok(Some(line)) => line,
             Ok(None) => return code,
             Err(why) => {
-                eprintln!("core: {why}");
+                note!("core: {why}");
                 return 2;
             }
         };

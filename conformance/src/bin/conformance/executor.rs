@@ -9,6 +9,7 @@ use std::time::Duration;
 use ubos_conformance::sacp::{Executor, executor_kit, reference};
 use ubos_conformance::{ConnectError, Expectations, Report};
 
+use super::out::print;
 use super::{Proof, command, proof_of, with_floor};
 
 /// How long a program may take for one line.
@@ -44,11 +45,13 @@ pub(super) fn test_executor() -> Option<ExitCode> {
         let Ok(line) = line else {
             return Some(ExitCode::from(3));
         };
-        match executor.tell(&line) {
-            Some(said) => said.iter().for_each(|said| println!("{said}")),
-            None => println!("{UNKNOWN}"),
+        let mut said = executor
+            .tell(&line)
+            .unwrap_or_else(|| vec![UNKNOWN.to_owned()]);
+        said.push(format!("{READY}\n"));
+        if print(&said.join("\n")).is_err() {
+            return Some(ExitCode::from(3));
         }
-        println!("{READY}");
     }
     Some(ExitCode::SUCCESS)
 }

@@ -19,6 +19,7 @@ use ubos_common::secret::Secret;
 use ubos_conformance::hub::{Attack, HostileRun};
 
 use super::hub::USAGE;
+use super::out::printed;
 
 /// The longest time of an attack: an hour.
 const MAX_SECONDS: u64 = 3600;
@@ -28,22 +29,18 @@ pub(super) fn main(arguments: impl Iterator<Item = OsString>) -> ExitCode {
     let run = match parse(arguments) {
         Ok(Some(run)) => run,
         Ok(None) => {
-            print!("{USAGE}");
-            return ExitCode::SUCCESS;
+            return printed(USAGE, 0);
         }
         Err(why) => return told(&why),
     };
     match run.run() {
-        Ok(report) => {
-            println!("{report}");
-            ExitCode::from(u8::from(!report.is_survived()))
-        }
+        Ok(report) => printed(&format!("{report}\n"), u8::from(!report.is_survived())),
         Err(err) => told(&err.to_string()),
     }
 }
 
 fn told(why: &str) -> ExitCode {
-    eprintln!("conformance: {why}");
+    note!("conformance: {why}");
     ExitCode::from(2)
 }
 

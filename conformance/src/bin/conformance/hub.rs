@@ -10,6 +10,7 @@ use ubos_conformance::{ConnectError, Expectations, Report};
 
 use super::args::Form;
 use super::hostile;
+use super::out::printed;
 use super::{Proof, args, proof_of, with_floor};
 
 pub(super) const USAGE: &str = "\
@@ -57,19 +58,15 @@ pub(super) fn main(arguments: impl IntoIterator<Item = OsString>) -> Option<Exit
     };
     let judged = match parse(kit, arguments) {
         Ok(None) => {
-            print!("{USAGE}");
-            return Some(ExitCode::SUCCESS);
+            return Some(printed(USAGE, 0));
         }
         Ok(Some(asked)) => judge(&asked).map(|report| (report, asked.form)),
         Err(why) => Err(why),
     };
     Some(match judged {
-        Ok((report, form)) => {
-            show(&report, form);
-            ExitCode::from(u8::from(!report.is_conformant()))
-        }
+        Ok((report, form)) => show(&report, form),
         Err(why) => {
-            eprintln!("conformance: {why}");
+            note!("conformance: {why}");
             ExitCode::from(2)
         }
     })
@@ -199,8 +196,8 @@ fn feed(command: &[OsString], skill: &Skill) {
         .status();
     match fed {
         Ok(status) if status.success() => {}
-        Ok(status) => eprintln!("conformance: the command that gives jobs ended with {status}"),
-        Err(err) => eprintln!("conformance: the command that gives jobs: {err}"),
+        Ok(status) => note!("conformance: the command that gives jobs ended with {status}"),
+        Err(err) => note!("conformance: the command that gives jobs: {err}"),
     }
 }
 
@@ -209,7 +206,7 @@ fn judge_agent(
     expectations: &Expectations,
 ) -> Result<Report, String> {
     let hub = TestHub::bind(listen).map_err(|err| format!("{listen}: {err}"))?;
-    eprintln!("conformance: waiting for an agent at {}", hub.url());
+    note!("conformance: waiting for an agent at {}", hub.url());
     if !hub.wait_for_agent(PATIENCE) {
         return Err(format!("no agent came in {PATIENCE:?}"));
     }
@@ -218,12 +215,14 @@ fn judge_agent(
     Ok(kit.run(&expectations, |_| Ok(hub.peer())))
 }
 
-pub(super) fn show(report: &Report, form: Form) {
-    match form {
-        Form::Table => println!("{report}"),
-        Form::Json => println!("{}", ubos_common::json::to_string(report)),
-        Form::Junit => print!("{}", report.to_junit()),
-    }
+/// Prints a report; gives the exit code.
+pub(super) fn show(report: &Report, form: Form) -> ExitCode {
+    let text = match form {
+        Form::Table => format!("{report}\n"),
+        Form::Json => format!("{}\n", ubos_common::json::to_string(report)),
+        Form::Junit => report.to_junit(),
+    };
+    printed(&text, u8::from(!report.is_conformant()))
 }
 
 pub(super) fn proof() -> Proof {

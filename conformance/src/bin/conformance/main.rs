@@ -14,14 +14,17 @@
 //! resume_agent the program that proves the last
 //! hub        a hub on a port, an agent that calls one
 //! hostile    attacks on a hub
+//! out        standard output
 //! command    a stranger's program that answers one message at a time
 //! ```
 
-#![expect(
-    clippy::print_stdout,
-    clippy::print_stderr,
-    reason = "a program speaks to its user"
-)]
+/// A line on standard error; where nobody reads it any more, none.
+macro_rules! note {
+    ($($said:tt)*) => {{
+        use std::io::Write as _;
+        let _ = writeln!(std::io::stderr(), $($said)*);
+    }};
+}
 
 mod args;
 mod command;
@@ -35,6 +38,7 @@ mod osw_agent;
 mod osw_core;
 #[cfg(unix)]
 mod osw_tap;
+mod out;
 mod resume_agent;
 mod resume_owner;
 mod resume_store;
@@ -79,11 +83,10 @@ fn main() -> ExitCode {
         Ok(Parsed::Run(args)) => args,
         Ok(Parsed::SelfTest) => return self_test(),
         Ok(Parsed::Help) => {
-            print!("{}", args::USAGE);
-            return ExitCode::SUCCESS;
+            return out::printed(args::USAGE, 0);
         }
         Err(why) => {
-            eprintln!("conformance: {why}; --help tells more");
+            note!("conformance: {why}; --help tells more");
             return ExitCode::from(2);
         }
     };
@@ -91,11 +94,11 @@ fn main() -> ExitCode {
     match shown {
         Ok(judgement) => ExitCode::from(u8::from(!judgement.is_conformant())),
         Err(Stop::Usage(why)) => {
-            eprintln!("conformance: {why}");
+            note!("conformance: {why}");
             ExitCode::from(2)
         }
         Err(Stop::Fault(why)) => {
-            eprintln!("conformance: {why}");
+            note!("conformance: {why}");
             ExitCode::from(3)
         }
     }
@@ -132,7 +135,7 @@ impl Judgement {
     fn show(&self, args: &Args) -> Result<(), Stop> {
         let text = self.text(args.form);
         match &args.to {
-            None => print!("{text}"),
+            None => out::print(&text).map_err(Stop::Fault)?,
             Some(file) => std::fs::write(file, text)
                 .map_err(|err| Stop::Usage(format!("{}: {err}", file.display())))?,
         }
@@ -246,19 +249,19 @@ fn with_levels(args: &Args, report: Report) -> Judgement {
 
 /// Proves each kit: its references pass, and each mutant fails its clause and what its case names alone.
 fn self_test() -> ExitCode {
-    let mut code = 0;
+    let (mut code, mut text) = (0, String::new());
     for (name, cases, proof) in proofs() {
         match proof {
-            Ok(()) => println!("{name}: {cases} cases hold"),
+            Ok(()) => text.push_str(&format!("{name}: {cases} cases hold\n")),
             Err(errors) => {
                 code = 3;
                 for error in errors {
-                    println!("{name}: {error}");
+                    text.push_str(&format!("{name}: {error}\n"));
                 }
             }
         }
     }
-    ExitCode::from(code)
+    out::printed(&text, code)
 }
 
 fn proofs() -> Vec<Proof> {

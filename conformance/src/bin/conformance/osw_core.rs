@@ -45,7 +45,7 @@ pub(super) fn test_agent() -> Option<ExitCode> {
     Some(match taken {
         Ok(()) => ExitCode::SUCCESS,
         Err(err) => {
-            eprintln!("conformance: {err}");
+            note!("conformance: {err}");
             ExitCode::from(3)
         }
     })

@@ -127,7 +127,9 @@ fn stopped(error: &UppError) -> Stop {
 
 fn say(line: &str) {
     // A line of its own, whatever a text holds.
-    println!("{MARK}{}", line.replace('\n', " "));
+    let line = format!("{MARK}{}\n", line.replace('\n', " "));
+    // Who reads it may have gone; nothing else is done then.
+    let _ = super::out::print(&line);
 }
 
 fn is_mutant(property: &str) -> bool {

@@ -10,6 +10,7 @@ use ubos_conformance::sap::{HttpEndpoint, Work, endpoint_kit};
 
 use super::args::{self, Form};
 use super::hub::show;
+use super::out::printed;
 use super::{Proof, proof_of, with_floor};
 
 pub(super) const USAGE: &str = "\
@@ -43,19 +44,15 @@ pub(super) fn main(arguments: impl IntoIterator<Item = OsString>) -> Option<Exit
         return None;
     }
     Some(match parse(arguments) {
-        Ok(None) => {
-            print!("{USAGE}");
-            ExitCode::SUCCESS
-        }
+        Ok(None) => printed(USAGE, 0),
         Ok(Some(asked)) => {
             let kit = endpoint_kit();
             let expectations = with_floor(&asked.expectations, kit.cases().len() / 2);
             let report = kit.run(&expectations, |_| Ok(Box::new(asked.endpoint.clone())));
-            show(&report, asked.form);
-            ExitCode::from(u8::from(!report.is_conformant()))
+            show(&report, asked.form)
         }
         Err(why) => {
-            eprintln!("conformance: {why}");
+            note!("conformance: {why}");
             ExitCode::from(2)
         }
     })
