@@ -1,5 +1,6 @@
 //! Errors: the object that travels, and what can be wrong on this side.
 
+use core::time::Duration;
 use std::borrow::Cow;
 
 use ubos_common::json::{JsonError, RawObject};
@@ -298,6 +299,18 @@ pub enum CommandError {
     /// The connection had no room for the call in the call's time.
     #[error("the connection had no room for the call in its time")]
     Late,
+    /// The connection had no room for the call in the time that its core waits for some.
+    #[error("the connection had no room for the call within {within:?}")]
+    NoRoom {
+        /// How long that was waited for.
+        within: Duration,
+    },
+    /// Too many calls in a span of time.
+    #[error("the core takes no more calls now; retry in {retry_after:?}")]
+    RateExceeded {
+        /// When there is room again.
+        retry_after: Duration,
+    },
     /// The agent is unhealthy.
     #[error("the agent is unhealthy")]
     Unhealthy,
@@ -330,7 +343,10 @@ impl From<&CommandError> for ErrorCode {
             CommandError::DirectiveRequired => Self::ToolDirectiveRequired,
             CommandError::InputTooLarge { .. } => Self::ToolInvalidInput,
             CommandError::Encode(EncodeError::TooLarge { .. }) => Self::ToolInvalidInput,
-            CommandError::Busy | CommandError::Backlog => Self::ToolBusy,
+            CommandError::Busy | CommandError::Backlog | CommandError::NoRoom { .. } => {
+                Self::ToolBusy
+            }
+            CommandError::RateExceeded { .. } => Self::RateExceeded,
             CommandError::Late => Self::ToolTimeout,
             CommandError::Unhealthy => Self::AgentUnhealthy,
             CommandError::NoSuchCall | CommandError::StreamDone => Self::InvalidMessage,

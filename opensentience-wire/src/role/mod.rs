@@ -4,6 +4,7 @@ pub mod agent;
 mod common;
 pub mod core;
 mod idempotency;
+mod rate;
 pub mod router;
 mod table;
 

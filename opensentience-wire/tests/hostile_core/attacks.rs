@@ -6,16 +6,19 @@ use std::time::{Duration, Instant};
 
 use opensentience_wire::transport::tokio::Launcher;
 
-use super::agent::ROLE;
+use super::agent::{ROLE, TASKS};
 use super::hostile::Core;
 
 pub(crate) const AGENT: &str = "com.example.a";
 /// How long each attack goes on, and on until it has come through.
 const WATCHED: Duration = Duration::from_millis(1_500);
-/// What an agent may grow by: the bounds of a connection together, and what an allocator keeps of them.
-const MOST: u64 = 192 << 20;
-/// The threads of its pool, its own, and some to spare.
+/// What an agent may grow by: what waits to be sent, a frame that comes, inputs and results that are held, and what an allocator
+/// keeps of them.
+const MOST: u64 = 64 << 20;
+/// The threads of its pool, its own, that of this test, and some to spare.
 const MOST_THREADS: u64 = 40;
+/// A task for each call that runs, and some to spare.
+const MOST_TASKS: u64 = 40;
 /// How long the agent may take on a busy machine.
 const DEAD: Duration = Duration::from_secs(120);
 
@@ -91,7 +94,7 @@ const TABLE: &str = include_str!("TABLE.md");
 const TABLE_PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/hostile_core/TABLE.md");
 const WRITE: &str = "OSW_HOSTILE_CORE_WRITE";
 
-const TITLE: &str = "| core | sent | frames | answers | the agent grows by | threads | ends within |\n|---|---|---|---|---|---|---|\n";
+const TITLE: &str = "| core | sent | frames | answers | the agent grows by | threads | tasks | ends within |\n|---|---|---|---|---|---|---|---|\n";
 
 /// Runs them all, prints the table, and has it written where [`WRITE`] is set.
 pub(crate) async fn all() {
@@ -114,11 +117,12 @@ pub(crate) async fn all() {
         let name = attack.name;
         let mib = seen.growth as f64 / f64::from(1 << 20);
         let row = format!(
-            "| {name} | {} | {} | {} | {mib:.1} MiB | {} | {} ms |\n",
+            "| {name} | {} | {} | {} | {mib:.1} MiB | {} | {} | {} ms |\n",
             amount(seen.bytes),
             seen.frames,
             seen.answers,
             seen.threads,
+            seen.tasks,
             seen.end.as_millis().max(1)
         );
         print!("{row}");
@@ -132,6 +136,7 @@ pub(crate) async fn all() {
             "{name}: {} threads",
             seen.threads
         );
+        assert!(seen.tasks <= MOST_TASKS, "{name}: {} tasks", seen.tasks);
     }
     if is_new {
         std::fs::write(TABLE_PATH, table).unwrap();
@@ -152,13 +157,16 @@ struct Seen {
     answers: u64,
     growth: u64,
     threads: u64,
+    tasks: u64,
     end: Duration,
 }
 
 async fn one(attack: &Attack) -> Seen {
     let name = attack.name;
     let program = std::env::current_exe().unwrap();
+    let tasks = tempfile::NamedTempFile::new().unwrap();
     let launcher = Launcher::new(AGENT, program).env(ROLE, "agent");
+    let launcher = launcher.env(TASKS, tasks.path());
     let mut process = launcher.spawn().unwrap();
     let stream = process.accept().await.unwrap();
     let pid = stream.peer_cred().unwrap().pid().unwrap();
@@ -194,12 +202,15 @@ async fn one(attack: &Attack) -> Seen {
     let end = gone.elapsed();
     process.stop(DEAD).await;
     let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
+    let tasks = std::fs::read_to_string(tasks.path()).unwrap();
     Seen {
         bytes: count(&counts.bytes),
         frames: count(&counts.frames),
         answers: count(&counts.answers),
         growth: (most.0 - before) * 1_024,
-        threads: most.1,
+        // One is this test's.
+        threads: most.1.saturating_sub(1),
+        tasks: tasks.lines().last().map_or(0, |line| line.parse().unwrap()),
         end,
     }
 }

@@ -16,6 +16,7 @@ use crate::limits::{CALL_GRACE, CANCEL_DEADLINE};
 use crate::message::{ActorType, Caller, Health, MessageType, ToolCancel, ToolSpec};
 use crate::role::CallId;
 use crate::role::common::Phase;
+use crate::role::rate::Bucket;
 use crate::trace::{debug, trace};
 
 impl CoreConnection {
@@ -34,7 +35,7 @@ impl CoreConnection {
         now: Now,
         mut request: CallRequest,
     ) -> Result<CallId, CommandError> {
-        let tool = match self.admit(&request) {
+        let tool = match self.admit(now, &request) {
             Ok(tool) => tool,
             Err(refused) => {
                 self.refuse_call(now, &request, &refused);
@@ -58,6 +59,11 @@ impl CoreConnection {
             Ok(frame) => frame,
             Err(error) => return Err(self.refuse_unsent(now, request, call.ids, error.into())),
         };
+        for (bucket, rate) in self.called.iter_mut().zip(self.config.rates()) {
+            if let Some(rate) = rate {
+                bucket.take(now.mono, rate);
+            }
+        }
         if let Some(span) = request.timeout {
             let span = span.saturating_add(CALL_GRACE);
             let end = now.mono.saturating_add(span);
@@ -121,7 +127,7 @@ impl CoreConnection {
 
     /// What must hold before a call is taken.
     // impl: OSW-4.3-4
-    fn admit(&self, request: &CallRequest) -> Result<Arc<ToolSpec>, CommandError> {
+    fn admit(&self, now: Now, request: &CallRequest) -> Result<Arc<ToolSpec>, CommandError> {
         self.common.check_open()?;
         let tool = self.tools.get(request.tool_id.as_str());
         let missing = || CommandError::ToolNotFound {
@@ -148,7 +154,13 @@ impl CoreConnection {
         } else if full {
             Err(CommandError::Busy)
         } else {
-            Ok(tool)
+            let full = |(bucket, rate): (&Bucket, _)| bucket.check(now.mono, rate).err();
+            let waits = self.called.iter().zip(self.config.rates());
+            let waits = waits.filter_map(|(bucket, rate)| full((bucket, rate?)));
+            match waits.max() {
+                Some(retry_after) => Err(CommandError::RateExceeded { retry_after }),
+                None => Ok(tool),
+            }
         }
     }
 
@@ -183,6 +195,10 @@ impl CoreConnection {
             }
             CommandError::Busy => (AuditName::CallRefused, "no room for a call"),
             CommandError::Late => (AuditName::CallRefused, "no room for the call in its time"),
+            CommandError::NoRoom { .. } => (AuditName::CallRefused, "no room for the call in time"),
+            CommandError::RateExceeded { .. } => {
+                (AuditName::CallRefused, "too many calls in a span of time")
+            }
             CommandError::Encode(EncodeError::HoldsToken) => {
                 (AuditName::Denied, "the call holds the session token")
             }

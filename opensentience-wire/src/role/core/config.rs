@@ -5,6 +5,10 @@ use core::time::Duration;
 use crate::error::{ConfigError, require};
 use crate::ledger::{Ledger, Share};
 use crate::limits::{self, Limits, SHORT_PIECES};
+use crate::role::rate::Rate;
+
+/// How long a call waits for room by default.
+const ROOM_TIMEOUT: Duration = Duration::from_secs(30);
 
 ubos_common::config! {
     /// Settings of a [`CoreConnection`](super::CoreConnection).
@@ -15,6 +19,8 @@ ubos_common::config! {
     /// | `missed_heartbeats` | 3 intervals without one mean unhealthy |
     /// | `handshake_timeout` | 10 s |
     /// | `call_timeout` | no bound |
+    /// | `call_rate` | no bound |
+    /// | `room_timeout` | 30 s |
     /// | `agent_grants` | none: no agent may call a tool |
     /// | `closing_on_unknown_types` | off: a message of an unknown type that wants no answer is ignored |
     /// | `schemas_apart` | off: a registration compiles the schemas of its tools; the transport `tokio` has them compiled on other threads |
@@ -30,6 +36,9 @@ ubos_common::config! {
         with_missed_heartbeats: missed_heartbeats: u32 = 3,
         /// Sets how long to wait for the hello.
         with_handshake_timeout: handshake_timeout: Duration = limits::HANDSHAKE_TIMEOUT,
+        /// Sets how long a call waits for room while too much waits to be sent, where the call's own time is not shorter. The
+        /// transport `tokio` waits; the machine refuses what it has no room for.
+        with_room_timeout: room_timeout: Duration = ROOM_TIMEOUT,
         /// Sets whether a message of an unknown type that wants no answer closes the connection.
         with_closing_on_unknown_types: closing_on_unknown_types: bool = false,
         /// Sets whether schemas are compiled elsewhere, as [`Output::CheckSchemas`](super::Output::CheckSchemas) asks, instead
@@ -42,6 +51,8 @@ ubos_common::config! {
     }
     also {
         agent_grants: Vec<String> = Vec::new(),
+        call_rate: Option<Rate> = None,
+        manifest_rate: Option<Rate> = None,
         directives: bool = true,
         core_version: String = env!("CARGO_PKG_VERSION").into(),
         instance_id: String = "core".into(),
@@ -54,6 +65,13 @@ impl Config {
     #[must_use]
     pub fn with_agent_grant(mut self, permission: &str) -> Self {
         self.agent_grants.push(permission.into());
+        self
+    }
+
+    /// Sets how many calls are taken in a span of time: at once, or each as soon as its part of the span is over. Both at least 1.
+    #[must_use]
+    pub const fn with_call_rate(mut self, calls: u32, span: Duration) -> Self {
+        self.call_rate = Some((calls, span));
         self
     }
 
@@ -75,6 +93,11 @@ impl Config {
     /// Room for output that the agent may send before the core has looked at it.
     pub(crate) const fn room_bytes(&self) -> usize {
         self.limits.max_frame_bytes.saturating_add(SHORT_PIECES)
+    }
+
+    /// How many calls are taken in a span of time: all of them bind.
+    pub(super) const fn rates(&self) -> [Option<Rate>; 2] {
+        [self.call_rate, self.manifest_rate]
     }
 
     /// Refuses a ledger with which an agent could not be read.
@@ -100,6 +123,13 @@ impl Config {
             "call_timeout",
             self.call_timeout,
             "a call needs some time",
+        )?;
+        require(
+            self.call_rate
+                .is_none_or(|(calls, span)| calls > 0 && !span.is_zero()),
+            "call_rate",
+            self.call_rate,
+            "a rate is of at least 1 call in a span of time",
         )?;
         require(
             self.missed_heartbeats > 0,

@@ -36,6 +36,7 @@ pub use state::{CoreConnection, Event, Output};
 use throttle::Throttle;
 
 use super::common::{CommonState, Connection, Phase, impl_machine};
+use super::rate::Bucket;
 use super::table::Table;
 use super::{CallId, CloseReason, Input};
 use crate::audit::{AuditEvent, AuditName};
@@ -85,6 +86,7 @@ impl CoreConnection {
             registration: None,
             calls: Table::new(),
             queue: VecDeque::new(),
+            called: [Bucket::default(); 2],
             health: Health::Ok,
             reading: true,
             throttle: Throttle::default(),
@@ -173,6 +175,12 @@ impl CoreConnection {
     #[cfg(feature = "tokio")]
     pub(crate) const fn call_timeout(&self) -> Option<Duration> {
         self.config.call_timeout
+    }
+
+    /// How long a call waits for room.
+    #[cfg(feature = "tokio")]
+    pub(crate) const fn room_timeout(&self) -> Duration {
+        self.config.room_timeout
     }
 
     /// Ends a connection that has not ended at once, whatever it waits for.
@@ -302,7 +310,6 @@ impl CoreConnection {
             self.audit(AuditEvent::of(AuditName::Disconnected, now.wall));
         }
         self.common.phase = Phase::Closed;
-        self.queue.clear();
         self.common.timers.clear_all();
         self.tools.clear();
         self.tool_charge.shrink_to(0);

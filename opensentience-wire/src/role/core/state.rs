@@ -14,6 +14,7 @@ use crate::error::ErrorCode;
 use crate::ledger::{Charge, Ledger};
 use crate::message::{Health, Rejected, ToolSpec, ToolStream};
 use crate::role::common::CommonState;
+use crate::role::rate::Bucket;
 use crate::role::table::Table;
 use crate::role::{CallId, CloseReason};
 use crate::token::Grant;
@@ -112,6 +113,8 @@ pub struct CoreConnection {
     pub(super) registration: Option<Box<Registration>>,
     pub(super) calls: Table<PendingCall>,
     pub(super) queue: VecDeque<CallId>,
+    /// What was taken of the rates of calls.
+    pub(super) called: [Bucket; 2],
     pub(super) health: Health,
     pub(super) reading: bool,
     pub(super) throttle: Throttle,

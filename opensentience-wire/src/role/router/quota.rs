@@ -7,6 +7,7 @@ use ubos_common::time::Mono;
 
 use super::config::Quota;
 use crate::error::ErrorCode;
+use crate::role::rate::Bucket;
 
 /// Why a call is refused. Nothing was sent.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -102,7 +103,7 @@ impl Meters {
     pub(super) fn take(&mut self, now: Mono, name: &str, quota: &Quota) {
         if self.used.len() >= self.prune_at {
             self.used
-                .retain(|_, meter| meter.running > 0 || meter.full_at > now);
+                .retain(|_, meter| meter.running > 0 || !meter.bucket.is_full(now));
             self.prune_at = self.used.len().saturating_mul(2).max(FEW_METERS);
         }
         self.used.entry(name.into()).or_default().take(now, quota);
@@ -122,8 +123,7 @@ const FEW_METERS: usize = 256;
 #[derive(Clone, Debug, Default)]
 struct Meter {
     running: usize,
-    /// When the bucket will be full again; the later, the emptier it is.
-    full_at: Mono,
+    bucket: Bucket,
 }
 
 impl Meter {
@@ -131,34 +131,18 @@ impl Meter {
         if let Some(limit) = quota.concurrent.filter(|limit| self.running >= *limit) {
             return Err(Refused::ConcurrencyExceeded { limit });
         }
-        let Some((_, span)) = quota.rate else {
-            return Ok(());
-        };
-        // With one more call taken out it must not be full later than a whole span from now.
-        let next = self.full_at.max(now).saturating_add(interval(quota));
-        let latest = now.saturating_add(span);
-        if next <= latest {
-            Ok(())
-        } else {
-            Err(Refused::RateExceeded {
-                retry_after: next.saturating_since(latest),
-            })
-        }
+        let held = quota
+            .rate
+            .map_or(Ok(()), |rate| self.bucket.check(now, rate));
+        held.map_err(|retry_after| Refused::RateExceeded { retry_after })
     }
 
     fn take(&mut self, now: Mono, quota: &Quota) {
         self.running += 1;
-        if quota.rate.is_some() {
-            self.full_at = self.full_at.max(now).saturating_add(interval(quota));
+        if let Some(rate) = quota.rate {
+            self.bucket.take(now, rate);
         }
     }
-}
-
-/// The time in which a bucket gets one call back.
-fn interval(quota: &Quota) -> Duration {
-    quota
-        .rate
-        .map_or(Duration::ZERO, |(calls, span)| span / calls.max(1))
 }
 
 #[cfg(test)]

@@ -96,3 +96,28 @@ const FIRST_DELAY: Duration = Duration::from_secs(1);
 
 /// The longest delay.
 const LONGEST_DELAY: Duration = Duration::from_secs(60);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_that_was_well_for_longer_than_the_longest_delay_begins_anew() {
+        for (lasted, begins_anew) in [(Duration::ZERO, false), (Duration::from_millis(1), true)] {
+            let mut supervision = Supervision::new(RestartPolicy::Always);
+            let failed = |supervision: &mut Supervision, now| {
+                let delay = supervision.went_down(now, Ended::Failed, false);
+                delay.unwrap()
+            };
+            let first = failed(&mut supervision, Mono::ZERO);
+            supervision.came_up(Mono::ZERO);
+            let end = Mono::ZERO.saturating_add(LONGEST_DELAY + lasted);
+            let next = failed(&mut supervision, end);
+            assert_eq!(
+                next <= first,
+                begins_anew,
+                "{lasted:?}: {next:?} after {first:?}"
+            );
+        }
+    }
+}

@@ -154,9 +154,9 @@ impl Connection {
         &mut self.readers
     }
 
-    /// Whether calls are taken: not too much waits to be sent.
+    /// Whether calls are looked at: not too much waits to be sent, or nothing is sent any more.
     pub(super) fn has_room(&self) -> bool {
-        self.wire.has_room()
+        self.wire.has_room() || self.conn.is_closed()
     }
 
     pub(super) fn call_tool(
@@ -173,9 +173,13 @@ impl Connection {
     }
 
     /// Refuses a call that found no room in its time.
-    pub(super) fn refuse_late(&mut self, counts: &Counts, request: &CallRequest) {
-        let late = CommandError::Late;
-        self.conn.refuse_call(self.clock.now(), request, &late);
+    pub(super) fn refuse_call(
+        &mut self,
+        counts: &Counts,
+        request: &CallRequest,
+        why: &CommandError,
+    ) {
+        self.conn.refuse_call(self.clock.now(), request, why);
         self.drain(counts);
     }
 

@@ -37,6 +37,7 @@ pub(super) struct SharedConnection {
     counts: Counts,
     ledger: Ledger,
     call_timeout: Option<Duration>,
+    room_timeout: Duration,
     /// Notified when there is room for calls again, and at the end.
     room: Notify,
 }
@@ -70,6 +71,7 @@ impl SharedConnection {
         tools: watch::Sender<SharedTools>,
     ) -> Arc<Self> {
         let (call_timeout, ledger) = (conn.call_timeout(), conn.ledger().clone());
+        let room_timeout = conn.room_timeout();
         let connection = Connection::new(Box::pin(stream), clock, conn, listeners, tools);
         Arc::new(Self {
             clock,
@@ -79,6 +81,7 @@ impl SharedConnection {
             counts: Counts::default(),
             ledger,
             call_timeout,
+            room_timeout,
             room: Notify::new(),
         })
     }
@@ -100,7 +103,7 @@ impl SharedConnection {
         asked.into_iter().chain(self.call_timeout).min()
     }
 
-    /// Calls a tool. While too much waits to be sent, this waits, in the time that the call has.
+    /// Calls a tool. While too much waits to be sent, this waits, in the time that the call has and the core gives it.
     pub(super) async fn call(
         self: &Arc<Self>,
         request: Box<CallRequest>,
@@ -108,12 +111,12 @@ impl SharedConnection {
         let began = self.clock.now().mono;
         let span = self.time_of(request.timeout);
         let mut unsent = Unsent(self, Some(request));
-        let late = async {
-            match span {
-                Some(span) => tokio::time::sleep(span).await,
-                None => core::future::pending().await,
-            }
+        let within = self.room_timeout;
+        let (wait, error) = match span {
+            Some(span) if span <= within => (span, CommandError::Late),
+            _ => (within, CommandError::NoRoom { within }),
         };
+        let late = tokio::time::sleep(wait);
         tokio::pin!(late);
         loop {
             let waited = self.clock.now().mono.saturating_since(began);
@@ -133,10 +136,10 @@ impl SharedConnection {
                 () = &mut late => {
                     let mut connection = lock(&self.connection);
                     if let Some(request) = unsent.1.take() {
-                        connection.refuse_late(&self.counts, &request);
+                        connection.refuse_call(&self.counts, &request, &error);
                     }
                     unlock_and_wake(connection, &mut Vec::new());
-                    return Err(CommandError::Late);
+                    return Err(error);
                 }
             }
         }

@@ -63,7 +63,8 @@ impl fmt::Debug for Caller {
 }
 
 impl CoreHandle {
-    /// Calls a tool. While the connection has no room for it this waits, for a call with a timeout as long as that.
+    /// Calls a tool. While the connection has no room for it this waits, as long as the call may take and
+    /// [`Config::with_room_timeout`](crate::role::core::Config::with_room_timeout) says.
     ///
     /// # Errors
     ///

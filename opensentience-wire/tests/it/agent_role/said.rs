@@ -155,6 +155,23 @@ fn all_that_the_calls_hold_which_run_is_bounded_together() {
 
 // spec: OSW-2-6
 #[test]
+fn calls_may_hold_all_that_they_may() {
+    let takes = |bound| {
+        let mut conn = open_agent(Limits::default().with_max_inflight_bytes(bound));
+        tell_agent(&mut conn, 0, &call("a")).calls.len() == 1
+    };
+    let least = (1..10_000).find(|bound| takes(*bound)).unwrap();
+    let twice = |bound| {
+        let mut conn = open_agent(Limits::default().with_max_inflight_bytes(bound));
+        let calls = ["a", "b"].map(|id| tell_agent(&mut conn, 0, &call(id)).calls.len());
+        calls == [1, 1]
+    };
+    assert!(twice(2 * least));
+    assert!(!twice(2 * least - 1));
+}
+
+// spec: OSW-2-6
+#[test]
 fn long_ids_and_keys_of_calls_count_as_often_as_they_are_kept() {
     let long = |name: &str| format!("{name}{}", "x".repeat(1_000));
     // The message's own id is kept for the answer.

@@ -252,3 +252,30 @@ fn calls_that_run_are_bounded_in_bytes() {
     tell_core(&mut conn, 0, &result(&first, "succeeded"));
     conn.call_tool(at(0), asked()).unwrap();
 }
+
+// spec: OSW-8-1
+#[test]
+fn no_more_calls_are_taken_in_a_span_of_time_than_may_be() {
+    let minute = Duration::from_secs(60);
+    let config = || Config::default().with_call_rate(2, minute);
+    let mut conn = open_core(config());
+    // What is refused takes nothing of it.
+    conn.call_tool(at(0), request("unknown")).unwrap_err();
+    for _ in 0..2 {
+        conn.call_tool(at(0), request("echo")).unwrap();
+    }
+    drain_core(&mut conn);
+    let retry_after = Duration::from_secs(20);
+    let refused = conn.call_tool(at(10_000), request("echo"));
+    assert_eq!(refused, Err(CommandError::RateExceeded { retry_after }));
+    let said = drain_core(&mut conn);
+    assert_eq!(said.audits(), ["tool.call_refused limits.rate_exceeded"]);
+    conn.call_tool(at(30_000), request("echo")).unwrap();
+    conn.call_tool(at(30_000), request("echo")).unwrap_err();
+    for (calls, span) in [(0, minute), (1, Duration::ZERO)] {
+        let config = Config::default().with_call_rate(calls, span);
+        let ids = ubos_common::id::IdSource::seeded(1);
+        let error = CoreConnection::new(at(0), config, ids, None).unwrap_err();
+        assert!(error.to_string().contains("call_rate"), "{error}");
+    }
+}

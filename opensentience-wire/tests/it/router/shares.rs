@@ -2,11 +2,13 @@
 
 use core::time::Duration;
 
+use opensentience_wire::role::core::Config as CoreConfig;
 use opensentience_wire::role::router::{Config, Ended, Input, Output, Refused, RestartPolicy};
-use opensentience_wire::{CommandError, EncodeError, Share};
+use opensentience_wire::{CommandError, EncodeError, Ledger, Share};
 use serde_json::json;
 
 use super::*;
+use crate::kit::{AGENT, hello, message, tell_core, tool};
 
 #[test]
 fn one_agent_leaves_places_for_the_others() {
@@ -326,4 +328,41 @@ fn calls_of_one_that_was_replaced_take_places_of_their_agent() {
         router.call(at(5), request("a/read")).unwrap();
     }
     assert_eq!(router.call(at(6), request("a/read")), Err(Refused::Busy));
+}
+
+// What the router entered of a call moves with it, and its connection enters the rest alone.
+#[test]
+fn a_call_that_its_connection_sends_is_counted_once() {
+    let held = |ledger: &Ledger| ledger.held_bytes_of(Share::Calls);
+    let connection = |ledger: &Ledger| {
+        let conn = new_core(CoreConfig::default());
+        let mut conn = conn.with_ledger(ledger.clone()).unwrap();
+        tell_core(&mut conn, 0, &hello());
+        let register = json!({"tools": [tool("echo")]});
+        tell_core(&mut conn, 0, &message("agent.tools.register", register));
+        conn
+    };
+    let echo = || request(&format!("{AGENT}/echo"));
+    let alone = Ledger::new(80 << 20);
+    let mut conn = connection(&alone);
+    conn.call_tool(at(0), echo()).unwrap();
+    let mut router = Router::new(Config::default()).unwrap();
+    router.handle_input(
+        at(0),
+        Input::AgentUp {
+            agent: AGENT.to_owned(),
+            tools: conn.tools().cloned().collect(),
+        },
+    );
+    router.call(at(0), echo()).unwrap();
+    let ledger = router.ledger(AGENT);
+    let before = held(&ledger);
+    for output in drain(&mut router) {
+        if let Output::Send { request, .. } = output {
+            let mut conn = connection(&ledger);
+            conn.call_tool(at(0), *request).unwrap();
+            assert!(held(&ledger) < before + held(&alone));
+        }
+    }
+    assert!(held(&ledger) < before);
 }

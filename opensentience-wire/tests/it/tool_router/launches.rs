@@ -107,6 +107,12 @@ fn terse_process() {
             wrong["name"] = json!("no name at all");
             register(json!([wrong]));
         }
+        "unwell" => {
+            register(json!([tool("echo")]));
+            let unwell = json!({"uptime_ms": 1, "status": "unhealthy"});
+            core.write_all(&frame(&message("agent.heartbeat", unwell)))
+                .unwrap();
+        }
         _ => {}
     }
     std::thread::sleep(Duration::from_secs(600));
@@ -224,6 +230,29 @@ async fn a_shutdown_waits_for_processes_that_have_not_registered() {
         Arc::into_inner(router).unwrap().shutdown().await;
         assert!(!is_alive(&path), "replacement: {is_replacement}");
     }
+}
+
+// spec: OSW-4.5-3
+#[tokio::test]
+async fn an_agent_that_says_it_is_unwell_is_ended_and_launched_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("pid");
+    let config = Config::default().with_restart(RestartPolicy::OnFailure);
+    let router = ToolRouter::builder(config).with_agent(terse("unwell", PATIENCE, &path));
+    let router = router.start().unwrap();
+    let pid = || std::fs::read_to_string(&path).unwrap_or_default();
+    let mut seen = std::collections::BTreeSet::new();
+    let twice = async {
+        while seen.len() < 2 {
+            seen.extend(Some(pid()).filter(|pid| !pid.is_empty()));
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, twice).await.unwrap();
+    let first = seen.iter().find(|seen| **seen != pid()).unwrap();
+    std::fs::write(&path, first).unwrap();
+    assert!(!is_alive(&path), "the one before is gone");
+    router.shutdown().await;
 }
 
 // The ledger has room for what three connections may read at once.

@@ -2,6 +2,7 @@
 
 mod backpressure;
 mod process;
+mod runtimes;
 mod types;
 mod unread;
 mod writes;
@@ -548,6 +549,31 @@ async fn a_call_waits_for_room_no_longer_than_it_may_take() {
     };
     let late = tokio::time::timeout(Duration::from_secs(60), late).await;
     assert_eq!(late.unwrap(), CommandError::Late);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_without_a_time_waits_for_room_as_long_as_its_core_says() {
+    let within = Duration::from_secs(7);
+    let (sink, mut audit) = audit_channel();
+    let (core, _far) = audited_raw_agent(Config::default().with_room_timeout(within), sink).await;
+    let text = "x".repeat(900_000);
+    for timeout in [None, Some(Duration::from_secs(3_600))] {
+        let mut endless = request("echo", json!({"text": text}));
+        endless.timeout = timeout;
+        let error = loop {
+            if let Err(error) = core.call(endless.clone()).await {
+                break error;
+            }
+        };
+        assert_eq!(error, CommandError::NoRoom { within });
+    }
+    let mut codes = Vec::new();
+    while let Ok(record) = audit.try_recv() {
+        if record.name == AuditName::CallRefused {
+            codes.extend(record.code);
+        }
+    }
+    assert_eq!(codes, [ErrorCode::ToolBusy, ErrorCode::ToolBusy]);
 }
 
 // spec: OSW-8-1

@@ -7,7 +7,7 @@ mod state;
 use core::time::Duration;
 use std::ffi::OsStr;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::sync::Arc;
 
@@ -82,24 +82,30 @@ impl Launcher {
     }
 
     /// Binds the launch to a manifest and its hash, as `read_manifest` (feature `manifest`) gives them: the agent must be
-    /// the manifest's, no call may take longer than it says, and no more may run at once. A router binds the rest:
+    /// the manifest's, no call may take longer than it says, and no more may run at once or in a span of time. What the agent
+    /// itself may call is the matter of a router, which keeps count over launches, too:
     /// [`AgentSource::of`](super::AgentSource::of).
     #[must_use]
     pub fn with_manifest(mut self, manifest: &Manifest, hash: impl Into<String>) -> Self {
         self.manifest_agent = Some(manifest.agent_id().to_owned());
-        let at_once = manifest.quota().concurrent.unwrap_or(usize::MAX);
-        self.manifest_bounds = Some((at_once, manifest.call_timeout()));
+        self.manifest_bounds = Some((manifest.quota(), manifest.call_timeout()));
         self.with_manifest_hash(hash)
     }
 
     /// How the core treats the agent, within the bounds of its manifest.
     fn bounded_config(&self) -> Config {
         let mut config = self.config.clone();
-        let Some((at_once, call_timeout)) = self.manifest_bounds else {
+        let Some((quota, call_timeout)) = &self.manifest_bounds else {
             return config;
         };
         let limits = &mut config.limits;
+        let at_once = quota.concurrent.unwrap_or(usize::MAX);
         limits.max_inflight_requests = limits.max_inflight_requests.min(at_once);
+        // A router has counted already.
+        if self.router_agent.is_none() {
+            config.manifest_rate = quota.rate;
+        }
+        let call_timeout = *call_timeout;
         let own = config.call_timeout;
         config.with_call_timeout(own.map_or(call_timeout, |own| own.min(call_timeout)))
     }
@@ -380,6 +386,15 @@ impl AgentProcess {
     }
 }
 
+/// Refuses a path that some Unix does not take.
+fn check_length(path: &Path) -> Result<(), LaunchError> {
+    let (bytes, limit) = (path.as_os_str().len(), PATH_BYTES);
+    match bytes < limit {
+        true => Ok(()),
+        false => Err(LaunchError::PathTooLong { bytes, limit }),
+    }
+}
+
 /// A socket that only this user reaches.
 // impl: OSW-5-2
 fn socket() -> Result<(tempfile::TempDir, PathBuf, UnixListener), LaunchError> {
@@ -390,12 +405,25 @@ fn socket() -> Result<(tempfile::TempDir, PathBuf, UnixListener), LaunchError> {
         .tempdir()
         .map_err(LaunchError::Socket)?;
     let path = folder.path().join("core");
-    let bytes = path.as_os_str().len();
-    if bytes >= PATH_BYTES {
-        let limit = PATH_BYTES;
-        return Err(LaunchError::PathTooLong { bytes, limit });
-    }
+    check_length(&path)?;
     let listener = UnixListener::bind(&path).map_err(LaunchError::Socket)?;
     std::fs::set_permissions(&path, mode(0o600)).map_err(LaunchError::Socket)?;
     Ok((folder, path, listener))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_has_room_for_its_end() {
+        let of = |bytes: usize| PathBuf::from("x".repeat(bytes));
+        check_length(&of(103)).unwrap();
+        let error = check_length(&of(104)).unwrap_err();
+        let want = LaunchError::PathTooLong {
+            bytes: 104,
+            limit: 104,
+        };
+        assert_eq!(error.to_string(), want.to_string());
+    }
 }

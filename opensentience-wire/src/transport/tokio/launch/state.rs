@@ -11,6 +11,7 @@ use super::logs::Captured;
 use crate::error::ConfigError;
 use crate::ledger::Ledger;
 use crate::role::core::Config;
+use crate::role::router::Quota;
 
 /// Why an agent is not launched.
 #[derive(Debug, thiserror::Error)]
@@ -94,8 +95,8 @@ pub struct Launcher {
     pub(super) envs: Vec<(OsString, OsString)>,
     pub(super) manifest_hash: Option<String>,
     pub(super) manifest_agent: Option<String>,
-    /// The calls that its manifest lets run at once, and the time of one.
-    pub(super) manifest_bounds: Option<(usize, Duration)>,
+    /// How much of the agent its manifest lets be used, and the time of a call.
+    pub(super) manifest_bounds: Option<(Quota, Duration)>,
     /// A router has the agent of a manifest, and launches no other.
     pub(super) needs_manifest: bool,
     /// The agent that a router launches, and what is kept for it.

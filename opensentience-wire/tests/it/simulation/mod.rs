@@ -1,22 +1,28 @@
 //! A core with its router and three agents, thousands of days long: streams are split, severed and slow, readers pause, agents
-//! crash and come again, the calendar jumps.
+//! crash and come again, launches fail, agents are stopped, added and replaced, the calendar jumps.
+//!
+//! The hub drives the machines as the transport does: schemas are compiled apart, an agent's connection ends before its process,
+//! and one that was replaced goes on with its calls alone.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+mod hub;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use opensentience_wire::Limits;
-use opensentience_wire::message::{Channel, Health, SemVer};
+use opensentience_wire::SessionToken;
+use opensentience_wire::message::{Channel, SemVer};
 use opensentience_wire::role::agent::{self, AgentConnection, Chunk};
-use opensentience_wire::role::core::{self, CallRequest, CoreConnection};
-use opensentience_wire::role::router::{self, Ended, Quota, RestartPolicy, RouteId, Router};
+use opensentience_wire::role::core::CallRequest;
+use opensentience_wire::role::router::RouteId;
 use opensentience_wire::role::{CallId, Input};
 use opensentience_wire::{ErrorCode, ErrorObject};
-use opensentience_wire::{Grant, SessionToken};
 use serde_json::json;
 use ubos_common::id::IdSource;
 use ubos_common::machine::Machine;
 use ubos_common::testing::{Actions, Arrival, Faults, Lab, LinkId, LinkKind, NodeId, Wiring};
 use ubos_common::time::{Mono, Now};
+
+use hub::{Hub, HubWire};
 
 use crate::kit::{RequestExt as _, object, spec};
 
@@ -48,6 +54,8 @@ enum Seen {
     Completed {
         correlation: Option<String>,
     },
+    /// What the router was told of an agent, or the hub did for a connection.
+    Told(&'static str),
 }
 
 /// What a hub or a worker wants done.
@@ -78,234 +86,6 @@ fn arrived<A>(arrival: Arrival<'_, A>) -> Option<Arrived<'_>> {
         Arrival::Bytes(link, bytes) => Some(Arrived(link, Input::Bytes(bytes))),
         Arrival::HalfClosed(link) | Arrival::Broken(link) => Some(Arrived(link, Input::Eof)),
         _ => None,
-    }
-}
-
-/// A core's process: the router and a connection for each agent.
-struct Hub {
-    router: Router,
-    conns: BTreeMap<LinkId, (usize, CoreConnection)>,
-    calls: BTreeMap<(LinkId, CallId), RouteId>,
-    launches: Vec<usize>,
-    out: VecDeque<Out>,
-    now: Now,
-    paused: bool,
-}
-
-impl Hub {
-    fn link_of(&self, agent: &str) -> Option<LinkId> {
-        let mine = |(_, (n, _)): &(&LinkId, &(usize, CoreConnection))| name(*n) == agent;
-        self.conns.iter().rev().find(mine).map(|(link, _)| *link)
-    }
-
-    /// Carries out what connections and router want, until neither wants anything.
-    fn pump(&mut self) {
-        loop {
-            let links: Vec<LinkId> = self.conns.keys().copied().collect();
-            let mut moved = false;
-            for link in links {
-                moved |= self.pump_conn(link);
-            }
-            while let Some(output) = self.router.poll_output() {
-                moved = true;
-                self.on_router(output);
-            }
-            if !moved {
-                return;
-            }
-        }
-    }
-
-    fn pump_conn(&mut self, link: LinkId) -> bool {
-        let Some((agent, conn)) = self.conns.get_mut(&link) else {
-            return false;
-        };
-        let (agent, Some(output)) = (*agent, conn.poll_output()) else {
-            return false;
-        };
-        let now = self.now;
-        let tools = conn.tools().cloned().collect::<Vec<_>>();
-        match output {
-            core::Output::Transmit(bytes) => self.out.push_back(Out::Send(link, bytes)),
-            core::Output::Close(_) => {
-                self.out.push_back(Out::Close(link));
-                self.conns.remove(&link);
-                let ended = Ended::Failed;
-                self.router.handle_input(
-                    now,
-                    router::Input::AgentDown {
-                        agent: name(agent),
-                        ended,
-                    },
-                );
-            }
-            core::Output::Event(event) => self.on_event(link, agent, event, tools),
-            _ => {}
-        }
-        true
-    }
-
-    fn on_event(
-        &mut self,
-        link: LinkId,
-        agent: usize,
-        event: core::Event,
-        tools: Vec<std::sync::Arc<opensentience_wire::message::ToolSpec>>,
-    ) {
-        let now = self.now;
-        let agent = name(agent);
-        let input = match event {
-            core::Event::Connected { .. } => router::Input::AgentUp { agent, tools },
-            core::Event::ToolsChanged => router::Input::Tools { agent, tools },
-            core::Event::Health(health) => router::Input::Health { agent, health },
-            core::Event::Ended(id, outcome) => match self.calls.remove(&(link, id)) {
-                Some(route) => router::Input::Ended { route, outcome },
-                None => return,
-            },
-            core::Event::Stream(call, chunk) => {
-                self.out.push_back(Out::Record(Seen::Chunk {
-                    link,
-                    call,
-                    seq: chunk.seq,
-                }));
-                return;
-            }
-            core::Event::Audit(audit) if audit.name.as_str() == "tool.call_completed" => {
-                let correlation = audit.correlation_id.clone();
-                self.out
-                    .push_back(Out::Record(Seen::Completed { correlation }));
-                return;
-            }
-            _ => return,
-        };
-        self.router.handle_input(now, input);
-    }
-
-    fn on_router(&mut self, output: router::Output) {
-        let now = self.now;
-        match output {
-            router::Output::Send {
-                route,
-                agent,
-                request,
-            } => {
-                if self
-                    .router
-                    .health(&agent)
-                    .is_none_or(|health| *health == Health::Unhealthy)
-                {
-                    self.out
-                        .push_back(Out::Record(Seen::SentAmiss("an agent that is not well")));
-                }
-                let link = self.link_of(&agent);
-                let Some((_, conn)) = link.and_then(|link| self.conns.get_mut(&link)) else {
-                    self.out
-                        .push_back(Out::Record(Seen::SentAmiss("an agent that is not there")));
-                    return;
-                };
-                match conn.call_tool(now, *request) {
-                    Ok(id) => drop(self.calls.insert((link.unwrap(), id), route)),
-                    Err(error) => self
-                        .router
-                        .handle_input(now, router::Input::NotSent { route, error }),
-                }
-            }
-            router::Output::Cancel { route, .. } => {
-                let call = self
-                    .calls
-                    .iter()
-                    .find(|(_, own)| **own == route)
-                    .map(|(call, _)| call.clone());
-                if let Some((link, id)) = call
-                    && let Some((_, conn)) = self.conns.get_mut(&link)
-                {
-                    conn.cancel(now, &id, None).unwrap();
-                }
-            }
-            router::Output::Ended { route, outcome } => {
-                let code = outcome
-                    .error
-                    .as_ref()
-                    .map_or("succeeded", |error| error.code.as_str());
-                self.out
-                    .push_back(Out::Record(Seen::Ended(route, code.to_owned())));
-            }
-            router::Output::Launch { agent, .. } => {
-                self.launches
-                    .push((0..AGENTS).find(|n| name(*n) == *agent).unwrap());
-            }
-            router::Output::Stop { agent } => {
-                if let Some((_, conn)) = self
-                    .link_of(&agent)
-                    .and_then(|link| self.conns.get_mut(&link))
-                {
-                    let _ = conn.handle_input(now, Input::Eof);
-                }
-            }
-            _ => {}
-        }
-    }
-}
-
-impl Machine for Hub {
-    type Input<'a> = Arrived<'a>;
-    type Output = Out;
-    type Error = std::convert::Infallible;
-
-    fn handle_input(
-        &mut self,
-        now: Now,
-        Arrived(link, input): Arrived<'_>,
-    ) -> Result<(), Self::Error> {
-        self.now = now;
-        if let Some((_, conn)) = self.conns.get_mut(&link) {
-            drop(conn.handle_input(now, input));
-        }
-        Ok(())
-    }
-
-    fn handle_timeout(&mut self, now: Now) {
-        self.now = now;
-        self.router.handle_timeout(now);
-        for (_, conn) in self.conns.values_mut() {
-            conn.handle_timeout(now);
-        }
-    }
-
-    fn poll_output(&mut self) -> Option<Out> {
-        self.pump();
-        self.out.pop_front()
-    }
-
-    fn poll_timeout(&self) -> Option<Mono> {
-        let conns = self.conns.values();
-        let conns = conns.filter_map(|(_, conn)| conn.poll_timeout());
-        conns.chain(self.router.poll_timeout()).min()
-    }
-
-    fn accepts_input(&self) -> bool {
-        !self.paused
-    }
-
-    fn is_closed(&self) -> bool {
-        false
-    }
-}
-
-struct HubWire;
-
-impl Wiring<Hub> for HubWire {
-    type Event = Seen;
-    type Answer = ();
-
-    fn deliver(&mut self, hub: &mut Hub, now: Now, arrival: Arrival<'_, ()>) {
-        if let Some(arrived) = arrived(arrival) {
-            let Ok(()) = hub.handle_input(now, arrived);
-        }
-    }
-
-    fn perform(&mut self, _: &mut Hub, _: Now, out: Out, actions: &mut Actions<Seen, ()>) {
-        out.perform(actions);
     }
 }
 
@@ -435,23 +215,7 @@ struct Day {
 
 impl Day {
     fn new(seed: u64, faults: Faults) -> Self {
-        let quota = Quota::default()
-            .with_rate(50, Duration::from_secs(1))
-            .with_concurrent(5);
-        let config = router::Config::default()
-            .with_restart(RestartPolicy::Always)
-            .with_agent_quota(quota)
-            .with_max_agents(AGENTS)
-            .with_max_calls(12);
-        let hub = Hub {
-            router: Router::new(config).unwrap(),
-            conns: BTreeMap::new(),
-            calls: BTreeMap::new(),
-            launches: (0..AGENTS).collect(),
-            out: VecDeque::new(),
-            now: Now::new(Mono::ZERO, ubos_common::time::Timestamp::EPOCH),
-            paused: false,
-        };
+        let hub = Hub::new(IdSource::seeded(seed ^ 3));
         let mut lab = Lab::new(seed);
         let hub = lab.add(hub, HubWire);
         let mut day = Self {
@@ -484,22 +248,17 @@ impl Day {
         }
     }
 
-    /// Launches what is to be launched: a new process, a new token, a new connection.
+    /// Launches what is to be launched: a new process, a new token, a new connection. Some launches fail.
     fn launch(&mut self) {
         for agent in self.hub(|hub, _| std::mem::take(&mut hub.launches)) {
             self.launches += 1;
             let (launch, seed) = (self.launches, self.chance.bits());
+            if seed.is_multiple_of(8) {
+                self.hub(|hub, now| hub.launch_failed(now, agent));
+                continue;
+            }
             let link = self.lab.next_link();
-            self.hub(|hub, now| {
-                let limits = Limits::default()
-                    .with_max_inflight_requests(PLACES)
-                    .with_max_queued_calls(2);
-                let grant = Grant::new(now.mono, token(agent, launch), &name(agent));
-                let config = core::Config::default().with_limits(limits);
-                let conn =
-                    CoreConnection::new(now, config, IdSource::seeded(seed), Some(grant)).unwrap();
-                hub.conns.insert(link, (agent, conn));
-            });
+            self.hub(|hub, now| hub.launch(now, agent, link, token(agent, launch), seed));
             let now = self.lab.now();
             let version = "1.0.0".parse::<SemVer>().unwrap();
             let config = agent::Config::new(name(agent), version, token(agent, launch));
@@ -524,7 +283,7 @@ impl Day {
     fn act(&mut self) {
         let bits = self.chance.bits();
         let agent = usize::try_from(bits >> 32).unwrap() % AGENTS;
-        match bits % 16 {
+        match bits % 20 {
             0 => self.worker(agent, |worker| worker.dies = true),
             1 => self
                 .lab
@@ -539,6 +298,9 @@ impl Day {
                     self.hub(|hub, now| drop(hub.router.cancel(now, route)));
                 }
             }
+            9 => self.hub(|hub, now| hub.stop(now, agent)),
+            10 => self.hub(|hub, _| hub.add(agent)),
+            11 => self.hub(|hub, _| hub.replace(agent)),
             _ => self.call(agent, bits),
         }
     }
@@ -561,6 +323,7 @@ impl Day {
     fn judge(mut self) -> BTreeMap<String, usize> {
         self.hub(|hub, _| hub.paused = false);
         (0..AGENTS).for_each(|agent| self.worker(agent, |worker| worker.paused = false));
+        (0..AGENTS).for_each(|agent| self.hub(|hub, _| hub.add(agent)));
         for _ in 0..12 {
             self.lab.run_for(Duration::from_secs(1), 20_000);
             self.launch();
@@ -584,6 +347,7 @@ impl Day {
                     *last = seq;
                 }
                 Seen::Completed { correlation } => assert_eq!(correlation.as_deref(), Some("day")),
+                Seen::Told(what) => *codes.entry(what.to_owned()).or_default() += 1,
             }
         }
         let ended: BTreeSet<RouteId> = ends.into_keys().collect();
@@ -591,15 +355,7 @@ impl Day {
             ended, self.made,
             "a call without an end, or an end without a call"
         );
-        self.hub(|hub, _| {
-            assert_eq!((hub.router.running_calls(), hub.calls.len()), (0, 0));
-            assert!(hub.conns.len() <= AGENTS, "connections pile up");
-            assert!(
-                hub.conns
-                    .values()
-                    .all(|(_, conn)| conn.pending_calls() == 0)
-            );
-        });
+        self.hub(|hub, _| hub.rest());
         assert!(self.most_running <= 12);
         codes
     }
@@ -633,8 +389,15 @@ fn days(first: u64, count: u64, faults: &Faults) {
         "tool.timeout",
         "tool.canceled",
         "agent.disconnected",
+        hub::CHECKED,
+        hub::DISCONNECTED,
+        hub::DOWN,
+        hub::LAUNCH_FAILED,
+        hub::REPLACED,
+        hub::STOPPED,
+        hub::STOPPING,
     ] {
-        assert!(codes.contains_key(code), "no call ended {code}: {codes:?}");
+        assert!(codes.contains_key(code), "never seen: {code}: {codes:?}");
     }
 }
 
