@@ -24,7 +24,10 @@ use futures::future::join_all;
 use opensentience_wire::message::{SemVer, Status, ToolSpec};
 use opensentience_wire::role::agent;
 use opensentience_wire::role::core::{CallRequest, Config, Outcome};
-use opensentience_wire::transport::tokio::{Agent, AuditSink, CoreHandle, attach};
+use opensentience_wire::role::router;
+use opensentience_wire::transport::tokio::{
+    Agent, AuditSink, CoreHandle, Launcher, ToolRouter, attach,
+};
 use opensentience_wire::{Grant, SessionToken};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -83,15 +86,19 @@ fn raw(trips: u64) -> Duration {
     })
 }
 
-async fn connect() -> CoreHandle {
-    let (here, there) = UnixStream::pair().expect("a pair");
+/// The agent of all calls.
+fn agent() -> Agent {
     let spec = ToolSpec::local("search", "finds", object(SCHEMA));
     let output = object(OUTPUT);
-    let agent =
-        Agent::new("1.0.0".parse::<SemVer>().expect("a version")).tool(spec, move |_, _| {
-            let output = output.clone();
-            async move { Ok(output) }
-        });
+    Agent::new("1.0.0".parse::<SemVer>().expect("a version")).tool(spec, move |_, _| {
+        let output = output.clone();
+        async move { Ok(output) }
+    })
+}
+
+async fn connect() -> CoreHandle {
+    let (here, there) = UnixStream::pair().expect("a pair");
+    let agent = agent();
     let token = || SessionToken::from_random([7; 32]);
     let config = agent::Config::new(
         AGENT,
@@ -149,6 +156,45 @@ fn on_two_threads(trips: u64) -> Duration {
         .expect("a runtime");
     let calls = runtime.spawn(in_turn(trips));
     runtime.block_on(calls).expect("ended")
+}
+
+/// The variable that makes this program the agent.
+const ROLE: &str = "OSW_BENCH_AGENT";
+
+fn launcher() -> Launcher {
+    let program = std::env::current_exe().expect("a program");
+    Launcher::new(AGENT, program).env(ROLE, "agent")
+}
+
+/// One call after the other of an agent in a process of its own.
+fn launched(trips: u64) -> Duration {
+    on_runtime(async {
+        let core = launcher().launch().await.expect("launched");
+        let start = Instant::now();
+        for _ in 0..trips {
+            assert_eq!(call(&core).await.status, Status::Succeeded);
+        }
+        let spent = start.elapsed();
+        core.shutdown().await;
+        spent
+    })
+}
+
+/// The same through a router.
+fn routed(trips: u64) -> Duration {
+    on_runtime(async {
+        let router = ToolRouter::builder(router::Config::default()).agent(AGENT, launcher);
+        let router = router.start().expect("started");
+        router.ready().await;
+        let start = Instant::now();
+        for _ in 0..trips {
+            let call = router.call(request()).await.expect("sent");
+            assert_eq!(call.result().await.status, Status::Succeeded);
+        }
+        let spent = start.elapsed();
+        router.shutdown().await;
+        spent
+    })
 }
 
 /// Allocations a call, of both ends together.
@@ -263,6 +309,8 @@ const RUNS: &[Run] = &[
     ("call", sequential),
     ("call, 64 in flight", pipelined),
     ("call, two threads", on_two_threads),
+    ("call, own process", launched),
+    ("call, own process, routed", routed),
     #[cfg(feature = "yardsticks")]
     ("rmcp", yardstick::sequential),
     #[cfg(feature = "yardsticks")]
@@ -288,7 +336,7 @@ fn summary() {
         .collect();
     println!();
     for ((name, _), median) in RUNS.iter().zip(&medians) {
-        println!("{name:<20} {median:>8.0} ns");
+        println!("{name:<26} {median:>8.0} ns");
     }
     let ratio = |one: usize, other: usize| {
         let at = |n: usize| medians.get(n).copied().unwrap_or(f64::NAN);
@@ -300,14 +348,23 @@ fn summary() {
         Bar::AtMost(1.5),
     );
     report("call, two threads / raw bytes", ratio(3, 0), Bar::None);
+    report(
+        "call through a router / call, own process",
+        ratio(5, 4),
+        Bar::None,
+    );
     report("allocations a call", allocations(), Bar::AtMost(20.0));
     if cfg!(feature = "yardsticks") {
-        report("rmcp / call", ratio(4, 1), Bar::None);
-        report("rmcp / call, 64 in flight", ratio(5, 2), Bar::AtLeast(5.0));
+        report("rmcp / call", ratio(6, 1), Bar::None);
+        report("rmcp / call, 64 in flight", ratio(7, 2), Bar::AtLeast(5.0));
     }
 }
 
 fn main() {
+    if std::env::var_os(ROLE).is_some() {
+        agent().run().expect("served");
+        return;
+    }
     let mut criterion = Criterion::default().configure_from_args();
     let mut group = criterion.benchmark_group("osw");
     for (name, run) in RUNS {

@@ -79,10 +79,12 @@ impl ToolSpec {
         /// What a declaration takes beside its texts, and each text of a list.
         const FIXED: usize = 256;
         const EACH: usize = 32;
+        /// Where an id stands: in the declaration, and by it in the tables of a connection, of its router and of quotas.
+        const TABLES: usize = 4;
         let list = |list: &Option<Vec<String>>| -> usize {
             list.iter().flatten().map(|text| text.len() + EACH).sum()
         };
-        let texts = self.tool_id.len() + self.name.len() + self.description.len();
+        let texts = TABLES * self.tool_id.len() + self.name.len() + self.description.len();
         let lists = list(&self.capabilities) + list(&self.tags);
         FIXED + texts + self.schema_bytes() + lists + self.extra.bytes()
     }

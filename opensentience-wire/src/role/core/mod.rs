@@ -159,10 +159,10 @@ impl CoreConnection {
             .saturating_add(limits.max_queued_calls)
     }
 
-    /// Makes no records of calls that are routed and completed: nobody takes them.
+    /// Sets whether anybody takes records of calls that are routed and completed: else none are made.
     #[cfg(feature = "tokio")]
-    pub(crate) const fn skip_call_records(&mut self) {
-        self.records_calls = false;
+    pub(crate) const fn record_calls(&mut self, records: bool) {
+        self.records_calls = records;
     }
 
     /// Has schemas compiled elsewhere: see [`Output::CheckSchemas`].

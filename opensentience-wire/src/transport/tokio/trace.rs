@@ -97,6 +97,11 @@ mod on {
         info!(target: "osw::connection", ?reason, calls, "a connection has ended");
     }
 
+    /// Whether anybody takes what the audit says of calls, at the moment.
+    pub(crate) fn hears_of_calls() -> bool {
+        tracing::enabled!(target: "osw::audit", tracing::Level::DEBUG)
+    }
+
     /// A record of the audit.
     pub(crate) fn audit(event: &AuditEvent) {
         let name = &event.name;
@@ -160,6 +165,10 @@ mod off {
     pub(crate) const fn running(_: usize) {}
 
     pub(crate) const fn closed(_: &CloseReason, _: usize) {}
+
+    pub(crate) const fn hears_of_calls() -> bool {
+        false
+    }
 
     pub(crate) const fn audit(_: &AuditEvent) {}
 
