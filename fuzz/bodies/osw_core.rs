@@ -6,7 +6,9 @@ use std::time::Duration;
 use arbitrary::{Result, Unstructured};
 use opensentience_wire::Limits;
 use opensentience_wire::encode_frame;
-use opensentience_wire::role::core::{CallRequest, Config, CoreConnection, Event, Output};
+use opensentience_wire::role::core::{
+    CallRequest, Config, CoreConnection, Event, Output, SchemaCheck,
+};
 use opensentience_wire::role::{CallId, Input};
 use opensentience_wire::{Grant, SessionToken, validate};
 use ubos_common::id::IdSource;
@@ -23,6 +25,8 @@ struct Play {
     sent: Vec<u8>,
     closed: bool,
     messages: usize,
+    /// Schemas that are compiled apart, as the transport has it.
+    check: Option<SchemaCheck>,
 }
 
 /// The bytes are a list of things that happen.
@@ -33,7 +37,9 @@ pub fn check(bytes: &[u8]) {
         .with_max_queued_calls(2)
         .with_max_tool_output_bytes(256)
         .with_max_waiting_outputs(64);
-    let config = Config::default().with_limits(limits);
+    let config = Config::default()
+        .with_limits(limits)
+        .with_schemas_apart(true);
     let now = Now::new(Mono::ZERO, Timestamp::EPOCH);
     let grant = Grant::new(now.mono, token(), "a");
     let conn = CoreConnection::new(now, config, IdSource::seeded(7), Some(grant))
@@ -46,6 +52,7 @@ pub fn check(bytes: &[u8]) {
         sent: Vec::new(),
         closed: false,
         messages: 0,
+        check: None,
     };
     for _ in 0..200 {
         if source.is_empty() || play.step(&mut source).is_err() {
@@ -74,7 +81,7 @@ fn object(text: &str) -> RawObject {
 
 impl Play {
     fn step(&mut self, u: &mut Unstructured<'_>) -> Result<()> {
-        match u.int_in_range(0..=15)? {
+        match u.int_in_range(0..=17)? {
             0 => {
                 let bytes = u.arbitrary_len::<u8>()?.min(64);
                 let bytes = u.bytes(bytes)?.to_vec();
@@ -140,6 +147,7 @@ impl Play {
                 self.conn.set_reading(self.now, u.arbitrary()?);
                 let _ = self.conn.ping(self.now);
             }
+            15 | 16 => self.take_verdicts(),
             _ if u.ratio(1, 8)? => drop(self.conn.goodbye(self.now, "done", None)),
             _ if u.ratio(1, 8)? => drop(self.conn.handle_input(self.now, Input::Eof)),
             _ => {}
@@ -171,6 +179,13 @@ impl Play {
         );
     }
 
+    /// Compiles the schemas that are waited for, if there are some; what came behind them is handled then.
+    fn take_verdicts(&mut self) {
+        if let Some(check) = self.check.take() {
+            let _ = self.conn.take_verdicts(self.now, check.run());
+        }
+    }
+
     fn drain(&mut self) {
         while let Some(output) = self.conn.poll_output() {
             // Behind the end come the records of refused calls alone.
@@ -191,6 +206,9 @@ impl Play {
                 }
                 Output::Event(_) => {}
                 Output::Close(_) => self.closed = true,
+                Output::CheckSchemas(check) => {
+                    assert_eq!(self.check.replace(check), None, "two at a time");
+                }
                 _ => {}
             }
         }
@@ -201,6 +219,10 @@ impl Play {
     fn end(mut self) {
         let _ = self.conn.handle_input(self.now, Input::Eof);
         self.drain();
+        while self.check.is_some() {
+            self.take_verdicts();
+            self.drain();
+        }
         assert!(self.closed && self.conn.is_closed() && self.conn.poll_timeout().is_none());
         assert!(
             self.calls.values().all(|ends| *ends == 1),

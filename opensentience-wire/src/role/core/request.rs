@@ -314,3 +314,20 @@ impl PendingCall {
         self.waiting.is_none()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::ErrorCode;
+
+    #[test]
+    fn an_outcome_prints_what_it_holds() {
+        let failed = Outcome::failed(ErrorObject::of(ErrorCode::ToolFailed, "no luck"));
+        assert_eq!(failed.to_string(), "failed tool.failed: no luck");
+        let mut good = failed;
+        good.status = Status::Succeeded;
+        good.error = None;
+        good.output = RawObject::parse(r#"{"hits": 3}"#).ok();
+        assert_eq!(good.to_string(), r#"succeeded {"hits": 3}"#);
+    }
+}

@@ -4,7 +4,7 @@ use core::time::Duration;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 
-use rustix::process::{Pid, Signal};
+use rustix::process::{Pid, Signal, Uid};
 use tokio::net::UnixStream;
 use tokio::process::{Child, Command};
 use tokio::task::JoinHandle;
@@ -74,8 +74,8 @@ impl Process {
         let Ok(peer) = rustix::net::sockopt::socket_peercred(stream) else {
             return false;
         };
-        let is_of = |group| rustix::process::getpgid(Some(peer.pid)) == Ok(group);
-        peer.uid == rustix::process::getuid() && self.group.is_some_and(is_of)
+        let its = (peer.uid, rustix::process::getpgid(Some(peer.pid)).ok());
+        is_same(its, (rustix::process::getuid(), self.group))
     }
 
     /// Asks the group to end, kills what is left of it after `patience`, and reaps the process.
@@ -127,7 +127,34 @@ impl Drop for Process {
     }
 }
 
+/// Whether a peer is of the user of this process, and of the group of the one that it launched.
+fn is_same((uid, group): (Uid, Option<Pid>), (own, launched): (Uid, Option<Pid>)) -> bool {
+    uid == own && launched.is_some() && group == launched
+}
+
 fn default_home() -> Option<PathBuf> {
     let own = std::env::var_os("OPENSENTIENCE_HOME").map(PathBuf::from);
     own.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".opensentience")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // spec: OSW-4.1-3
+    #[test]
+    fn a_peer_is_of_the_same_user_and_of_the_group_that_was_launched() {
+        let (own, other) = (Uid::from_raw(1_000), Uid::from_raw(1_001));
+        let (group, stranger) = (Pid::from_raw(7), Pid::from_raw(8));
+        for (peer, is_it) in [
+            ((own, group), true),
+            ((other, group), false),
+            ((own, stranger), false),
+            ((own, None), false),
+        ] {
+            assert_eq!(is_same(peer, (own, group)), is_it, "{peer:?}");
+        }
+        // One that has ended owns nothing, and a peer that is gone is of no group.
+        assert!(!is_same((own, None), (own, None)));
+    }
 }
