@@ -422,7 +422,8 @@ class Agent:
 
 def main():
     try:
-        path = os.environ.get("OPENSENTIENCE_SOCKET_PATH") or os.environ["OPENSENTIENCE_SOCKET"]
+        older = os.environ.get("OPENSENTIENCE_SOCKET")
+        path = older if older and "OPENSENTIENCE_SOCKET_PATH" not in os.environ else os.environ["OPENSENTIENCE_SOCKET_PATH"]
         token, agent_id = os.environ["OPENSENTIENCE_SESSION_TOKEN"], os.environ["OPENSENTIENCE_AGENT_ID"]
     except KeyError as missing:
         print(f"osw_agent: {missing.args[0]} is not set: a core launches this program", file=sys.stderr)

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::time::Duration;
 
 use opensentience_wire::transport::tokio::Launcher;
+use ubos_common::violation::OneLine;
 use ubos_conformance::osw::{AgentUnderTest, agent_kit};
 use ubos_conformance::{ConnectError, Expectations, Report};
 
@@ -24,10 +25,26 @@ pub(super) fn judge(program: &[OsString], expectations: &Expectations) -> Result
     let agent = AgentUnderTest::new(AGENT_ID, launcher);
     let mut time = Time::start();
     let expectations = with_floor(expectations, FLOOR);
-    Ok(agent_kit().run(&expectations, |_| {
+    let report = agent_kit().run(&expectations, |_| {
         time.is_left()?;
         agent.peer()
-    }))
+    });
+    if !report.is_conformant() {
+        told(&agent.output());
+    }
+    Ok(report)
+}
+
+/// Shows the end of what the agent wrote: it may say why it does not come.
+fn told(output: &str) {
+    /// Lines of it.
+    const SHOWN: usize = 10;
+    let mut lines: Vec<&str> = output.lines().collect();
+    // Each launch may say the same.
+    lines.dedup();
+    for line in lines.iter().skip(lines.len().saturating_sub(SHOWN)) {
+        note!("agent: {}", OneLine(line));
+    }
 }
 
 pub(super) fn proof() -> Proof {

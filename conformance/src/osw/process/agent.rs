@@ -43,11 +43,17 @@ impl AgentUnderTest {
         }
     }
 
+    /// What its processes have written to standard output and error, without what looks like a secret; of many lines the last.
+    #[must_use]
+    pub fn output(&self) -> String {
+        self.launcher.output().text()
+    }
+
     /// A peer for one case.
     ///
     /// # Errors
     ///
-    /// The agent message nothing at all before; waiting again would take long and show nothing.
+    /// The agent sent nothing at all before; waiting again would take long and show nothing.
     pub fn peer(&self) -> Result<Box<dyn Peer>, ConnectError> {
         if self.silent.get() {
             let why = "the agent sent nothing at earlier launches";
