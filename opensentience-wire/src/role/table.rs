@@ -135,5 +135,8 @@ mod tests {
         assert!(most > 9 && table.calls.len() == most);
         assert!(table.drain().into_iter().eq(map));
         assert!(table.is_empty() && table.values().next().is_none());
+        let id = CallId::new(ids.uuid());
+        table.insert(id.clone(), 7);
+        assert_eq!((table.get(&id), table.len()), (Some(&7), 1));
     }
 }

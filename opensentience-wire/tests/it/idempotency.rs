@@ -1,7 +1,7 @@
 //! Calls with one key have one effect, at the agent.
 
 use opensentience_wire::Limits;
-use opensentience_wire::role::{CallId, CloseReason, Input};
+use opensentience_wire::role::{CallId, CloseReason, Input, agent};
 use opensentience_wire::{CommandError, ErrorCode, ErrorObject};
 use serde_json::{Value, json};
 
@@ -200,6 +200,36 @@ fn followers_get_the_end_of_a_tool_whose_first_call_timed_out() {
     );
     assert_eq!(results(&drain_agent(&mut conn)), ["b r-b succeeded -"]);
     assert_eq!(conn.running_calls(), 0);
+}
+
+// spec: OSW-4.4-1
+#[test]
+fn a_tool_that_went_on_for_others_is_stopped_with_the_last_of_them_and_no_other_tool() {
+    let mut conn = open_agent(Limits::default());
+    let of_key = |id: &str, key: &str, timeout: u64| {
+        let mut call = keyed(id, 1);
+        call["payload"]["idempotency_key"] = json!(key);
+        call["payload"]["timeout_ms"] = json!(timeout);
+        call
+    };
+    // Others run, too: one of another key, one whose first call has ended.
+    tell_agent(&mut conn, 0, &of_key("a", "other", 60_000));
+    tell_agent(&mut conn, 0, &of_key("b", "third", 10));
+    tell_agent(&mut conn, 0, &of_key("c", "third", 60_000));
+    tell_agent(&mut conn, 0, &of_key("d", "k", 10));
+    tell_agent(&mut conn, 0, &of_key("e", "k", 60_000));
+    conn.handle_timeout(at(10));
+    assert_eq!(drain_agent(&mut conn).cancels, 0);
+    let cancel = message("core.tool.cancel", json!({"call_id": "e"}));
+    conn.handle_input(at(11), Input::Bytes(&frame(&cancel)))
+        .unwrap();
+    let mut stopped = Vec::new();
+    while let Some(output) = conn.poll_output() {
+        if let agent::Output::Cancel(id) = output {
+            stopped.push(id.to_string());
+        }
+    }
+    assert_eq!(stopped, ["d"]);
 }
 
 // spec: OSW-4.3-10

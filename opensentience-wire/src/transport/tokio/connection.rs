@@ -482,6 +482,38 @@ mod tests {
         fn on_change(&self, _: Change) {}
     }
 
+    #[tokio::test]
+    async fn short_reads_alone_have_a_rate() {
+        let mut made = connection(Listeners::default());
+        for _ in 0..100_000 {
+            made.count_drip(DRIP);
+        }
+        assert!(!made.rests());
+        for _ in 0..100_000 {
+            made.count_drip(DRIP - 1);
+        }
+        assert!(made.rests());
+    }
+
+    // What an agent says while nobody reads is not heard, so its silence says nothing.
+    // spec: OSW-4.5-2
+    #[tokio::test]
+    async fn silence_is_watched_while_the_agent_is_read() {
+        let (mut made, counts) = (connection(Listeners::default()), Counts::default());
+        let (near, _far) = tokio::io::duplex(64);
+        made.wire = Wire::new(Box::pin(near));
+        let mut turn = || {
+            let context = &mut Context::from_waker(Waker::noop());
+            let _ = made.poll_turn(&counts, context, false);
+            made.conn.poll_timeout().is_some()
+        };
+        assert!(turn());
+        counts.full.store(1, Ordering::Relaxed);
+        assert!(!turn());
+        counts.full.store(0, Ordering::Relaxed);
+        assert!(turn());
+    }
+
     // spec: OSW-2-7
     #[tokio::test]
     async fn a_call_ends_whose_output_finds_no_room() {

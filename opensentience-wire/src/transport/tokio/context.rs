@@ -162,8 +162,8 @@ impl ToolContext {
     /// On a task of tokio: only a thread may block.
     pub fn blocking_send(&self, chunk: impl Into<Chunk>) -> Result<(), CommandError> {
         let (piece, answer) = self.piece(chunk.into());
-        let sent = self.chunks_tx.blocking_send(piece);
-        sent.map_err(|_| CommandError::Closing)?;
+        // Where nobody takes it, the answer goes with it.
+        let _ = self.chunks_tx.blocking_send(piece);
         answer.blocking_recv().unwrap_or(Err(CommandError::Closing))
     }
 

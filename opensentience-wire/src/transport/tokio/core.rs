@@ -283,7 +283,6 @@ impl Drop for Unsent<'_> {
         };
         if let Some(mut connection) = connection {
             connection.give_up(&shared.counts, [&*request]);
-            unlock_and_wake(connection, &mut Vec::new());
         } else {
             lock(&shared.dropped).requests.push(*request);
             shared.wake_driver();

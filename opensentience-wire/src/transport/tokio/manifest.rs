@@ -76,10 +76,15 @@ mod tests {
         std::fs::write(&path, text).unwrap();
         let (manifest, seen) = read_manifest(&path).unwrap();
         assert_eq!(seen, manifest_hash(text.as_bytes()));
+        let abc = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+        assert_eq!(manifest_hash(b"abc"), abc);
         assert_eq!(
             permissions_hash(&manifest),
             manifest_hash(br#"["a:b","b:c"]"#)
         );
+        let blanks = " ".repeat(MAX_BYTES - text.len());
+        std::fs::write(&path, format!("{text}{blanks}")).unwrap();
+        assert!(read_manifest(&path).is_ok(), "as long as may be");
         std::fs::write(&path, " ".repeat(MAX_BYTES + 2)).unwrap();
         let fat = read_manifest(&path);
         assert!(matches!(

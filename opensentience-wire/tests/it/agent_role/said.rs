@@ -204,3 +204,26 @@ fn long_ids_and_keys_of_calls_count_as_often_as_they_are_kept() {
     check(&of_key, 3);
     check(&of_input, 5);
 }
+
+// As cores write it, so that it is read in one pass where one is open.
+// spec: OSW-4.1-2
+#[test]
+fn a_call_before_the_welcome_is_none() {
+    let body = format!(
+        r#"{{"v":1,"type":"core.tool.call","id":"m","ts":"2026-01-16T12:00:00Z","payload":{{"call_id":"c","tool_id":"{AGENT}/echo","input":{{}}}}}}"#
+    );
+    let mut early = u32::try_from(body.len()).unwrap().to_be_bytes().to_vec();
+    early.extend(body.bytes());
+    let mut conn = new_agent(Limits::default());
+    drain_agent(&mut conn);
+    conn.handle_input(at(0), Input::Bytes(&early)).unwrap_err();
+    let said = drain_agent(&mut conn);
+    assert!(
+        said.calls.is_empty() && said.closed.is_some(),
+        "{:?}",
+        said.sent
+    );
+    let mut conn = open_agent(Limits::default());
+    conn.handle_input(at(0), Input::Bytes(&early)).unwrap();
+    assert_eq!(drain_agent(&mut conn).calls.len(), 1);
+}

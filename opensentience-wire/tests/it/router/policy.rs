@@ -212,3 +212,20 @@ fn a_manifest_and_a_policy_of_its_own_bind_an_agent_both() {
         router.call(at(0), by_agent).unwrap();
     }
 }
+
+#[test]
+fn a_manifest_that_was_made_by_hand_is_checked_with_its_policy() {
+    let manifest =
+        br#"{"id": "a", "entrypoint": {"type": "command", "value": "a"}, "permissions": [],
+        "execution_limits": {"max_concurrent_calls": 2}}"#;
+    let mut manifest = Manifest::decode(manifest).unwrap();
+    manifest
+        .execution_limits
+        .as_mut()
+        .unwrap()
+        .max_concurrent_calls = Some(0);
+    let mut router = Router::new(Config::default()).unwrap();
+    let policy = AgentPolicy::from(&manifest);
+    let error = router.set_policy("a", policy).unwrap_err();
+    assert!(error.to_string().contains("at least 1 call"), "{error}");
+}

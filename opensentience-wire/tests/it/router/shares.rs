@@ -366,3 +366,29 @@ fn a_call_that_its_connection_sends_is_counted_once() {
     }
     assert!(held(&ledger) < before);
 }
+
+#[test]
+fn what_a_request_says_counts_while_its_call_is_routed() {
+    let held = |of: &dyn Fn(&mut CallRequest)| {
+        let mut router = router(Config::default());
+        let mut request = keyed("a/write", 1);
+        of(&mut request);
+        router.call(at(0), request).unwrap();
+        // What is sent counts with its connection.
+        drain(&mut router);
+        router.ledger("a").held_bytes_of(Share::Calls)
+    };
+    let long = || "x".repeat(1_000);
+    for of in [
+        |request: &mut CallRequest, text| request.request_id = Some(text),
+        |request: &mut CallRequest, text| request.correlation_id = Some(text),
+        |request: &mut CallRequest, text| request.causation_id = Some(text),
+    ] {
+        let more =
+            held(&|request| of(request, long())) - held(&|request| of(request, String::new()));
+        assert_eq!(more, 1_000);
+    }
+    let of_key = |key: &str| held(&|request| request.idempotency_key = Some(key.to_owned()));
+    let more = of_key(&long()) - of_key("k");
+    assert_eq!(more, 2 * 999, "it stands at two places");
+}

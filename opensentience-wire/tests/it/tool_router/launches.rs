@@ -279,6 +279,33 @@ async fn agents_that_were_replaced_leave_room_for_the_output_of_the_next() {
     router.shutdown().await;
 }
 
+#[tokio::test]
+async fn an_agent_that_was_replaced_ends_with_the_last_of_its_calls() {
+    let router = builder(Config::default(), &["com.example.a"]);
+    let router = router.start().unwrap();
+    router.ready().await;
+    let old = pid(&router, "com.example.a").await;
+    let block = request("com.example.a/block", json!({}));
+    let block = router.call(block).await.unwrap();
+    // Nothing else ends it before this test gives up.
+    let patient = source("com.example.a").with_drain_time(PATIENCE * 10);
+    router.replace(patient).await.unwrap();
+    assert_ne!(pid(&router, "com.example.a").await, old);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("pid");
+    std::fs::write(&path, old.to_string()).unwrap();
+    assert!(is_alive(&path), "it has a call");
+    block.cancel();
+    block.result().await;
+    let gone = async {
+        while is_alive(&path) {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, gone).await.unwrap();
+    router.shutdown().await;
+}
+
 // spec: OSW-8-1
 #[tokio::test]
 async fn an_output_that_a_quota_refuses_is_recorded_as_refused_once() {

@@ -1,12 +1,13 @@
 //! Sides that read slowly, or not at all.
 
-use std::pin::pin;
+use std::pin::{Pin, pin};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use opensentience_wire::message::Status;
 use opensentience_wire::role::CloseReason;
 use opensentience_wire::role::core::Config;
-use opensentience_wire::transport::tokio::{AuditSink, attach};
+use opensentience_wire::transport::tokio::{AuditSink, RunningCall, attach};
 use opensentience_wire::{AuditName, CommandError, ErrorCode, Grant, Limits, Share};
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
@@ -477,6 +478,45 @@ async fn a_call_that_is_dropped_before_it_found_room_is_audited() {
     assert_eq!(record.code, Some(ErrorCode::ToolCanceled));
     assert_eq!(record.tool_id, Some(long().tool_id));
     assert_eq!(record.correlation_id.as_deref(), Some("c"));
+}
+
+// Sinks are told under the lock, so the driver has to see to it.
+// spec: OSW-8-1
+#[tokio::test]
+async fn a_call_without_room_that_a_sink_drops_is_audited() {
+    type Waiting = Pin<Box<dyn Future<Output = Result<RunningCall, CommandError>> + Send>>;
+    let waiting: Arc<Mutex<Option<Waiting>>> = Arc::default();
+    let (tx, mut audit) = tokio::sync::mpsc::unbounded_channel();
+    let dropped = Arc::clone(&waiting);
+    let sink = AuditSink::from(move |event| {
+        drop(dropped.lock().unwrap().take());
+        drop(tx.send(event));
+    });
+    let (core, mut far) = audited_raw_agent(Config::default(), sink).await;
+    let core = Arc::new(core);
+    let mut sent = Vec::new();
+    let call = loop {
+        let core = Arc::clone(&core);
+        let long = request("echo", json!({"text": "x".repeat(900_000)}));
+        let mut call: Waiting = Box::pin(async move { core.call(long).await });
+        // One that finds room is taken at the first look.
+        match tokio::time::timeout(Duration::from_millis(1), &mut call).await {
+            Ok(taken) => sent.push(taken.unwrap()),
+            Err(_) => break call,
+        }
+    };
+    *waiting.lock().unwrap() = Some(call);
+    far.write_all(&frame(&json!({"v": 1}))).await.unwrap();
+    let refused = async {
+        loop {
+            let record = audit.recv().await.unwrap();
+            if record.name == AuditName::CallRefused {
+                break record;
+            }
+        }
+    };
+    let refused = tokio::time::timeout(Duration::from_secs(60), refused).await;
+    assert_eq!(refused.unwrap().code, Some(ErrorCode::ToolCanceled));
 }
 
 // Each byte costs the core a look, and a whole frame of them comes to no message.

@@ -57,6 +57,18 @@ async fn a_leader_that_exits_well_leaves_no_process_of_its_group() {
         .expect("its group is killed with it");
 }
 
+// spec: OSW-7-2
+#[tokio::test]
+async fn what_a_process_writes_of_its_token_is_not_kept() {
+    let launcher = noisy("echo \"<$OPENSENTIENCE_SESSION_TOKEN>\"");
+    let process = launcher.spawn().unwrap();
+    let token = process.token().expose().to_owned();
+    process.stop(Duration::from_secs(300)).await;
+    let said = launcher.output().text();
+    assert!(said.starts_with('<') && said.ends_with(">\n"), "{said}");
+    assert!(!said.contains(&token));
+}
+
 // spec: OSW-5-3
 #[tokio::test]
 async fn nothing_is_left_of_a_launch_whose_pipe_somebody_holds_open() {

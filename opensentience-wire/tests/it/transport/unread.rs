@@ -82,6 +82,60 @@ async fn a_core_that_reads_nothing_gets_no_more_results_made_for_it() {
     }
 }
 
+// spec: OSW-4.3-11
+#[tokio::test]
+async fn pieces_of_many_tools_wait_with_their_tools_for_a_core_that_reads_nothing() {
+    const PIECE: usize = 200_000;
+    let counts: [Arc<AtomicUsize>; 2] = Default::default();
+    let [begun, sent] = counts.clone();
+    let agent = Agent::new("1.0.0".parse().unwrap()).tool(spec("large"), move |context, _| {
+        let [begun, sent] = counts.clone();
+        async move {
+            begun.fetch_add(1, Ordering::SeqCst);
+            context.send("x".repeat(PIECE)).await?;
+            sent.fetch_add(1, Ordering::SeqCst);
+            Ok(object(&json!({})))
+        }
+    });
+    let mut near = core_of(agent, Limits::default()).await;
+    near.write_all(&calls(40)).await.unwrap();
+    until(&begun, 40).await;
+    for _ in 0..1_000 {
+        tokio::task::yield_now().await;
+    }
+    // What waits to be sent is a megabyte and a piece.
+    let seen = sent.load(Ordering::SeqCst);
+    assert!(
+        (1..=1_000_000 / PIECE + 2).contains(&seen),
+        "{seen} pieces were taken"
+    );
+    for result in results(&mut near, 40).await {
+        assert_eq!(result["status"], "succeeded");
+    }
+}
+
+// A tool may have handed its context to a task of its own.
+// spec: OSW-4.4-1
+#[tokio::test]
+async fn whoever_keeps_the_context_of_a_call_learns_of_its_end() {
+    let (told, mut end) = watch::channel(false);
+    let agent = Agent::new("1.0.0".parse().unwrap()).tool(spec("large"), move |context, _| {
+        let told = told.clone();
+        tokio::spawn(async move {
+            context.cancelled().await;
+            assert!(context.is_cancelled());
+            told.send_replace(true);
+        });
+        core::future::ready(Ok(object(&json!({}))))
+    });
+    let mut near = core_of(agent, Limits::default()).await;
+    near.write_all(&calls(1)).await.unwrap();
+    results(&mut near, 1).await;
+    let patience = std::time::Duration::from_secs(60);
+    let learnt = tokio::time::timeout(patience, end.wait_for(|end| *end)).await;
+    assert!(*learnt.expect("it has ended").unwrap());
+}
+
 // spec: OSW-4.4-2
 #[tokio::test]
 async fn a_call_whose_tool_has_not_begun_is_cancelled() {

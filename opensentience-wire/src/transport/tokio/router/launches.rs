@@ -42,8 +42,6 @@ impl Driver {
     /// Launches an agent beside the one of its id, if there is one, whose place it takes when it is connected.
     pub(super) fn add(&mut self, source: Box<AgentSource>, reply: AddReply) {
         let agent = Arc::clone(&source.id);
-        // What is being launched of the one before has no calls yet.
-        self.give_up_launch(&agent);
         self.launch(&agent, Some((source, reply)));
     }
 
@@ -82,6 +80,7 @@ impl Driver {
             _wanted: wanted,
             change,
         };
+        // What was being launched of the one before has no calls yet, and is given up with its entry.
         self.launching.insert(Arc::clone(agent), launching);
     }
 
