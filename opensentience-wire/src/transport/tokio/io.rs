@@ -207,6 +207,22 @@ impl Alarm {
 mod tests {
     use super::*;
 
+    #[tokio::test]
+    async fn an_alarm_rings_when_it_is_due_and_not_before() {
+        let clock = Clock::start();
+        let mut alarm = Alarm::new(clock);
+        let now = clock.now().mono;
+        let later = Some(now.saturating_add(Duration::from_secs(3_600)));
+        let mut is_due = |deadline| {
+            let context = &mut Context::from_waker(core::task::Waker::noop());
+            alarm.poll_ring(context, deadline).is_ready()
+        };
+        assert!(!is_due(later) && !is_due(None));
+        // One that comes before it is not waited for as long.
+        assert!(is_due(Some(now)));
+        assert!(!is_due(later));
+    }
+
     /// A stream that takes one byte less of each frame than it has, and gives nothing.
     struct Slow;
 
