@@ -15,8 +15,8 @@ use crate::transcript::Proof;
 
 /// What signals teach, each piece with its evidence. A value: it changes nothing until somebody uses it.
 ///
-/// [`Rules::learned`](crate::alignment::Rules::learned) takes thresholds and catalogue,
-/// a [`DropMembers`](crate::cache::DropMembers) of an essence is an extractor for the cache.
+/// [`Rules::learned`](crate::alignment::Rules::learned) takes thresholds and catalogue, and a [`Trial`](super::Trial) an
+/// essence: what that gives once it is adopted is an extractor for the cache.
 ///
 /// Spec: SAP 7
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -13,7 +13,7 @@ use crate::validate::Options;
 /// | tasks that run at the same time | 1,024 | Nack `RATE_LIMIT` |
 /// | time of a task that names no deadline, from its arrival | 1 hour | FAILED `TIMEOUT` |
 /// | bytes of tasks that run at the same time | 256 MiB | Nack `RATE_LIMIT`; one alone may be as long as it is |
-/// | bytes of results that are kept in memory, those of running tasks among them | 64 MiB | they are read from the transcript |
+/// | bytes of results that are kept in memory, those of running tasks among them | 64 MiB | they are read from the transcript; one whose recording was cut off by a drop is Nack `NOT_FOUND` until a [`resume`](super::Processor::resume) |
 ///
 /// These limits are fixed:
 ///

@@ -6,9 +6,7 @@ use core::task::{Context as Waking, Poll};
 use std::sync::{Arc, MutexGuard};
 
 use futures::FutureExt as _;
-use futures::StreamExt as _;
 use futures::future::{BoxFuture, Fuse, FusedFuture};
-use futures::stream::FuturesUnordered;
 use ubos_common::driver::Sleep;
 use ubos_common::json::RawBuf;
 use ubos_common::time::Mono;
@@ -43,8 +41,6 @@ pub(super) struct Driver<'p, S: Sleep + Clone + Send + Sync + 'static> {
     /// Until the one who asks wants the task no more.
     cancelled: Option<BoxFuture<'static, ()>>,
     handler: Option<Running<'p>>,
-    /// Those who learn of a result, while they are being told.
-    told: FuturesUnordered<BoxFuture<'static, Option<Warning>>>,
     /// Others wait while it is held.
     leads: Option<LeaderGuard>,
     timer: Option<(Mono, BoxFuture<'static, ()>)>,
@@ -65,7 +61,6 @@ enum Wake {
     /// The machine was given what it was given apart.
     Given,
     Done(Done),
-    Told(Option<Warning>),
     Report(Progress),
     Ran(u64, Ended),
     Cancel,
@@ -84,7 +79,6 @@ impl<'p, S: Sleep + Clone + Send + Sync + 'static> Driver<'p, S> {
             stopped: None,
             cancelled: None,
             handler: None,
-            told: FuturesUnordered::new(),
             leads: None,
             timer: None,
             stashed: None,
@@ -114,12 +108,7 @@ impl<'p, S: Sleep + Clone + Send + Sync + 'static> Driver<'p, S> {
                 && let Some(output) = self.next_output()
             {
                 match output {
-                    Output::Close(end) => {
-                        while let Some(warning) = self.told.next().await {
-                            warn(sink, warning);
-                        }
-                        return self.answer(end);
-                    }
+                    Output::Close(end) => return self.answer(end),
                     Output::Request {
                         id,
                         request: Request::Run,
@@ -147,7 +136,7 @@ impl<'p, S: Sleep + Clone + Send + Sync + 'static> Driver<'p, S> {
                     }
                     Output::Remember(written) => {
                         self.remember(&written);
-                        self.told.extend(effects.books.signal(&written));
+                        warn(sink, effects.books.signal(&written));
                     }
                     other => self.apply(other),
                 }
@@ -172,7 +161,6 @@ impl<'p, S: Sleep + Clone + Send + Sync + 'static> Driver<'p, S> {
         match wake {
             Wake::Done(done) => self.done(under_way, done, sink),
             Wake::Given => {}
-            Wake::Told(warning) => warn(sink, warning),
             Wake::Report(progress) => {
                 self.grows(progress.output.as_ref());
                 self.work(Input::Report(progress));
@@ -222,9 +210,6 @@ impl<'p, S: Sleep + Clone + Send + Sync + 'static> Driver<'p, S> {
         }
         if self.bench.poll_given(cx).is_ready() {
             return Poll::Ready(Wake::Given);
-        }
-        if let Poll::Ready(Some(warning)) = self.told.poll_next_unpin(cx) {
-            return Poll::Ready(Wake::Told(warning));
         }
         let is_at_work = self.bench.is_at_work();
         if self.stashed.is_none() {

@@ -16,6 +16,7 @@ use super::ledger::{Before, Entered};
 use super::peer::Peer;
 use super::state::{Processor, Route};
 use super::stop::Stop;
+use crate::alignment::Prepared;
 use crate::cache::{CacheKey, CacheRecord, Caching};
 use crate::context::CacheMode;
 use crate::evidence::BodyDigest;
@@ -36,6 +37,7 @@ pub(super) struct Effects<'p> {
     peer: &'p Peer,
     /// The task as it is written here.
     encoded: Cow<'p, [u8]>,
+    prepared: Arc<Prepared>,
     pub(super) books: Books,
     /// The task ends before its handler begins.
     pub(super) abandons: bool,
@@ -84,6 +86,7 @@ impl<'p> Effects<'p> {
             processor,
             task,
             encoded,
+            prepared: Arc::default(),
             abandons: false,
         }
     }
@@ -144,7 +147,7 @@ impl<'p> Effects<'p> {
     }
 
     async fn assess(&self, proposed: &Proposed) -> crate::alignment::Assessment {
-        let subject = proposed.subject(&self.task);
+        let subject = proposed.subject(&self.task).prepared_by(&self.prepared);
         self.processor.policy.judge(subject).await
     }
 
@@ -273,7 +276,8 @@ impl<'p> Effects<'p> {
     fn doubts(&self) -> bool {
         let policy = &self.task.constitutional_context.cache_policy;
         let mode = policy.as_ref().and_then(|policy| policy.mode.as_ref());
-        mode != Some(&CacheMode::Only) && self.caching().is_some_and(Caching::doubts)
+        let doubts = |caching: &Caching| caching.doubts(&self.task.target.capability);
+        mode != Some(&CacheMode::Only) && self.caching().is_some_and(doubts)
     }
 
     async fn join(&self, key: CacheKey) -> Done {

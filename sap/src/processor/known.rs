@@ -137,6 +137,7 @@ impl Processor {
     ) -> Result<Option<Box<TaskResult>>, Unread> {
         let read = match latest {
             Latest::None => return Ok(None),
+            Latest::Lost => return Err(Unread),
             Latest::Kept(encoded, _) => {
                 let bytes = encoded.len();
                 let options = Options::default().with_limits(unbounded());

@@ -216,9 +216,13 @@ fn a_suggestion_is_adopted_after_enough_outcomes_of_its_own() {
     assert_eq!(trial.state(), TrialState::Open { agreed: 1 });
     tell(tried(8, "b", 2, "bad"));
     assert_eq!(trial.state(), TrialState::Proven);
+    // Nobody has what would leave it out before somebody answers for it.
+    assert_eq!(trial.adopted(), None);
     adopt().unwrap();
+    trial.adopt("bea".parse().unwrap()).unwrap();
     let operator = ada.clone();
     assert_eq!(trial.state(), TrialState::Adopted { operator });
+    assert_eq!(trial.adopted().unwrap().approved_by(), &ada);
     // One outcome that differs is the end, whenever it comes.
     let (one, differs) = (tried(4, "b", 1, "bad"), tried(9, "b", 3, "good"));
     tell(differs.clone());
@@ -227,6 +231,7 @@ fn a_suggestion_is_adopted_after_enough_outcomes_of_its_own() {
     tell(tried(10, "b", 4, "worse"));
     assert_eq!(trial.state(), TrialState::Refuted { outcomes });
     assert_eq!(adopt(), Err(AdoptError::Refuted));
+    assert_eq!(trial.adopted(), None);
 }
 
 // spec: SAP-7-2
@@ -408,6 +413,7 @@ mod with_a_processor {
             let task = with(task, "/constitutionalContext/cachePolicy/mode", mode);
             let before = self.runs.load(Ordering::SeqCst);
             let said = result(run(&self.processor, &self.clock, &task).1);
+            futures::executor::block_on(self.processor.signals_told());
             let output = said.output.map(|output| output.deserialize().unwrap());
             (output, self.runs.load(Ordering::SeqCst) > before)
         }

@@ -22,7 +22,7 @@ pub(super) struct Ledger(Mutex<Tasks>);
 struct Tasks {
     held: HashMap<Key, Held>,
     finished: Finished,
-    /// Those of them whose result is kept here and is also in the transcript.
+    /// Those of them whose result is kept here.
     kept: Finished,
     running: usize,
     /// Of the tasks that run.
@@ -56,6 +56,8 @@ pub(super) enum Latest {
     Kept(Arc<[u8]>, Option<u64>),
     /// Only the transcript has it, as this entry.
     Recorded(u64),
+    /// Only the transcript has it, and nobody here knows as which entry: its recording was cut off.
+    Lost,
 }
 
 #[derive(Debug)]
@@ -168,13 +170,13 @@ impl Tasks {
         }
     }
 
-    /// Keeps a result here no more, where it is known which entry it is.
+    /// Keeps a result here no more. The task stays known, so that it does not run again.
     fn leave_to_transcript(&mut self, key: &Key) {
         if let Some(held) = self.held.get_mut(key)
-            && let Latest::Kept(encoded, Some(entry)) = &held.latest
+            && let Latest::Kept(encoded, entry) = &held.latest
         {
             self.bytes -= encoded.len();
-            held.latest = Latest::Recorded(*entry);
+            held.latest = entry.map_or(Latest::Lost, Latest::Recorded);
         }
     }
 }
@@ -183,7 +185,7 @@ impl Latest {
     fn bytes(&self) -> usize {
         match self {
             Self::Kept(encoded, _) => encoded.len(),
-            Self::None | Self::Recorded(_) => 0,
+            Self::None | Self::Recorded(_) | Self::Lost => 0,
         }
     }
 }
@@ -286,9 +288,7 @@ impl Ledger {
             }
             if !matches!(before, State::Ended) {
                 tasks.finished.push(*key, 1);
-                if entry.is_some() {
-                    tasks.kept.push(*key, bytes);
-                }
+                tasks.kept.push(*key, bytes);
             }
         }
         tasks.shrink(key, max_bytes);

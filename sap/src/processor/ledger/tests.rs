@@ -32,31 +32,57 @@ fn a_result_as_long_as_the_bound_is_kept_and_a_longer_one_is_left_to_the_transcr
     let task = task();
     let ended = result(&task, Status::Succeeded);
     let bytes = ended.encode().len();
-    for (bound, entry, is_kept) in [
-        (bytes, Some(7), true),
-        (bytes - 1, Some(7), false),
-        // Nobody could say what it was.
-        (bytes - 1, None, true),
+    for (bound, entry, wanted) in [
+        (bytes, Some(7), Latest::Kept(ended.encode().into(), Some(7))),
+        (bytes, None, Latest::Kept(ended.encode().into(), None)),
+        (bytes - 1, Some(7), Latest::Recorded(7)),
+        // Its recording was cut off, and it counts like any other.
+        (bytes - 1, None, Latest::Lost),
     ] {
         let (ledger, key) = (Ledger::default(), Key::of(&task));
-        let _ = ledger.enter(&key, &task, Digest::of_bytes(b""), 1, ONE);
+        let body = Digest::of_bytes(b"");
+        let _ = ledger.enter(&key, &task, body, 1, ONE);
         ledger.update(&key, &ended, (ended.encode().into(), entry), bound);
-        let (is_right, held) = match ledger.look(&key, None) {
-            Sight::Latest {
-                latest: Latest::Kept(..),
-                ..
-            } => (is_kept, bytes),
-            Sight::Latest {
-                latest: Latest::Recorded(number),
-                ..
-            } => (!is_kept && entry == Some(number), 0),
-            _ => (false, 0),
+        let Sight::Latest { latest, .. } = ledger.look(&key, None) else {
+            panic!("it is forgotten");
         };
-        assert!(is_right, "{bound} {entry:?}");
+        assert_eq!(format!("{latest:?}"), format!("{wanted:?}"), "{bound}");
+        // It is known whatever is kept of it, and does not run again.
+        let again = ledger.enter(&key, &task, body, 1, ONE);
+        assert!(matches!(again, Entered::Known(_)));
         let tasks = ledger.tasks();
-        assert_eq!(tasks.bytes, held);
+        assert_eq!(tasks.bytes, wanted.bytes());
         assert_eq!(tasks.finished.len(), tasks.held.len());
     }
+}
+
+// spec: SAP-10-1, SAP-5-10
+#[test]
+fn results_whose_recording_was_cut_off_push_out_no_more_than_their_share() {
+    let (long, short) = (task(), {
+        let mut other = Task::clone(&task());
+        other.issuer.agent_id = "b".parse().unwrap();
+        Arc::new(other)
+    });
+    let mut ids = IdSource::seeded(3);
+    let (ledger, body) = (Ledger::default(), Digest::of_bytes(b""));
+    let kept = Key::of(&short);
+    let _ = ledger.enter(&kept, &short, body, 1, ONE);
+    let ended = result(&short, Status::Succeeded);
+    let encoded: Arc<[u8]> = ended.encode().into();
+    let bound = 2 * encoded.len();
+    ledger.update(&kept, &ended, (Arc::clone(&encoded), Some(1)), bound);
+    for _ in 0..10 {
+        let key = Key::new(ids.next_id(), &long.issuer.agent_id);
+        let _ = ledger.enter(&key, &long, body, 1, ONE);
+        ledger.update(&key, &ended, (Arc::clone(&encoded), None), bound);
+        assert!(ledger.tasks().bytes <= bound);
+    }
+    // Who has most loses his own.
+    let Sight::Latest { latest, .. } = ledger.look(&kept, None) else {
+        panic!("it is forgotten");
+    };
+    assert!(matches!(latest, Latest::Kept(..)), "{latest:?}");
 }
 
 // spec: SAP-10-1
