@@ -443,6 +443,23 @@ mod with_a_processor {
         assert!(matches!(desk.trial.state(), TrialState::Refuted { .. }));
     }
 
+    // spec: SAP-7-2, SAP-6-13
+    #[test]
+    fn what_is_proven_of_another_capability_leaves_nothing_out_here() {
+        let mut suggestion = dropping(&["asked"]);
+        suggestion.capability = "consult.other".parse().unwrap();
+        let desk = Desk::new(suggestion, 1, 100);
+        for asked in 1..=2 {
+            let mut signal = tried(asked, "hello", asked, "yes");
+            signal.capability = "consult.other".parse().unwrap();
+            desk.trial.emit(signal).unwrap();
+        }
+        desk.trial.adopt("ada".parse().unwrap()).unwrap();
+        for _ in 0..3 {
+            assert_eq!(desk.ask("hello", "prefer"), yes(true));
+        }
+    }
+
     // spec: SAP-7-2, SAP-6-3, SAP-6-13
     #[test]
     fn of_the_hits_of_an_adopted_essence_a_share_is_computed_and_compared() {
