@@ -21,7 +21,7 @@ use super::running::{Running, Said};
 use super::stop::Stop;
 use crate::future::{LARGE, yield_once};
 use crate::role::consumer::{
-    Admission, End, Ended, Input, Message, Output, Progress, ReceivedTask, Reply, Request,
+    Admission, End, Ended, Input, Message, Output, Progress, ReceivedTask, Reply, Request, Stage,
     StopReason, Written,
 };
 use crate::transcript::TranscriptError;
@@ -324,7 +324,9 @@ impl<'p, S: Sleep + Clone + Send + Sync + 'static> Driver<'p, S> {
             }
             reply => self.reply(id, reply),
         }
-        if has_place && self.effects.abandons {
+        // One whose time is over ends for that. What is being recorded is waited for: nobody says yet that it is.
+        if has_place && self.effects.abandons && !matches!(self.machine().stage(), Stage::Ended(_))
+        {
             self.input(Input::Shutdown);
         }
     }

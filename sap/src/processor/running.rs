@@ -2,6 +2,7 @@
 
 use core::panic::AssertUnwindSafe;
 use core::task::{Context as Waking, Poll};
+use std::panic::catch_unwind;
 use std::sync::Arc;
 
 use futures::channel::mpsc;
@@ -62,6 +63,12 @@ impl<'p> Running<'p> {
         }
     }
 
+    /// Drops what it works on. A destructor that panics ends nothing else.
+    fn stop(&mut self) {
+        let work = self.work.take();
+        drop(catch_unwind(AssertUnwindSafe(|| drop(work))));
+    }
+
     /// Its next report, or its end. Reports that were made before the end come before it.
     pub(super) fn poll_said(&mut self, is_heard: bool, cx: &mut Waking<'_>) -> Poll<Said> {
         loop {
@@ -80,11 +87,17 @@ impl<'p> Running<'p> {
             };
             match work.poll_unpin(cx) {
                 Poll::Ready(ended) => {
-                    self.work = None;
+                    self.stop();
                     self.ended = Some(ended);
                 }
                 Poll::Pending => return Poll::Pending,
             }
         }
+    }
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.stop();
     }
 }

@@ -50,6 +50,44 @@ fn a_handler_whose_time_is_over_is_dropped_before_its_end_is_written() {
     assert_eq!(*dropped.lock().unwrap(), [2]);
 }
 
+/// Panics when it is dropped.
+struct Fragile;
+
+impl Drop for Fragile {
+    fn drop(&mut self) {
+        assert!(std::thread::panicking(), "a handler's own fault");
+    }
+}
+
+// spec: SAP-5-2, SAP-5-8
+#[test]
+fn a_handler_that_panics_when_it_is_dropped_ends_no_more_than_its_work() {
+    let (log, clock) = (Log::default(), Jumping::new());
+    let processor = processor(&log).handle(consult(), |_: Context| {
+        let fragile = Fragile;
+        async move {
+            let _fragile = fragile;
+            pending().await
+        }
+    });
+    let ended = result(run(&processor, &clock, &no_cache()).1);
+    assert_eq!(ended.error_code(), Some(&ErrorCode::Timeout));
+    let bytes = with(
+        no_cache(),
+        "/taskId",
+        Some(json!("00000000-0000-0000-0000-000000000009")),
+    )
+    .to_string();
+    let clock = Jumping::new();
+    let mut sink = |_: Delivery<'_>| {};
+    let mut running = Box::pin(processor.process(&clock, bytes.as_bytes(), &mut sink));
+    let mut waking = Waking::from_waker(Waker::noop());
+    assert!(running.as_mut().poll(&mut waking).is_pending());
+    drop(running);
+    let wanted = ["task", "RUNNING", "FAILED"];
+    assert_eq!(kinds(&log), [wanted, wanted].concat());
+}
+
 /// A way to endpoints that panics.
 #[derive(Debug)]
 struct Panicking;

@@ -5,6 +5,7 @@ use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::task::{Context as Waking, Waker};
+use std::time::Duration;
 
 use futures::executor::block_on;
 use sap::cache::{CacheRecord, CacheStore, Keys, Lookup, WholePayload};
@@ -441,6 +442,49 @@ fn an_end_that_cannot_be_recorded_is_not_taken_for_one() {
     let mut second = working(processor(&full), &calls);
     let failed = block_on(second.resume(&clock, Interrupted::Fail));
     assert!(matches!(failed, Err(TranscriptError::Full { limit: 1 })));
+}
+
+/// A task that wants no Ack, whose deadline passed while no process was there; and its transcript.
+fn overdue() -> (serde_json::Value, Entry, Jumping) {
+    let (task, clock) = (
+        with(no_cache(), "/replyTo", Some(json!({"expectAck": false}))),
+        Jumping::new(),
+    );
+    let entry = Entry::of(EntryKind::Task, clock.now().wall, &typed(&task)).unwrap();
+    clock.go_on(Duration::from_secs(3_600));
+    (task, entry, clock)
+}
+
+// spec: SAP-5-2, SAP-5-10, SAP-10-1
+#[test]
+fn an_end_for_its_time_that_cannot_be_recorded_is_not_taken_for_one() {
+    let (_, entry, clock) = overdue();
+    let full = Arc::new(sap::store::MemoryTranscript::new(1));
+    block_on(full.record(&entry)).unwrap();
+    let signals = Arc::new(Kept::default());
+    let mut second = working(processor(&full), &Arc::default()).signals(signals.clone());
+    let failed = block_on(second.resume(&clock, Interrupted::Fail));
+    assert!(matches!(failed, Err(TranscriptError::Full { limit: 1 })));
+    block_on(second.signals_told());
+    assert_eq!(*signals.0.lock().unwrap(), []);
+}
+
+// spec: SAP-5-8, SAP-5-10
+#[test]
+fn a_task_whose_time_passed_while_no_process_was_there_ends_for_it_and_does_not_run_again() {
+    for policy in [Interrupted::Fail, Interrupted::RunAgain] {
+        let (task, entry, clock) = overdue();
+        let (log, calls) = (Log::default(), Arc::default());
+        block_on(log.record(&entry)).unwrap();
+        let mut second = working(processor(&log), &calls);
+        let resumed = block_on(second.resume(&clock, policy)).unwrap();
+        assert_eq!(resumed.failed, [typed(&task).task_id]);
+        assert_eq!(resumed.interrupted, []);
+        let ended = result(run(&second, &clock, &task).1);
+        assert_eq!(ended.error_code(), Some(&ErrorCode::Timeout));
+        assert_eq!(kinds(&log), ["task", "FAILED"]);
+        assert_eq!(calls.load(Ordering::SeqCst), 0);
+    }
 }
 
 // spec: SAP-5-2, SAP-5-10
