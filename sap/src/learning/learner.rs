@@ -70,7 +70,7 @@ impl Learner {
         let period = self.window.period(signal.at.timestamp());
         let others = self.periods.iter().filter(|(other, _)| **other != period);
         let others = others.fold(Held::default(), |sum, (_, other)| {
-            sum.plus(other.held(&signal.capability))
+            sum.plus(other.held(signal))
         });
         let inserted = match self.periods.get_mut(&period) {
             Some(known) => known.insert_beside(signal, others),
