@@ -69,14 +69,14 @@ pub struct Aggregate {
     keys: BTreeMap<Capability, usize>,
     seen: BTreeSet<SignalId>,
     /// What each issuer has brought; `None`: those of whom nobody knows which.
-    issuers: BTreeMap<Option<IssuerDigest>, Part>,
+    issuers: BTreeMap<Option<IssuerDigest>, Brought>,
     refused: u64,
     bytes: usize,
 }
 
 /// What one issuer has brought.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Part {
+struct Brought {
     signals: usize,
     /// Of the signals as they are written: what is held of one depends on those before it.
     bytes: usize,
@@ -227,7 +227,7 @@ pub(super) struct Held {
     capability_keys: usize,
     signals: usize,
     bytes: usize,
-    issuer: Part,
+    issuer: Brought,
 }
 
 impl Held {

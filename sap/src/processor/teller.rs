@@ -18,20 +18,20 @@ use crate::learning::{Signal, SignalSink};
 /// What waits is bounded; at the bound what is new is lost, and counted. So is what the sink refuses, or panics at. Dropping
 /// it waits for nothing: the thread tells what was handed over, and ends.
 pub(super) struct Teller {
-    queue: Arc<Queue>,
+    untold: Arc<Untold>,
     sink: Arc<dyn SignalSink>,
     /// Not where a platform has no threads.
     has_thread: bool,
 }
 
 #[derive(Default)]
-struct Queue {
-    line: Mutex<Line>,
+struct Untold {
+    line: Mutex<UntoldSignals>,
     more: Condvar,
 }
 
 #[derive(Default)]
-struct Line {
+struct UntoldSignals {
     waiting: VecDeque<(usize, Tell)>,
     /// Of what waits and what is being told.
     bytes: usize,
@@ -60,12 +60,12 @@ impl Teller {
     pub(super) const MAX_WAITING_BYTES: usize = 64 << 20;
 
     pub(super) fn start(sink: Arc<dyn SignalSink>) -> Self {
-        let queue = Arc::<Queue>::default();
-        let telling = Arc::clone(&queue);
+        let untold = Arc::<Untold>::default();
+        let telling = Arc::clone(&untold);
         let thread = thread::Builder::new().name("sap-signals".into());
         let thread = thread.spawn(move || telling.work_off());
         Self {
-            queue,
+            untold,
             sink,
             has_thread: thread.is_ok(),
         }
@@ -81,7 +81,7 @@ impl Teller {
         bytes: usize,
         make: impl FnOnce() -> Option<Signal> + Send + 'static,
     ) -> Result<(), StoreError> {
-        let mut line = self.queue.lock();
+        let mut line = self.untold.lock();
         if let Err(full) = line.has_room(bytes) {
             line.lost += 1;
             return Err(full);
@@ -93,22 +93,22 @@ impl Teller {
         line.handed_over += 1;
         drop(line);
         if self.has_thread {
-            self.queue.more.notify_one();
+            self.untold.more.notify_one();
         } else {
-            self.queue.tell_all();
+            self.untold.tell_all();
         }
         Ok(())
     }
 
     /// Signals of which nobody learned.
     pub(super) fn lost(&self) -> u64 {
-        self.queue.lock().lost
+        self.untold.lock().lost
     }
 
     /// Ready when all that was handed over is told; dropped where that is so already.
     pub(super) fn all_told(&self) -> oneshot::Receiver<()> {
         let (told, all_told) = oneshot::channel();
-        let mut line = self.queue.lock();
+        let mut line = self.untold.lock();
         if line.told < line.handed_over {
             let wanted = line.handed_over;
             line.followers.retain(|(_, waits)| !waits.is_canceled());
@@ -120,12 +120,12 @@ impl Teller {
 
 impl Drop for Teller {
     fn drop(&mut self) {
-        self.queue.lock().is_over = true;
-        self.queue.more.notify_one();
+        self.untold.lock().is_over = true;
+        self.untold.more.notify_one();
     }
 }
 
-impl Queue {
+impl Untold {
     fn work_off(&self) {
         loop {
             self.tell_all();
@@ -161,12 +161,12 @@ impl Queue {
     }
 
     /// No sink is called while it is held.
-    fn lock(&self) -> MutexGuard<'_, Line> {
+    fn lock(&self) -> MutexGuard<'_, UntoldSignals> {
         self.line.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Line {
+impl UntoldSignals {
     fn has_room(&self, bytes: usize) -> Result<(), StoreError> {
         let full = |what, limit| Err(StoreError::Full { what, limit });
         if self.waiting.len() >= Teller::MAX_WAITING {
@@ -244,7 +244,7 @@ mod tests {
         drop(release);
         // Who waits is woken by a drop.
         block_on(teller.all_told()).unwrap_err();
-        assert_eq!(teller.queue.lock().bytes, 0);
+        assert_eq!(teller.untold.lock().bytes, 0);
         assert!(teller.tell(1, signal).is_ok());
     }
 
@@ -320,14 +320,14 @@ mod tests {
         for _ in 0..100 {
             drop(teller.all_told());
         }
-        assert!(teller.queue.lock().followers.len() <= 1);
+        assert!(teller.untold.lock().followers.len() <= 1);
         drop(release);
     }
 
     #[test]
     fn where_no_thread_is_it_is_told_where_it_is_said() {
         let teller = Teller {
-            queue: Arc::default(),
+            untold: Arc::default(),
             sink: Arc::new(Faulty::default()),
             has_thread: false,
         };
