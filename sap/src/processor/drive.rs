@@ -8,7 +8,6 @@ use std::sync::{Arc, MutexGuard};
 use futures::FutureExt as _;
 use futures::future::{BoxFuture, Fuse, FusedFuture};
 use ubos_common::driver::Sleep;
-use ubos_common::json::RawBuf;
 use ubos_common::time::Mono;
 
 use super::answer::{Answer, Delivery, ProcessError, Warning};
@@ -162,14 +161,18 @@ impl<'p, S: Sleep + Clone + Send + Sync + 'static> Driver<'p, S> {
             Wake::Done(done) => self.done(under_way, done, sink),
             Wake::Given => {}
             Wake::Report(progress) => {
-                self.grows(progress.output.as_ref());
+                self.grows(progress.bytes());
                 self.work(Input::Report(progress));
             }
             Wake::Ran(id, ended) => {
-                if let Ended::Outcome(outcome) = &ended {
-                    self.grows(outcome.output.as_ref());
+                self.grows(ended.bytes());
+                let is_outcome = matches!(ended, Ended::Outcome(_));
+                let reply = Reply::Ran(ended);
+                match is_outcome {
+                    // It is looked at first, and nothing is made of it yet.
+                    true => self.reply(id, reply),
+                    false => self.work(Input::Reply { id, reply }),
                 }
-                self.reply(id, Reply::Ran(ended));
             }
             Wake::Cancel => self.input(Input::Cancel),
             Wake::Timeout => self.machine().handle_timeout(self.clock.now()),
@@ -191,8 +194,7 @@ impl<'p, S: Sleep + Clone + Send + Sync + 'static> Driver<'p, S> {
     }
 
     /// Notes how long a thing is that the machine will work on.
-    fn grows(&mut self, output: Option<&RawBuf>) {
-        let bytes = output.map_or(0, |output| output.as_str().len());
+    fn grows(&mut self, bytes: usize) {
         self.bytes = self.bytes.max(bytes);
         self.is_large |= bytes > LARGE;
     }
@@ -319,7 +321,8 @@ impl<'p, S: Sleep + Clone + Send + Sync + 'static> Driver<'p, S> {
             // What they lead to may be made of a whole output.
             Reply::Assessed(_) | Reply::Kept => self.work(Input::Reply { id, reply }),
             Reply::Found { ref record, .. } => {
-                self.grows(record.as_ref().map(|record| &record.output));
+                let record = record.as_ref();
+                self.grows(record.map_or(0, |record| record.bytes()));
                 self.work(Input::Reply { id, reply });
             }
             reply => self.reply(id, reply),
