@@ -681,14 +681,18 @@ fn an_artifact_says_what_is_known_of_its_own_subject() {
     let all = signals.iter().chain(&spoken).chain([&hit]).cloned();
     let (aggregate, heuristics) = learned(all);
     let (shelf, mut publisher) = (Shelf::default(), Publisher::default());
-    let filed = publisher.publish(
+    let publish = publisher.publish(
         Timestamp::EPOCH,
         &aggregate,
         &heuristics,
         Support::default(),
         &shelf,
     );
-    let filed = block_on(filed).unwrap();
+    // There may be much to publish, so that it gives way.
+    let mut publish: BoxFuture<'_, _> = Box::pin(publish);
+    let mut waking = core::task::Context::from_waker(core::task::Waker::noop());
+    assert!(publish.as_mut().poll(&mut waking).is_pending());
+    let filed = block_on(publish).unwrap();
     let about = |kind: ArtifactKind, territory: &str| {
         let of = |artifact: &&Artifact| {
             artifact.kind == kind && artifact.territory.as_deref() == Some(territory)
