@@ -487,6 +487,21 @@ fn a_task_whose_time_passed_while_no_process_was_there_ends_for_it_and_does_not_
     }
 }
 
+// spec: SAP-5-8, SAP-5-10
+#[test]
+fn in_the_last_second_of_its_deadline_a_task_runs_again() {
+    // From 10:15:23 to 11:00:00.
+    for (seconds, runs) in [(2_677, true), (2_678, false)] {
+        let (_, entry, _) = overdue();
+        let (log, clock) = (Log::default(), Jumping::new());
+        block_on(log.record(&entry)).unwrap();
+        clock.go_on(Duration::from_millis(seconds * 1_000 + 500));
+        let mut second = working(processor(&log), &Arc::default());
+        let resumed = block_on(second.resume(&clock, Interrupted::RunAgain)).unwrap();
+        assert_eq!(!resumed.interrupted.is_empty(), runs, "{seconds}");
+    }
+}
+
 // spec: SAP-5-2, SAP-5-10
 #[test]
 fn tasks_that_run_again_have_no_more_places_than_others() {
