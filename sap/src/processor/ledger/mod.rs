@@ -25,6 +25,8 @@ struct Tasks {
     /// Those of them whose result is kept here.
     kept: Finished,
     running: usize,
+    /// Those of each issuer that has any.
+    running_of: HashMap<Digest, usize>,
     /// Of the tasks that run.
     running_bytes: usize,
     /// Of the latest results that are kept here.
@@ -105,18 +107,27 @@ pub(super) enum Sight {
 
 impl Tasks {
     /// Whether one more of so many bytes may run. One alone may be as long as it is.
-    const fn has_room(&self, bytes: usize, room: Room) -> bool {
+    fn has_room(&self, key: &Key, bytes: usize, room: Room) -> bool {
+        let of_issuer = self.running_of.get(&key.issuer());
         self.running < room.tasks
+            && of_issuer.is_none_or(|running| *running < room.of_issuer)
             && (self.running == 0 || bytes <= room.bytes.saturating_sub(self.running_bytes))
     }
 
-    const fn begin(&mut self, bytes: usize) {
+    fn begin(&mut self, key: &Key, bytes: usize) {
         self.running += 1;
+        *self.running_of.entry(key.issuer()).or_default() += 1;
         self.running_bytes += bytes;
     }
 
-    const fn end(&mut self, bytes: usize) {
+    fn end(&mut self, key: &Key, bytes: usize) {
         self.running -= 1;
+        if let Some(running) = self.running_of.get_mut(&key.issuer()) {
+            *running -= 1;
+            if *running == 0 {
+                self.running_of.remove(&key.issuer());
+            }
+        }
         self.running_bytes -= bytes;
     }
 
@@ -127,13 +138,13 @@ impl Tasks {
         self.bytes -= held.latest.bytes();
         self.kept.remove(key);
         if matches!(held.state, State::Running(_)) {
-            self.end(held.task_bytes);
+            self.end(key, held.task_bytes);
         }
     }
 
     /// Lets in a task of so many bytes that came before.
     fn enter_again(&mut self, key: &Key, bytes: usize, room: Room) -> Option<Entered> {
-        let has_room = self.has_room(bytes, room);
+        let has_room = self.has_room(key, bytes, room);
         let held = self.held.get_mut(key)?;
         let State::Interrupted(status, is_cancelled) = &held.state else {
             return Some(Entered::Known(held.latest.clone()));
@@ -147,7 +158,7 @@ impl Tasks {
         }
         held.state = State::Running(stop.clone());
         held.task_bytes = bytes;
-        self.begin(bytes);
+        self.begin(key, bytes);
         Some(Entered::Interrupted(stop, status))
     }
 
@@ -209,7 +220,7 @@ impl Ledger {
         if let Some(entered) = tasks.enter_again(key, bytes, room) {
             return entered;
         }
-        if !tasks.has_room(bytes, room) {
+        if !tasks.has_room(key, bytes, room) {
             return Entered::Full;
         }
         let stop = Stop::new();
@@ -223,7 +234,7 @@ impl Ledger {
             followers: Vec::new(),
         };
         tasks.held.insert(*key, held);
-        tasks.begin(bytes);
+        tasks.begin(key, bytes);
         Entered::New(stop)
     }
 
@@ -284,7 +295,7 @@ impl Ledger {
             let task_bytes = held.task_bytes;
             let before = core::mem::replace(&mut held.state, State::Ended);
             if matches!(before, State::Running(_)) {
-                tasks.end(task_bytes);
+                tasks.end(key, task_bytes);
             }
             if !matches!(before, State::Ended) {
                 tasks.finished.push(*key, 1);

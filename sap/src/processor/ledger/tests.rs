@@ -3,7 +3,15 @@ use ubos_common::id::IdSource;
 use super::*;
 use crate::samples::{self, result};
 
-const ONE: Room = Room { tasks: 1, bytes: 1 };
+const ONE: Room = room(1, 1);
+
+const fn room(tasks: usize, bytes: usize) -> Room {
+    Room {
+        tasks,
+        of_issuer: usize::MAX,
+        bytes,
+    }
+}
 
 fn task() -> Arc<Task> {
     Arc::new(samples::task())
@@ -97,7 +105,7 @@ fn what_running_tasks_say_is_left_to_the_transcript_before_an_end_is_forgotten()
     let ended = result(&two, Status::Succeeded);
     let bytes = said.encode().len();
     let ledger = Ledger::default();
-    let room = Room { tasks: 2, bytes: 2 };
+    let room = room(2, 2);
     for task in [&one, &two] {
         let _ = ledger.enter(&Key::of(task), task, Digest::of_bytes(b""), 1, room);
     }
@@ -126,10 +134,7 @@ fn tasks_that_run_are_bounded_in_bytes_and_one_alone_is_not() {
     let ledger = Ledger::default();
     let enter = |issuer: &str, bytes| {
         let key = Key::new(task.task_id, &issuer.parse().unwrap());
-        let room = Room {
-            tasks: 9,
-            bytes: 10,
-        };
+        let room = room(9, 10);
         let entered = ledger.enter(&key, &task, Digest::of_bytes(b""), bytes, room);
         (matches!(entered, Entered::New(_)), key)
     };
@@ -138,6 +143,35 @@ fn tasks_that_run_are_bounded_in_bytes_and_one_alone_is_not() {
     assert!(!enter("b", 1).0);
     ledger.forget(&long);
     assert!(enter("b", 4).0 && enter("c", 6).0 && !enter("d", 1).0);
+}
+
+// spec: SAP-5-4
+#[test]
+fn one_issuer_has_no_more_places_than_his() {
+    let task = task();
+    let (ledger, mut ids) = (Ledger::default(), IdSource::seeded(4));
+    let mut enter = |issuer: &str| {
+        let key = Key::new(ids.next_id(), &issuer.parse().unwrap());
+        let of_issuer = 2;
+        let room = Room {
+            of_issuer,
+            ..room(4, 100)
+        };
+        let entered = ledger.enter(&key, &task, Digest::of_bytes(b""), 1, room);
+        (matches!(entered, Entered::New(_)), key)
+    };
+    let first = enter("a").1;
+    assert!(enter("a").0 && !enter("a").0);
+    assert!(enter("b").0);
+    // A place is free again however the task went.
+    ledger.forget(&first);
+    let second = enter("a");
+    assert!(second.0 && !enter("a").0);
+    let ended = result(&task, Status::Succeeded);
+    let latest = (ended.encode().into(), Some(1));
+    ledger.update(&second.1, &ended, latest, usize::MAX);
+    assert!(enter("a").0 && !enter("a").0);
+    assert_eq!((ledger.running(), ledger.tasks().running_of.len()), (3, 2));
 }
 
 // spec: SAP-10-1
@@ -190,10 +224,7 @@ impl futures::task::ArcWake for Noting {
 #[test]
 fn all_are_told_to_stop_in_an_order_that_does_not_change() {
     let (ledger, told) = (Ledger::default(), Arc::<Mutex<Vec<usize>>>::default());
-    let room = Room {
-        tasks: 20,
-        bytes: 20,
-    };
+    let room = room(20, 20);
     let mut listening = Vec::new();
     for number in (0..20).rev() {
         let mut one = Task::clone(&task());
