@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use ubos_common::time::Now;
 
 use super::answer::Warning;
-use super::guard::guarded;
+use super::guard::{Fragile, guarded};
 use super::key::Key;
 use super::ledger::Ledger;
 use super::state::Processor;
@@ -62,7 +62,7 @@ impl Books {
 
     /// Writes an entry down. A transcript that panics has failed.
     pub(super) async fn record(&self, entry: &Entry) -> Result<u64, TranscriptError> {
-        let recorded = guarded(async { self.transcript.record(entry).await }).await;
+        let recorded = guarded(async { Fragile::from(self.transcript.record(entry)).await }).await;
         recorded.unwrap_or_else(|panicked| Err(TranscriptError::Store(Box::new(panicked))))
     }
 

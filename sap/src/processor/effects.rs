@@ -11,7 +11,7 @@ use ubos_common::trace_context::TraceContext;
 use super::answer::Warning;
 use super::books::Books;
 use super::flight::{Flight, LeaderGuard};
-use super::guard::{Panicked, guarded};
+use super::guard::{Fragile, Panicked, guarded};
 use super::ledger::{Before, Entered};
 use super::peer::Peer;
 use super::state::{Processor, Route};
@@ -148,7 +148,7 @@ impl<'p> Effects<'p> {
 
     async fn assess(&self, proposed: &Proposed) -> crate::alignment::Assessment {
         let subject = proposed.subject(&self.task).prepared_by(&self.prepared);
-        self.processor.policy.judge(subject).await
+        Fragile::from(self.processor.policy.judge(subject)).await
     }
 
     /// Takes the place of a task that is new.
@@ -251,7 +251,7 @@ impl<'p> Effects<'p> {
         let mut warning = None;
         let mut record = None;
         if let Some((keys, cache)) = keys.zip(cache) {
-            match cache.find(&keys.key).await {
+            match Fragile::from(cache.find(&keys.key)).await {
                 Ok(lookup) => {
                     let records = lookup.damaged;
                     warning = (records > 0).then_some(Warning::CacheDamaged { records });
@@ -298,7 +298,8 @@ impl<'p> Effects<'p> {
         let Some((contract, output)) = self.task.output_contract.as_ref().zip(output) else {
             return Reply::Checked(ContractFinding::Kept).into();
         };
-        let finding = self.processor.contract.check(contract, output).await;
+        let finding = self.processor.contract.check(contract, output);
+        let finding = Fragile::from(finding).await;
         let warning = match &finding {
             ContractFinding::NotEnforced(why) => Some(Warning::Contract(*why)),
             _ => None,
@@ -311,7 +312,7 @@ impl<'p> Effects<'p> {
 
     async fn keep(&self, record: &CacheRecord) -> Done {
         let kept = match &self.processor.cache {
-            Some(cache) => cache.put(record).await,
+            Some(cache) => Fragile::from(cache.put(record)).await,
             None => Ok(()),
         };
         Done {

@@ -2,15 +2,14 @@
 
 use core::panic::AssertUnwindSafe;
 use core::task::{Context as Waking, Poll};
-use std::panic::catch_unwind;
 use std::sync::Arc;
 
 use futures::channel::mpsc;
-use futures::future::BoxFuture;
 use futures::{FutureExt as _, StreamExt as _};
 use ubos_common::trace_context::TraceContext;
 
 use super::config::MAX_REPORTS;
+use super::guard::Fragile;
 use super::handler::{Context, Handler, Spending};
 use super::stop::Stop;
 use crate::role::consumer::{Ended, Progress};
@@ -26,7 +25,7 @@ pub(super) enum Said {
 pub(super) struct Running<'p> {
     pub(super) id: u64,
     reports: mpsc::Receiver<Progress>,
-    work: Option<BoxFuture<'p, Ended>>,
+    work: Option<Fragile<'p, Ended>>,
     ended: Option<Ended>,
     spending: Arc<Spending>,
 }
@@ -57,16 +56,10 @@ impl<'p> Running<'p> {
         Self {
             id,
             reports,
-            work: Some(ended.boxed()),
+            work: Some(ended.boxed().into()),
             ended: None,
             spending,
         }
-    }
-
-    /// Drops what it works on. A destructor that panics ends nothing else.
-    fn stop(&mut self) {
-        let work = self.work.take();
-        drop(catch_unwind(AssertUnwindSafe(|| drop(work))));
     }
 
     /// Its next report, or its end. Reports that were made before the end come before it.
@@ -87,17 +80,11 @@ impl<'p> Running<'p> {
             };
             match work.poll_unpin(cx) {
                 Poll::Ready(ended) => {
-                    self.stop();
+                    self.work = None;
                     self.ended = Some(ended);
                 }
                 Poll::Pending => return Poll::Pending,
             }
         }
-    }
-}
-
-impl Drop for Running<'_> {
-    fn drop(&mut self) {
-        self.stop();
     }
 }
