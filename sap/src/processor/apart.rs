@@ -283,10 +283,11 @@ mod tests {
         assert_eq!(handed_over, 2 * REPORTS + 3);
     }
 
+    /// What a handler reports and says, of which one part is long.
+    type Says = fn(RawObject) -> (Option<Progress>, Result<Outcome, HandlerError>);
+
     /// How often work is handed over while a handler says something long in one of its parts.
-    fn handed_over(
-        says: fn(RawObject) -> (Option<Progress>, Result<Outcome, HandlerError>),
-    ) -> usize {
+    fn handed_over(says: Says) -> usize {
         let transcript = Arc::new(MemoryTranscript::default());
         let handler = move |mut cx: Context| async move {
             let text = format!(r#"{{"long":"{}"}}"#, "long ".repeat(HEAVY / 4));
@@ -320,7 +321,7 @@ mod tests {
                 let part = Progress::partial(RawBuf::parse("1").unwrap(), vec![long]);
                 (Some(part), Err(HandlerError::unprocessable("why")))
             },
-        ] as [fn(RawObject) -> _; 2]
+        ] as [Says; 2]
         {
             assert!(handed_over(says) >= 2);
         }
@@ -358,7 +359,7 @@ mod tests {
                 };
                 (None, Err(error))
             },
-        ] as [fn(RawObject) -> _; 6]
+        ] as [Says; 6]
         {
             assert_eq!(handed_over(says), 1);
         }
