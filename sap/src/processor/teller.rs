@@ -156,8 +156,11 @@ impl Untold {
         line.told += 1;
         line.lost += u64::from(!is_told);
         let told = line.told;
-        // They are woken by being dropped.
-        line.followers.retain(|(wanted, _)| *wanted > told);
+        let woken = line.followers.extract_if(.., |(wanted, _)| *wanted <= told);
+        let woken: Vec<_> = woken.collect();
+        drop(line);
+        // They are woken by being dropped, and may ask here at once.
+        drop(woken);
     }
 
     /// No sink is called while it is held.

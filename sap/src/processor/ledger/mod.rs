@@ -290,7 +290,7 @@ impl Ledger {
         tasks.bytes -= before.bytes();
         held.results += 1;
         // Each of them looks again.
-        held.followers.clear();
+        let followers = core::mem::take(&mut held.followers);
         if result.status.is_terminal() {
             let task_bytes = held.task_bytes;
             let before = core::mem::replace(&mut held.state, State::Ended);
@@ -303,6 +303,9 @@ impl Ledger {
             }
         }
         tasks.shrink(key, max_bytes);
+        // Whom they wake may look here at once.
+        drop(held_tasks);
+        drop(followers);
     }
 
     /// Forgets a task that did not get as far as a result.
@@ -320,11 +323,17 @@ impl Ledger {
         let Some(held) = tasks.held.get_mut(key) else {
             return false;
         };
-        if let State::Interrupted(_, is_cancelled) = &mut held.state {
-            *is_cancelled = true;
-            return true;
-        }
-        held.cancel()
+        let stop = match &mut held.state {
+            State::Running(stop) => stop.clone(),
+            State::Interrupted(_, is_cancelled) => {
+                *is_cancelled = true;
+                return true;
+            }
+            State::Ended => return false,
+        };
+        drop(tasks);
+        stop.fire(StopReason::Cancelled);
+        true
     }
 
     /// What there is to see of a task for one who has seen so many results of it.
@@ -367,10 +376,20 @@ impl Ledger {
 
     pub(super) fn cancel_all(&self) -> usize {
         let tasks = self.tasks();
-        let mut all: Vec<_> = tasks.held.iter().collect();
+        let running = tasks.held.iter().filter_map(|(key, held)| {
+            let State::Running(stop) = &held.state else {
+                return None;
+            };
+            Some((*key, stop.clone()))
+        });
+        let mut running: Vec<_> = running.collect();
+        drop(tasks);
         // Who is told first does not depend on how a map is laid out.
-        all.sort_by_key(|(key, _)| *key);
-        all.iter().filter(|(_, held)| held.cancel()).count()
+        running.sort_by_key(|(key, _)| *key);
+        for (_, stop) in &running {
+            stop.fire(StopReason::Cancelled);
+        }
+        running.len()
     }
 
     fn tasks(&self) -> MutexGuard<'_, Tasks> {
@@ -384,14 +403,6 @@ pub(super) const MAX_FOLLOWERS: usize = 1_024;
 impl Held {
     const fn has_ended(&self) -> bool {
         matches!(self.state, State::Ended)
-    }
-
-    fn cancel(&self) -> bool {
-        let State::Running(stop) = &self.state else {
-            return false;
-        };
-        stop.fire(StopReason::Cancelled);
-        true
     }
 }
 

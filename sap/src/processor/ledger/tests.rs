@@ -1,3 +1,4 @@
+use futures::FutureExt as _;
 use ubos_common::id::IdSource;
 
 use super::*;
@@ -244,4 +245,39 @@ fn all_are_told_to_stop_in_an_order_that_does_not_change() {
     assert_eq!(ledger.cancel_all(), 20);
     let told = told.lock().unwrap();
     assert!(told.is_sorted() && told.len() == 20, "{told:?}");
+}
+
+/// Looks into the ledger when it is woken, as an executor may that polls at once.
+struct Curious(Arc<Ledger>, Mutex<Vec<usize>>);
+
+impl futures::task::ArcWake for Curious {
+    fn wake_by_ref(this: &Arc<Self>) {
+        let is_free = this.0.0.try_lock().is_ok();
+        assert!(is_free, "who is woken could wait for ever");
+        this.1.lock().unwrap().push(this.0.running());
+    }
+}
+
+// spec: SAP-5-2
+#[test]
+fn who_is_woken_may_look_here_at_once() {
+    let (ledger, task) = (Arc::<Ledger>::default(), task());
+    let curious = Arc::new(Curious(Arc::clone(&ledger), Mutex::default()));
+    let waker = futures::task::waker(Arc::clone(&curious));
+    let mut waking = core::task::Context::from_waker(&waker);
+    let (key, room) = (Key::of(&task), room(1, 1));
+    let Entered::New(stop) = ledger.enter(&key, &task, Digest::of_bytes(b""), 1, room) else {
+        panic!("there is room");
+    };
+    let mut stopped = Box::pin(stop.stopped());
+    assert!(stopped.as_mut().poll(&mut waking).is_pending());
+    let Sight::Wait(mut changed) = ledger.look(&key, Some(0)) else {
+        panic!("nothing is new");
+    };
+    assert!(changed.poll_unpin(&mut waking).is_pending());
+    assert!(ledger.cancel(&key));
+    let ended = result(&task, Status::Cancelled);
+    ledger.update(&key, &ended, (ended.encode().into(), Some(1)), usize::MAX);
+    assert_eq!(*curious.1.lock().unwrap(), [1, 0]);
+    assert!(!ledger.cancel(&key) && ledger.cancel_all() == 0);
 }
