@@ -1,5 +1,5 @@
-//! How long one poll of a processor holds its thread, with the worst messages that are known:
-//! `cargo bench -p benches --bench sap_yield`. Each has 1 MiB, which is what the transports take.
+//! How long one poll holds its thread, with the worst messages that are known: `cargo bench -p benches --bench sap_yield`.
+//! Each has 1 MiB, which is what the transports take, and goes to a processor and over a bus. At most 10 ms of work.
 //!
 //! Two figures: the time that the thread worked, as the system counts it (Linux), and the time that went by, in which on a
 //! busy machine others worked too.
@@ -17,11 +17,14 @@ use std::task::{Context as Waking, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
+use benches::{Bar, report};
 use futures::future::BoxFuture;
 use sap::alignment::Rules;
 use sap::cache::{Caching, WholePayload};
 use sap::processor::{AllowAll, Config, Context, Delivery, Outcome, Processor, Schemas};
 use sap::store::{MemoryCache, MemoryTranscript};
+use sap::transport::bus::{self, Bus};
+use sap::transport::{Caller, Message};
 use sap::{Producer, ProducerKind};
 use ubos_common::driver::Sleep;
 use ubos_common::time::{Mono, Now, Timestamp};
@@ -30,7 +33,6 @@ use ubos_common::time::{Mono, Now, Timestamp};
 const BYTES: usize = (1 << 20) - 8_192;
 
 #[derive(Clone)]
-
 struct Still;
 
 impl Sleep for Still {
@@ -108,11 +110,42 @@ impl Wake for Unpark {
     }
 }
 
-/// The longest poll of one task, the number of polls, and how it ended.
-fn longest(text: &str, rules: usize) -> (Held, usize, String) {
+/// How the task ended, in a word.
+fn end(answer: &str) -> &'static str {
+    let mut ends = ["Succeeded", "Failed", "Nack", "NonConstitutional", "Err"].into_iter();
+    ends.find(|end| answer.contains(end)).unwrap_or("?")
+}
+
+fn in_processor(text: &str, rules: usize) -> (Held, usize, &'static str) {
     let processor = processor(rules);
     let mut sink = |_: Delivery<'_>| {};
-    let mut running = pin!(processor.process(&Still, text.as_bytes(), &mut sink));
+    let (held, polls, answer) = longest(processor.process(&Still, text.as_bytes(), &mut sink));
+    (held, polls, end(&format!("{answer:?}")))
+}
+
+/// Keeps how the last message says that the task ended.
+struct Last(&'static str);
+
+impl Caller for Last {
+    fn tell(&mut self, message: Message) -> BoxFuture<'_, ()> {
+        self.0 = end(&format!("{message:?}"));
+        Box::pin(std::future::ready(()))
+    }
+}
+
+fn over_bus(text: &str, rules: usize) -> (Held, usize, &'static str) {
+    let transcript = Arc::new(MemoryTranscript::default());
+    let bus = Bus::new(Arc::new(Still), transcript, bus::Config::default()).expect("a bus");
+    bus.attach(processor(rules), |_| {});
+    let mut last = Last("?");
+    let (held, polls, served) = longest(bus.serve(text.as_bytes(), &mut last));
+    served.expect("it is written down");
+    (held, polls, last.0)
+}
+
+/// The longest poll of a task, the number of polls, and what came of it.
+fn longest<T>(running: impl Future<Output = T>) -> (Held, usize, T) {
+    let mut running = pin!(running);
     let waker = Waker::from(Arc::new(Unpark(thread::current())));
     let mut waking = Waking::from_waker(&waker);
     let (mut longest, mut polls) = (Held::default(), 0);
@@ -133,11 +166,7 @@ fn longest(text: &str, rules: usize) -> (Held, usize, String) {
             thread::park();
         }
         if let Poll::Ready(answer) = polled {
-            let answer = format!("{answer:?}");
-            let end = ["Succeeded", "Failed", "Nack", "NonConstitutional", "Err"]
-                .into_iter()
-                .find(|end| answer.contains(end));
-            return (longest, polls, end.unwrap_or("?").to_owned());
+            return (longest, polls, answer);
         }
     }
 }
@@ -247,13 +276,29 @@ fn main() {
     let cases: Vec<_> = cases.collect();
     // `cargo test` runs benches once, to see that they run.
     let is_bench = std::env::args().any(|argument| argument == "--bench");
-    for ((name, text), rules) in cases.iter().take(if is_bench { cases.len() } else { 1 }) {
-        let (longest, polls, end) = longest(text, *rules);
-        println!(
-            "{name:<30} {:>10.1?} of work, {:>10.1?} in all, longest of {polls} polls, {} bytes, {end}",
-            longest.working,
-            longest.waiting,
-            text.len()
-        );
+    let count = if is_bench { cases.len() } else { 1 };
+    type Way = fn(&str, usize) -> (Held, usize, &'static str);
+    for (way, run) in [("a processor", in_processor as Way), ("a bus", over_bus)] {
+        let mut worst = Duration::ZERO;
+        println!("{way}:");
+        for ((name, text), rules) in cases.iter().take(count) {
+            let (longest, polls, end) = run(text, *rules);
+            println!(
+                "{name:<32} {:>10.1?} of work, {:>10.1?} in all, longest of {polls} polls, {} bytes, {end}",
+                longest.working,
+                longest.waiting,
+                text.len()
+            );
+            // Where the system does not say how long a thread has worked, what went by is the bound.
+            worst = worst.max(match longest.working {
+                Duration::ZERO => longest.waiting,
+                working => working,
+            });
+        }
+        if is_bench {
+            let what =
+                format!("SAP: ms of work of the longest poll of {way}, worst messages of 1 MiB");
+            report(&what, worst.as_secs_f64() * 1e3, Bar::AtMost(10.0));
+        }
     }
 }

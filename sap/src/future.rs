@@ -1,10 +1,8 @@
 //! What asynchronous hooks and stores return, and when a task gives way to others.
 
 use core::future::Future;
-#[cfg(feature = "driver")]
 use core::future::poll_fn;
 use core::pin::Pin;
-#[cfg(feature = "driver")]
 use core::task::Poll;
 
 /// A future on the heap, of the same type as `futures::future::BoxFuture`.
@@ -16,7 +14,6 @@ pub(crate) fn ready<'a, T: Send + 'a>(answer: T) -> BoxFuture<'a, T> {
 }
 
 /// Lets the runtime's other tasks run.
-#[cfg(feature = "driver")]
 pub(crate) async fn yield_once() {
     let mut has_yielded = false;
     poll_fn(|cx| {

@@ -169,7 +169,7 @@
 //! | a table of what if | [`alignment::WhatIfTable`] | left out, and counted |
 //! | open tasks of a producer, ended ones it remembers | 10,000, 10,000 | refused; the oldest is forgotten |
 //! | work on messages of more than 64 KiB that waits for its 4 threads | one for each message that somebody holds | its turn comes in order, and strangers and tasks have theirs by turns |
-//! | bytes of such work that nobody waits for: signals of dropped runs | 64 MiB | lost |
+//! | signals that wait for those who learn, bytes of what they are made of | 10,000; 64 MiB | lost, counted, with a warning |
 //! | constraints of a task that are checked | 64 | listed as unchecked |
 //! | principles of a task that are listed in evidence, beside those that are broken | 64 | one line for the rest |
 //! | steps of all predicates of a verdict | 4 Mi, about one a byte that is read | `UNCHECKED`, or a rule that is not kept |

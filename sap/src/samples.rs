@@ -5,8 +5,11 @@ use ubos_common::json::RawObject;
 use ubos_common::time::Timestamp;
 
 use crate::context::{ConstitutionalContext, PressureLevel};
+#[cfg(feature = "driver")]
 use crate::evidence::{Alignment, ConstitutionalEvidence};
+#[cfg(feature = "driver")]
 use crate::result::{Producer, ProducerKind, TaskResult};
+#[cfg(feature = "driver")]
 use crate::status::Status;
 use crate::task::{AgentKind, Issuer, Target, Task};
 
@@ -23,6 +26,7 @@ pub(crate) fn task() -> Task {
 }
 
 /// What `b` says of it.
+#[cfg(feature = "driver")]
 pub(crate) fn result(task: &Task, status: Status) -> TaskResult {
     TaskResult::of(
         task,

@@ -1,8 +1,10 @@
 //! The constraints of a task, held against an output.
 
+use std::sync::OnceLock;
+
 use super::Subject;
 use super::output::Output;
-use super::predicate::Predicate;
+use super::predicate::{Predicate, PredicateError};
 use super::severity::Severity;
 use crate::context::{ConstitutionalContext, PressureLevel};
 use crate::evidence::PolicyCheck;
@@ -17,6 +19,36 @@ pub(super) struct Checked {
 
 /// Constraints of one task that are checked; further ones are listed as unchecked, once.
 const MAX_CHECKED: usize = 64;
+
+/// The predicates among the constraints of one task, read once, for the verdicts of its whole way. What they hold is bounded:
+/// 64 texts of 1,024 bytes.
+#[derive(Debug, Default)]
+pub(crate) struct Prepared(OnceLock<Vec<Own>>);
+
+/// A constraint that is a predicate itself, or was meant to be one.
+#[derive(Debug)]
+struct Own {
+    text: Box<str>,
+    read: Result<Predicate, PredicateError>,
+}
+
+impl Prepared {
+    /// The constraints of a context, in order. Whoever judges may have changed them meanwhile, so each is looked for by its
+    /// text.
+    fn of(&self, context: &ConstitutionalContext) -> &[Own] {
+        self.0.get_or_init(|| {
+            let texts = context.constraints.iter().flatten().take(MAX_CHECKED);
+            let own = texts.filter_map(|text| own(text));
+            // To refuse a longer one takes no time.
+            let short = own.filter(|text| text.len() <= Predicate::MAX_BYTES);
+            let read = short.map(|text| Own {
+                text: text.into(),
+                read: text.parse(),
+            });
+            read.collect()
+        })
+    }
+}
 
 /// How often at most the constraints of a task look at all of an output: once a term.
 pub(super) fn looks(context: &ConstitutionalContext, known: &[(String, Predicate)]) -> usize {
@@ -77,6 +109,10 @@ pub(super) fn check(
     };
     let constraints = subject.context.constraints.as_deref().unwrap_or_default();
     let is_thorough = level == PressureLevel::Deliberated;
+    let prepared = subject
+        .prepared
+        .map(|prepared| prepared.of(subject.context));
+    let mut prepared = prepared.unwrap_or_default().iter().peekable();
     let mut checked = Vec::new();
     for text in constraints.iter().take(MAX_CHECKED) {
         let name = shown(text);
@@ -84,11 +120,18 @@ pub(super) fn check(
             let held = predicate.holds_within(output);
             held.map_err(|spent| spent.to_string())
         };
-        let outcome = match (given(text, known), own(text).map(str::parse::<Predicate>)) {
-            (Some(predicate), _) => hold(predicate),
-            (None, Some(Ok(predicate))) => hold(&predicate),
-            (None, Some(Err(error))) => Err(error.to_string()),
-            (None, None) => Err("nobody here can check it".to_owned()),
+        let own = own(text);
+        // In the order of the texts.
+        let read = prepared.next_if(|prepared| own == Some(&*prepared.text));
+        let outcome = match (given(text, known), read.map(|own| &own.read), own) {
+            (Some(predicate), ..) => hold(predicate),
+            (None, Some(Ok(predicate)), _) => hold(predicate),
+            (None, Some(Err(error)), _) => Err(error.to_string()),
+            (None, None, Some(own)) => match own.parse() {
+                Ok(predicate) => hold(&predicate),
+                Err(error) => Err(error.to_string()),
+            },
+            (None, None, None) => Err("nobody here can check it".to_owned()),
         };
         checked.push(match outcome {
             Ok(true) => passed(name),
@@ -127,5 +170,80 @@ fn unchecked(name: String, why: String, is_thorough: bool) -> Checked {
         name,
         check,
         issue: is_thorough.then_some((Severity::Low, why)),
+    }
+}
+
+#[cfg(all(test, feature = "driver"))]
+mod tests {
+    use std::sync::Arc;
+
+    use futures::executor::block_on;
+    use ubos_common::json::{RawBuf, RawObject};
+
+    use super::super::{Policy as _, Rules};
+    use super::*;
+    use crate::ident::Capability;
+    use crate::processor::fixture::{Still, TASK, processor};
+    use crate::processor::{Answer, Config, Context, HandlerError, Outcome, Progress};
+    use crate::status::Status;
+    use crate::store::MemoryTranscript;
+
+    fn parsed() -> usize {
+        super::super::predicate::PARSED.get()
+    }
+
+    // spec: SAP-4.2-8
+    #[test]
+    fn the_constraints_of_a_task_are_read_once_for_all_its_verdicts() {
+        let reports = |mut cx: Context| async move {
+            for _ in 0..3 {
+                let one = RawBuf::parse("1").map_err(HandlerError::from)?;
+                cx.report(Progress::partial(one.clone(), vec![RawObject::empty()]))
+                    .await;
+                cx.report(Progress::running(Some(one))).await;
+            }
+            Ok::<_, HandlerError>(Outcome::new(RawBuf::parse("1")?))
+        };
+        let processor = processor(Arc::new(MemoryTranscript::default()), Config::default())
+            .policy(Arc::new(Rules::default()))
+            .handle("text.echo".parse().unwrap(), reports);
+        let texts = r#""principles":["care"],"riskTolerance":"high","constraints":["output . is number","output . = {\"a\":1} and","output . < 2"]"#;
+        let task = TASK.replace(r#""principles":["care"]"#, texts);
+        let mut sink = |_: crate::processor::Delivery<'_>| {};
+        let before = parsed();
+        let run = processor.process(&Still, task.as_bytes(), &mut sink);
+        let Answer::Result(result) = block_on(run).unwrap() else {
+            panic!("it is turned away");
+        };
+        assert_eq!(result.status, Status::Succeeded);
+        let checks = result.constitutional_evidence.policy_checks.unwrap();
+        let found: Vec<&str> = checks
+            .iter()
+            .filter_map(|it| it.status.as_deref())
+            .collect();
+        assert_eq!(found, ["PASS", "PASS", "UNCHECKED", "PASS"]);
+        assert_eq!(parsed() - before, 3);
+    }
+
+    // spec: SAP-4.2-8
+    #[test]
+    fn constraints_that_were_changed_after_they_were_read_are_those_that_count() {
+        let mut context = ConstitutionalContext::new(PressureLevel::Consulted);
+        context.constraints = Some(vec!["output . < 2".into(), "output . < 3".into()]);
+        let (prepared, one) = (Arc::<Prepared>::default(), RawBuf::parse("1").unwrap());
+        let capability: Capability = "a.b".parse().unwrap();
+        let rules = Rules::default();
+        let verdicts = |context: &ConstitutionalContext| {
+            let mut subject = Subject::admission(&capability, context).prepared_by(&prepared);
+            subject.output = Some(one.as_raw());
+            let checks = rules.assess(&subject).checks;
+            let found = checks.into_iter().filter_map(|check| check.status);
+            found.collect::<Vec<_>>()
+        };
+        assert_eq!(verdicts(&context), ["PASS", "PASS"]);
+        context.constraints = Some(vec!["output . < 1".into(), "output . < 3".into()]);
+        assert_eq!(verdicts(&context), ["FAIL", "PASS"]);
+        context.constraints = Some(vec!["output . < 3".into(), "output . > 1".into()]);
+        assert_eq!(verdicts(&context), ["PASS", "FAIL"]);
     }
 }

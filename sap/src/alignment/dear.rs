@@ -1,8 +1,10 @@
 //! What a verdict costs, and what a dear one takes along to another thread.
 
+use std::sync::Arc;
+
 use ubos_common::json::{Raw, RawBuf};
 
-use super::Subject;
+use super::{Prepared, Subject};
 use crate::context::ConstitutionalContext;
 use crate::ident::Capability;
 
@@ -37,6 +39,7 @@ pub(super) struct Owned {
     context: ConstitutionalContext,
     output: Option<RawBuf>,
     citations: Vec<String>,
+    prepared: Option<Arc<Prepared>>,
 }
 
 impl Owned {
@@ -46,11 +49,17 @@ impl Owned {
             context: subject.context.clone(),
             output: subject.output.map(Raw::to_owned),
             citations: subject.citations.to_vec(),
+            prepared: subject.prepared.cloned(),
         }
     }
 
     pub(super) fn subject(&self) -> Subject<'_> {
         let output = self.output.as_ref().map(RawBuf::as_raw);
-        Subject::admission(&self.capability, &self.context).proposing(output, &self.citations)
+        let subject = Subject::admission(&self.capability, &self.context);
+        let subject = subject.proposing(output, &self.citations);
+        match &self.prepared {
+            Some(prepared) => subject.prepared_by(prepared),
+            None => subject,
+        }
     }
 }

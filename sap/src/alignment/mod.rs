@@ -20,6 +20,7 @@ mod what_if;
 
 use core::fmt;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use ubos_common::json::{Raw, RawObject};
 
@@ -29,7 +30,7 @@ use crate::future::{BoxFuture, ready};
 use crate::ident::Capability;
 use crate::number::Number;
 
-pub(crate) use constraints::all_unchecked;
+pub(crate) use constraints::{Prepared, all_unchecked};
 pub use predicate::{Predicate, PredicateError};
 pub use rules::Rules;
 pub use severity::Severity;
@@ -48,6 +49,8 @@ pub struct Subject<'a> {
     pub output: Option<Raw<'a>>,
     /// What grounds it.
     pub citations: &'a [String],
+    /// The constraints of the task, read once for all its verdicts.
+    pub(crate) prepared: Option<&'a Arc<Prepared>>,
 }
 
 impl<'a> Subject<'a> {
@@ -59,7 +62,14 @@ impl<'a> Subject<'a> {
             context,
             output: None,
             citations: &[],
+            prepared: None,
         }
+    }
+
+    /// The same with what was read of the task's constraints.
+    pub(crate) const fn prepared_by(mut self, prepared: &'a Arc<Prepared>) -> Self {
+        self.prepared = Some(prepared);
+        self
     }
 
     /// The same task with a proposed output.

@@ -151,6 +151,8 @@ impl FromStr for Predicate {
     type Err = PredicateError;
 
     fn from_str(text: &str) -> Result<Self, PredicateError> {
+        #[cfg(test)]
+        PARSED.set(PARSED.get() + 1);
         if text.len() > Self::MAX_BYTES {
             return wanted("at most 1024 bytes");
         }
@@ -409,6 +411,12 @@ fn is_equal<'a>(value: Raw<'a>, other: &Constant, output: &mut Output<'a>) -> Re
 
 /// Steps of looking at one value.
 const VISIT: usize = 16;
+
+#[cfg(test)]
+std::thread_local! {
+    /// Predicates that this thread has parsed.
+    pub(super) static PARSED: core::cell::Cell<usize> = const { core::cell::Cell::new(0) };
+}
 
 #[cfg(test)]
 mod tests {

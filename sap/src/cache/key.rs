@@ -8,6 +8,7 @@ use ubos_common::json::{RawBuf, RawObject, Write};
 
 use super::record::SAP_VERSION;
 use super::{CacheKey, Fingerprint};
+use crate::ident::AgentId;
 use crate::task::Task;
 
 /// Takes from a payload what its outcome depends on.
@@ -40,20 +41,47 @@ impl Essence for WholePayload {
 }
 
 /// The payload less some of its own members, such as a time of asking.
+///
+/// Where a member matters after all, a task is given the outcome of another. So somebody answers for each of these: there is
+/// one where an operator [says so](Self::approved), and where an operator has adopted a trial that was passed
+/// ([`Trial::adopted`](crate::learning::Trial::adopted)). A suggestion alone makes none.
+///
+/// ```
+/// use sap::cache::{DropMembers, Essence as _};
+/// use sap::ubos_common::json::{RawBuf, RawObject};
+///
+/// let essence = DropMembers::approved("ada".parse()?, ["askedAt"]);
+/// let payload = RawObject::new(RawBuf::parse(r#"{"q":"When?","askedAt":7}"#)?).ok_or("an object")?;
+/// assert_eq!(essence.extract(&payload)?.as_str(), r#"{"q":"When?"}"#);
+/// assert_eq!(essence.approved_by().as_str(), "ada");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DropMembers {
     names: BTreeSet<String>,
     version: String,
+    approved_by: AgentId,
 }
 
-/// Drops the members of these names.
-impl<'a> FromIterator<&'a str> for DropMembers {
-    fn from_iter<I: IntoIterator<Item = &'a str>>(names: I) -> Self {
+impl DropMembers {
+    /// Leaves out the members of these names, for which the operator answers: no trial is asked.
+    #[must_use]
+    pub fn approved<'a>(operator: AgentId, names: impl IntoIterator<Item = &'a str>) -> Self {
         let names: BTreeSet<String> = names.into_iter().map(str::to_owned).collect();
         // Written as JSON, so that no name can pass for two.
         let list = names.iter().cloned().collect::<Vec<String>>();
         let version = format!("drop/1:{}", ubos_common::json::to_string(&list));
-        Self { names, version }
+        Self {
+            names,
+            version,
+            approved_by: operator,
+        }
+    }
+
+    /// The operator who answers for it.
+    #[must_use]
+    pub const fn approved_by(&self) -> &AgentId {
+        &self.approved_by
     }
 }
 

@@ -38,6 +38,13 @@ ubos_common::wire! {
 }
 
 impl CacheRecord {
+    /// Bytes of what an answer is made of.
+    #[cfg(feature = "driver")]
+    pub(crate) fn bytes(&self) -> usize {
+        let citations = self.citations.iter().map(String::len);
+        self.output.as_str().len() + citations.sum::<usize>()
+    }
+
     /// Whole seconds since it was written; a record of the future has age 0. Spec: SAP 6
     // impl: SAP-6-10
     #[must_use]

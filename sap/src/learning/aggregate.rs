@@ -3,8 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet, btree_map};
 use std::sync::{Mutex, PoisonError};
 
+use ubos_common::json;
+
 use super::bounds::Bounds;
-use super::signal::{Signal, SignalId, SignalSink};
+use super::signal::{IssuerDigest, Signal, SignalId, SignalSink};
+use super::support::Speaker;
 use super::tally::Tally;
 use crate::error::StoreError;
 use crate::evidence::Fingerprint;
@@ -65,7 +68,17 @@ pub struct Aggregate {
     /// How many keys each capability has.
     keys: BTreeMap<Capability, usize>,
     seen: BTreeSet<SignalId>,
+    /// What each issuer has brought; `None`: those of whom nobody knows which.
+    issuers: BTreeMap<Option<IssuerDigest>, Brought>,
     refused: u64,
+    bytes: usize,
+}
+
+/// What one issuer has brought.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Brought {
+    signals: usize,
+    /// Of the signals as they are written: what is held of one depends on those before it.
     bytes: usize,
 }
 
@@ -98,12 +111,20 @@ impl Aggregate {
         if self.seen.contains(&signal.id) {
             return Ok(false);
         }
-        let held = self.held(&signal.capability).plus(others);
+        let held = self.held(signal).plus(others);
         if held.signals >= self.bounds.max_signals {
             return Err(self.refuse("signals", self.bounds.max_signals));
         }
         if held.bytes >= self.bounds.max_bytes {
             return Err(self.refuse("bytes", self.bounds.max_bytes));
+        }
+        let most = self.bounds.of_one_issuer(self.bounds.max_signals);
+        if held.issuer.signals >= most {
+            return Err(self.refuse("signals of one issuer", most));
+        }
+        let most = self.bounds.of_one_issuer(self.bounds.max_bytes);
+        if held.issuer.bytes >= most {
+            return Err(self.refuse("bytes of one issuer", most));
         }
         let mut key = SignalKey::from(signal);
         let is_full = held.keys >= self.bounds.max_keys
@@ -134,6 +155,11 @@ impl Aggregate {
         let before = tally.ledger.bytes;
         tally.take(signal, &self.bounds);
         self.bytes += tally.ledger.bytes - before;
+        if let Speaker::Issuer(issuer) = Speaker::from(signal) {
+            let part = self.issuers.entry(issuer).or_default();
+            part.signals += 1;
+            part.bytes += json::to_vec(signal).len();
+        }
         Ok(true)
     }
 
@@ -142,13 +168,19 @@ impl Aggregate {
         self
     }
 
-    /// How much it holds, and how many keys of a capability.
-    pub(super) fn held(&self, capability: &Capability) -> Held {
+    /// How much it holds: in all, of the capability of a signal, and of its issuer.
+    pub(super) fn held(&self, signal: &Signal) -> Held {
+        let capability_keys = self.keys.get(&signal.capability);
+        let issuer = match Speaker::from(signal) {
+            Speaker::Issuer(issuer) => self.issuers.get(&issuer),
+            Speaker::Free => None,
+        };
         Held {
             keys: self.tallies.len(),
-            capability_keys: self.keys.get(capability).copied().unwrap_or(0),
+            capability_keys: capability_keys.copied().unwrap_or(0),
             signals: self.seen.len(),
             bytes: self.bytes,
+            issuer: issuer.copied().unwrap_or_default(),
         }
     }
 
@@ -162,6 +194,11 @@ impl Aggregate {
             own.absorb(tally, thousandths);
         }
         self.seen.extend(&other.seen);
+        for (issuer, other) in &other.issuers {
+            let part = self.issuers.entry(*issuer).or_default();
+            part.signals += other.signals;
+            part.bytes += other.bytes;
+        }
         self.bytes += other.bytes;
     }
 
@@ -190,6 +227,7 @@ pub(super) struct Held {
     capability_keys: usize,
     signals: usize,
     bytes: usize,
+    issuer: Brought,
 }
 
 impl Held {
@@ -198,6 +236,8 @@ impl Held {
         self.capability_keys += other.capability_keys;
         self.signals += other.signals;
         self.bytes += other.bytes;
+        self.issuer.signals += other.issuer.signals;
+        self.issuer.bytes += other.issuer.bytes;
         self
     }
 }

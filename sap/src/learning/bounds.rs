@@ -1,5 +1,7 @@
 //! How much the learning loop holds in memory.
 
+use core::num::NonZeroUsize;
+
 /// Bounds on what an [`Aggregate`](super::Aggregate) holds. At each of them what is new is refused or left out, and counted;
 /// nothing held is dropped.
 ///
@@ -15,6 +17,7 @@
 /// | `max_observed` | 16 | further observations of a key are left out |
 /// | `max_issuers` | 64 | what further issuers say in one count is counted together, as one issuer's |
 /// | `max_bytes` | 268,435,456 | a new signal is refused |
+/// | `issuer_parts` | 2 | one issuer has at most one of so many parts of `max_signals`, and of `max_bytes` as his signals are written: a further one is refused |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
     /// Keys.
@@ -33,6 +36,8 @@ pub struct Bounds {
     pub(super) max_issuers: usize,
     /// About how many bytes are held; the signal that reaches the bound still counts.
     pub(super) max_bytes: usize,
+    /// Parts of signals and bytes, of which one issuer has one.
+    pub(super) issuer_parts: NonZeroUsize,
 }
 
 impl Default for Bounds {
@@ -46,6 +51,7 @@ impl Default for Bounds {
             max_observed: 16,
             max_issuers: 64,
             max_bytes: 268_435_456,
+            issuer_parts: const { NonZeroUsize::new(2).expect("not 0") },
         }
     }
 }
@@ -77,6 +83,19 @@ impl Bounds {
     pub const fn with_max_bytes(mut self, bytes: usize) -> Self {
         self.max_bytes = bytes;
         self
+    }
+
+    /// Sets into how many parts the signals and the bytes are shared: one issuer has at most one of them, so that nobody stops
+    /// the learning of others by sending much. With 1 he may have all, as where there is a single issuer. What operators say
+    /// is nobody's part.
+    #[must_use]
+    pub const fn with_issuer_parts(mut self, parts: NonZeroUsize) -> Self {
+        self.issuer_parts = parts;
+        self
+    }
+
+    pub(super) const fn of_one_issuer(&self, all: usize) -> usize {
+        all.div_ceil(self.issuer_parts.get())
     }
 
     /// Sets how many issuers are told apart in one count.

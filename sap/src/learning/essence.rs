@@ -1,6 +1,7 @@
 //! Which members of a payload an outcome does not depend on.
 
-use std::collections::{BTreeMap, BTreeSet};
+use core::cmp::Reverse;
+use std::collections::BTreeMap;
 
 use ubos_common::json::{MemberWriter, Write};
 
@@ -13,7 +14,7 @@ use crate::ident::Capability;
 use crate::transcript::Proof;
 
 /// Members of a capability's payload on which no outcome that was seen depended. One that was not seen may: see
-/// [`Trial`](super::Trial).
+/// [`Trial`](super::Trial). Where payloads have very many different members, those that most payloads have are looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EssenceSuggestion {
@@ -92,12 +93,11 @@ pub(super) fn suggest(
 /// The members that can be left out together: each has support of its own, and no two samples that agree without
 /// them have different outputs.
 fn droppable(samples: &[Sample<'_>], support: Support) -> Option<(Vec<String>, Count)> {
-    let names: BTreeSet<&String> = samples.iter().flat_map(|s| s.members.keys()).collect();
-    let mut candidates: Vec<(&str, Count)> = names
+    let mut candidates: Vec<(&str, Count)> = names(samples, MAX_VISITS)
         .into_iter()
         .filter_map(|name| {
             let count = unchanged(samples, &[name])?;
-            count.supports(support).then_some((name.as_str(), count))
+            count.supports(support).then_some((name, count))
         })
         .collect();
     candidates.sort_by(|(a, left), (b, right)| right.weight.cmp(&left.weight).then(a.cmp(b)));
@@ -113,6 +113,24 @@ fn droppable(samples: &[Sample<'_>], support: Support) -> Option<(Vec<String>, C
     }
     drop.sort_unstable();
     (!drop.is_empty()).then(|| (drop.into_iter().map(str::to_owned).collect(), count))
+}
+
+/// The names of members that are looked at: those that most samples have, as many as may be looked at in so many visits of a
+/// member. Whoever sends a task chooses its names, and each is looked at in all samples, at most twice.
+fn names<'a>(samples: &[Sample<'a>], visits: usize) -> Vec<&'a str> {
+    let mut all: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut members = samples.len();
+    for sample in samples {
+        members += sample.members.len();
+        for name in sample.members.keys() {
+            *all.entry(name).or_default() += 1;
+        }
+    }
+    let mut names: Vec<(&str, usize)> = all.into_iter().collect();
+    // Stable, so those of as many samples keep their order.
+    names.sort_by_key(|(_, samples)| Reverse(*samples));
+    let most = visits / 2 / members.max(1);
+    names.into_iter().take(most).map(|(name, _)| name).collect()
 }
 
 /// Samples whose output stayed the same though members of these names differed; `None` where one changed.
@@ -139,4 +157,45 @@ fn unchanged(samples: &[Sample<'_>], drop: &[&str]) -> Option<Count> {
         }
     }
     Some(count)
+}
+
+/// Visits of members in the samples of one capability: a few seconds.
+const MAX_VISITS: usize = 100_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lifecycle::body_digest;
+
+    // spec: SAP-7-2
+    #[test]
+    fn the_names_that_most_samples_have_are_looked_at_as_many_as_there_is_time_for() {
+        let digest = |number: usize| BodyDigest(body_digest(number.to_string().as_bytes()));
+        // Ten payloads with one time of asking, and one of somebody who makes up names.
+        let payload = |number: usize| match number {
+            10 => (0..64)
+                .map(|name| (format!("a{name:02}"), digest(0)))
+                .collect(),
+            _ => BTreeMap::from([
+                ("q".to_owned(), digest(0)),
+                ("z".to_owned(), digest(number)),
+            ]),
+        };
+        let payloads: Vec<BTreeMap<String, BodyDigest>> = (0..11).map(payload).collect();
+        let sample = |members| Sample {
+            territory: None,
+            members,
+            output: digest(0),
+            id: SignalId(body_digest(b"")),
+            speaker: Speaker::Free,
+            weight: Count::WHOLE,
+        };
+        let samples: Vec<Sample<'_>> = payloads.iter().map(sample).collect();
+        // To look at a name once visits 84 members and 11 samples.
+        let once = 10 * 2 + 64 + 11;
+        assert_eq!(names(&samples, 2 * once - 1), [""; 0]);
+        assert_eq!(names(&samples, 4 * once), ["q", "z"]);
+        assert_eq!(names(&samples, 6 * once), ["q", "z", "a00"]);
+        assert_eq!(names(&samples, MAX_VISITS).len(), 66);
+    }
 }

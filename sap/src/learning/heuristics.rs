@@ -15,8 +15,8 @@ use crate::transcript::Proof;
 
 /// What signals teach, each piece with its evidence. A value: it changes nothing until somebody uses it.
 ///
-/// [`Rules::learned`](crate::alignment::Rules::learned) takes thresholds and catalogue,
-/// a [`DropMembers`](crate::cache::DropMembers) of an essence is an extractor for the cache.
+/// [`Rules::learned`](crate::alignment::Rules::learned) takes thresholds and catalogue, and a [`Trial`](super::Trial) an
+/// essence: what that gives once it is adopted is an extractor for the cache.
 ///
 /// Spec: SAP 7
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -207,7 +207,15 @@ fn split(readings: &Readings, support: Support) -> Option<(f64, Count, u64)> {
         count.merge(&of(&readings.bad, !is_right));
         count
     };
-    let bound = (-1..=100).min_by_key(|bound| side(false, *bound).weight)?;
+    // Between two readings nothing changes.
+    let seen: BTreeSet<u8> = readings
+        .good
+        .keys()
+        .chain(readings.bad.keys())
+        .copied()
+        .collect();
+    let bounds = core::iter::once(-1).chain(seen.into_iter().map(i16::from));
+    let bound = bounds.min_by_key(|bound| side(false, *bound).weight)?;
     let (count, against) = (side(true, bound), side(false, bound));
     let is_clear = count.supports(support) && count.weight > against.weight;
     is_clear.then_some((f64::from(bound), count, against.signals))
@@ -276,11 +284,4 @@ impl Write for CatalogueEntry {
         object.member("evidence", &self.evidence);
         object.end();
     }
-}
-
-/// The kinds of task that something is known about.
-pub(super) fn scopes(aggregate: &Aggregate) -> BTreeSet<Scope> {
-    let keys = aggregate.into_iter().map(|(key, _)| key);
-    keys.map(|key| (key.capability.clone(), key.territory.clone()))
-        .collect()
 }

@@ -8,14 +8,15 @@ use ubos_common::time::{Timestamp, WholeSecond};
 use ubos_common::violation::Profile;
 
 use super::aggregate::{Aggregate, SignalKey};
+use super::essence::EssenceSuggestion;
 use super::evidence::Count;
-use super::heuristics::{Heuristics, scopes};
+use super::heuristics::{CatalogueEntry, Heuristics, Threshold};
 use super::signal::SignalId;
 use super::support::{Shares, Support};
 use super::tally::Tally;
 use crate::error::StoreError;
 use crate::evidence::{BodyDigest, Fingerprint};
-use crate::future::BoxFuture;
+use crate::future::{BoxFuture, yield_once};
 use crate::ident::Capability;
 use crate::lifecycle::body_digest;
 use crate::limits::unbounded;
@@ -115,7 +116,7 @@ impl Publisher {
     pub(crate) const MAX_FILED: usize = 100_000;
 
     /// Files what is new: a playbook for each capability and territory, a punch-card for each fingerprint with at
-    /// least that much support. Gives what was filed.
+    /// least that much support. Gives what was filed. It gives way behind each piece.
     ///
     /// # Errors
     ///
@@ -129,16 +130,17 @@ impl Publisher {
         support: Support,
         librarian: &dyn Librarian,
     ) -> Result<Vec<Artifact>, StoreError> {
-        let playbooks = scopes(aggregate)
-            .into_iter()
-            .map(|(capability, territory)| {
-                let key = SignalKey {
-                    capability,
-                    territory,
-                    fingerprint: None,
-                };
-                playbook(now, aggregate, heuristics, key, support)
-            });
+        let known = Known::of(aggregate, heuristics);
+        let playbooks = known.by_scope.into_iter();
+        let playbooks = playbooks.map(|((capability, territory), here)| {
+            let key = SignalKey {
+                capability: capability.clone(),
+                territory: territory.cloned(),
+                fingerprint: None,
+            };
+            let essence = known.essences.get(capability).copied();
+            playbook(now, &here, essence, key, support)
+        });
         let known = aggregate
             .into_iter()
             .filter(|(key, tally)| key.fingerprint.is_some() && tally.shares.is_enough(support));
@@ -153,7 +155,9 @@ impl Publisher {
             ))
         });
         let mut filed = Vec::new();
-        for artifact in playbooks.chain(cards).flatten() {
+        for artifact in playbooks.chain(cards) {
+            yield_once().await;
+            let Some(artifact) = artifact else { continue };
             if self.filed.contains(&artifact.digest) {
                 continue;
             }
@@ -176,20 +180,62 @@ impl FromIterator<BodyDigest> for Publisher {
     }
 }
 
+type ScopeRef<'a> = (&'a Capability, Option<&'a String>);
+
+/// What is known, by the kind of task: each is looked for once, for there may be very many.
+struct Known<'a> {
+    by_scope: BTreeMap<ScopeRef<'a>, Here<'a>>,
+    /// The first of each capability.
+    essences: BTreeMap<&'a Capability, &'a EssenceSuggestion>,
+}
+
+/// What is known of one kind of task.
+#[derive(Default)]
+struct Here<'a> {
+    tallies: Vec<&'a Tally>,
+    thresholds: Vec<&'a Threshold>,
+    catalogue: Vec<&'a CatalogueEntry>,
+}
+
+impl<'a> Known<'a> {
+    fn of(aggregate: &'a Aggregate, heuristics: &'a Heuristics) -> Self {
+        let mut by_scope = BTreeMap::<ScopeRef<'_>, Here<'_>>::new();
+        for (key, tally) in aggregate {
+            let scope = (&key.capability, key.territory.as_ref());
+            by_scope.entry(scope).or_default().tallies.push(tally);
+        }
+        for learned in &heuristics.thresholds {
+            let scope = (&learned.capability, learned.territory.as_ref());
+            if let Some(here) = by_scope.get_mut(&scope) {
+                here.thresholds.push(learned);
+            }
+        }
+        for learned in &heuristics.catalogue {
+            let scope = (&learned.capability, learned.territory.as_ref());
+            if let Some(here) = by_scope.get_mut(&scope) {
+                here.catalogue.push(learned);
+            }
+        }
+        let essences = heuristics.essences.iter().rev();
+        let essences = essences.map(|essence| (&essence.capability, essence));
+        Self {
+            by_scope,
+            essences: essences.collect(),
+        }
+    }
+}
+
 /// `None` where there are too few signals.
 fn playbook(
     now: Timestamp,
-    aggregate: &Aggregate,
-    heuristics: &Heuristics,
+    here: &Here<'_>,
+    essence: Option<&EssenceSuggestion>,
     key: SignalKey,
     support: Support,
 ) -> Option<Artifact> {
     let (mut ids, mut shares) = (BTreeSet::new(), Shares::default());
     let (mut actions, mut notes) = (BTreeMap::new(), BTreeMap::new());
-    let here = aggregate.into_iter().filter(|(other, _)| {
-        other.capability == key.capability && other.territory == key.territory
-    });
-    for (_, tally) in here {
+    for tally in &here.tallies {
         ids.extend(&tally.ids);
         shares.merge_faded(&tally.shares, Count::WHOLE);
         for (digest, (action, count)) in &tally.actions {
@@ -209,29 +255,20 @@ fn playbook(
         return None;
     }
     let rank = |count: &Count| (count.shares.towards(support), count.signals);
-    let is_here = |capability: &Capability, territory: &Option<String>| {
-        *capability == key.capability && *territory == key.territory
-    };
-    let thresholds = heuristics.thresholds.iter();
-    let thresholds = thresholds.filter(|t| is_here(&t.capability, &t.territory));
-    let catalogue = heuristics.catalogue.iter();
-    let catalogue = catalogue.filter(|c| is_here(&c.capability, &c.territory));
-    let essence = heuristics.essences.iter();
-    let mut essence = essence.filter(|e| e.capability == key.capability);
     let body = object(|body| {
         body.member("signals", &(ids.len() as u64));
-        body.optional("essence", essence.next());
-        body.member("thresholds", &List(thresholds.collect()));
-        body.member("catalogue", &List(catalogue.collect()));
+        body.optional("essence", essence);
+        body.member("thresholds", &List(&here.thresholds));
+        body.member("catalogue", &List(&here.catalogue));
         let actions = actions
             .into_values()
             .map(|(action, count)| (action, rank(&count)));
         body.member(
             "nextActions",
-            &List(most(actions).collect::<Vec<&RawObject>>()),
+            &List(&most(actions).collect::<Vec<&RawObject>>()),
         );
         let notes = notes.into_iter().map(|(note, count)| (note, rank(&count)));
-        body.member("notes", &List(most(notes).collect::<Vec<&String>>()));
+        body.member("notes", &List(&most(notes).collect::<Vec<&String>>()));
     });
     Some(Artifact::of(ArtifactKind::Playbook, now, key, body, &ids))
 }
@@ -290,9 +327,9 @@ fn most<T>(things: impl Iterator<Item = (T, Rank)>) -> impl Iterator<Item = T> {
 /// How much is counted for a thing, of which one issuer brings no more than his part; and how many signals name it.
 type Rank = (u64, u64);
 
-struct List<T>(Vec<T>);
+struct List<'a, T>(&'a [T]);
 
-impl<T: Write> Write for List<&T> {
+impl<T: Write> Write for List<'_, &T> {
     fn write(&self, out: &mut Vec<u8>) {
         out.push(b'[');
         for (n, item) in self.0.iter().enumerate() {

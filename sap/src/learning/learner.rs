@@ -70,7 +70,7 @@ impl Learner {
         let period = self.window.period(signal.at.timestamp());
         let others = self.periods.iter().filter(|(other, _)| **other != period);
         let others = others.fold(Held::default(), |sum, (_, other)| {
-            sum.plus(other.held(&signal.capability))
+            sum.plus(other.held(signal))
         });
         let inserted = match self.periods.get_mut(&period) {
             Some(known) => known.insert_beside(signal, others),
@@ -107,8 +107,7 @@ impl Learner {
     }
 }
 
-/// A processor emits to it while others look at it, and waits for as long as they do. To gather much takes its time: whose
-/// processor must not wait gives it a [`FileSignals`](crate::store::FileSignals), whose thread waits instead.
+/// Signals come while others look at it, and wait for as long as they do.
 impl SignalSink for Mutex<Learner> {
     fn emit(&self, signal: Signal) -> Result<(), StoreError> {
         // What a panic of another thread left is a signal half counted at worst.

@@ -18,6 +18,7 @@
 //! other members has another version, so that records written before keep their keys and go on answering those.
 //!
 //! Spec: SAP 7
+#![cfg_attr(all(feature = "driver", feature = "log"), doc = include_str!("closed_loop.md"))]
 
 mod aggregate;
 mod bounds;

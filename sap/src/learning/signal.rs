@@ -323,7 +323,8 @@ fn exact(value: Raw<'_>) -> Option<BodyDigest> {
 
 /// Takes signals as they are made: a learner, a log, a queue to one of them.
 ///
-/// The call is made between a result and its delivery and should not block for long.
+/// A processor calls it on a thread of its own: it may take its time, and holds up no task. The signals of what ends
+/// meanwhile wait, as many as [`Processor::signals`](crate::processor::Processor::signals) says.
 pub trait SignalSink: fmt::Debug + Send + Sync {
     /// Takes a signal.
     ///

@@ -4,7 +4,7 @@ use core::fmt;
 use core::num::NonZeroU64;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use ubos_common::json::MemberWriter;
 use ubos_common::time::Timestamp;
@@ -65,8 +65,8 @@ pub enum AdoptError {
 /// From then on it answers, except that one hit in [some](Self::with_one_in) is computed and compared. The first
 /// outcome that differs ends it at once, and the cache has its former essence again.
 ///
-/// It learns of the signals that a processor emits, and `Caching::with_trial` puts it beside
-/// the essence that it is to follow. Signals that are older than the trial say what is known, and do not count for it.
+/// It learns of the signals that a processor emits, when they are told, and `Caching::with_trial` puts it beside
+/// the essence that it is to follow, of the same capability. Signals that are older than the trial say what is known, and do not count for it.
 ///
 /// | bound | value | at the bound |
 /// |---|---|---|
@@ -94,7 +94,8 @@ pub struct Trial {
     wanted: u64,
     issuers: NonZeroU64,
     one_in: NonZeroU64,
-    candidate: DropMembers,
+    /// Nothing before an operator has adopted it.
+    adopted: OnceLock<DropMembers>,
     hits: AtomicU64,
     shadow: Mutex<Shadow>,
 }
@@ -126,14 +127,13 @@ impl Trial {
     /// A trial that begins now: 100 outcomes are wanted, of two issuers at least, and of those that it then answers one in 20 is computed.
     #[must_use]
     pub fn new(suggestion: EssenceSuggestion, now: Timestamp) -> Self {
-        let candidate = suggestion.drop.iter().map(String::as_str).collect();
         Self {
             suggestion,
             since: now,
             wanted: 100,
             issuers: Support::ISSUERS,
             one_in: const { NonZeroU64::new(20).expect("not 0") },
-            candidate,
+            adopted: OnceLock::new(),
             hits: AtomicU64::new(0),
             shadow: Mutex::new(Shadow {
                 state: TrialState::Open { agreed: 0 },
@@ -177,7 +177,7 @@ impl Trial {
         self.lock().state.clone()
     }
 
-    /// Lets it answer.
+    /// Lets it answer. Where it does already, the operator who came first stays.
     ///
     /// # Errors
     ///
@@ -190,7 +190,13 @@ impl Trial {
                 wanted: self.wanted,
             }),
             TrialState::Refuted { .. } => Err(AdoptError::Refuted),
-            TrialState::Proven | TrialState::Adopted { .. } => {
+            TrialState::Adopted { .. } => Ok(()),
+            TrialState::Proven => {
+                let names = self.suggestion.drop.iter().map(String::as_str);
+                // Only here is it made, and nobody comes here twice.
+                let _ = self
+                    .adopted
+                    .set(DropMembers::approved(operator.clone(), names));
                 shadow.state = TrialState::Adopted { operator };
                 Ok(())
             }
@@ -200,7 +206,7 @@ impl Trial {
     /// The essence without the members, where it is adopted.
     pub fn adopted(&self) -> Option<&DropMembers> {
         let is_adopted = matches!(self.lock().state, TrialState::Adopted { .. });
-        is_adopted.then_some(&self.candidate)
+        self.adopted.get().filter(|_| is_adopted)
     }
 
     /// Whether this hit is one that is computed; each call is another hit.

@@ -34,7 +34,8 @@ pub enum Warning {
     /// The output was not held against its contract.
     #[error("contract not enforced")]
     Contract(#[source] NotEnforced),
-    /// What a result says was not kept for learning.
+    /// What a result says is not learned of: too much waits for the sink of signals. What that refuses later is counted
+    /// ([`Processor::lost_signals`](super::Processor::lost_signals)).
     #[error("signal not kept")]
     Signal(#[source] StoreError),
     /// A result did not get to the endpoint that the task names. It stays in the transcript.

@@ -143,7 +143,7 @@ mod tests {
 
     use futures::executor::block_on;
     use futures::future::poll_fn;
-    use ubos_common::json::RawBuf;
+    use ubos_common::json::{RawBuf, RawObject};
     use ubos_common::time::{Mono, Timestamp};
 
     use super::super::fixture::{self, Still};
@@ -281,6 +281,88 @@ mod tests {
         assert!(matches!(answer, Answer::Result(result) if result.status == Status::Succeeded));
         // Each has one turn when it comes and one when it is judged. So has the outcome, and the task when it is read.
         assert_eq!(handed_over, 2 * REPORTS + 3);
+    }
+
+    /// What a handler reports and says, of which one part is long.
+    type Says = fn(RawObject) -> (Option<Progress>, Result<Outcome, HandlerError>);
+
+    /// How often work is handed over while a handler says something long in one of its parts.
+    fn handed_over(says: Says) -> usize {
+        let transcript = Arc::new(MemoryTranscript::default());
+        let handler = move |mut cx: Context| async move {
+            let text = format!(r#"{{"long":"{}"}}"#, "long ".repeat(HEAVY / 4));
+            let (part, said) = says(RawObject::new(RawBuf::parse(&text)?).ok_or("no object")?);
+            if let Some(part) = part {
+                cx.report(part).await;
+            }
+            said
+        };
+        let processor = fixture::processor(transcript, Config::default());
+        let processor = processor.handle("text.echo".parse().unwrap(), handler);
+        let mut sink = |_: super::super::Delivery<'_>| {};
+        let run = || block_on(processor.process(&Still, fixture::TASK.as_bytes(), &mut sink));
+        let (answer, times) = work::handed_over(run);
+        assert!(matches!(answer, Ok(Answer::Result(result)) if result.status.is_terminal()));
+        times
+    }
+
+    // spec: SAP-5-8
+    #[test]
+    fn whatever_part_of_what_a_handler_says_is_long_it_is_written_on_another_thread() {
+        assert_eq!(handed_over(|_| (None, Ok(Outcome::default()))), 0);
+        // The end of a task that has said something long is made there, too.
+        for says in [
+            |long| {
+                let mut part = Progress::running(None);
+                part.metrics = Some(long);
+                (Some(part), Ok(Outcome::new(RawBuf::parse("1").unwrap())))
+            },
+            |long| {
+                let part = Progress::partial(RawBuf::parse("1").unwrap(), vec![long]);
+                (Some(part), Err(HandlerError::unprocessable("why")))
+            },
+        ] as [Says; 2]
+        {
+            assert!(handed_over(says) >= 2);
+        }
+        for says in [
+            |long| {
+                let mut outcome = Outcome::new(RawBuf::parse("1").unwrap());
+                outcome.meta = Some(long);
+                (None, Ok(outcome))
+            },
+            |long| {
+                let mut outcome = Outcome::new(RawBuf::parse("1").unwrap());
+                outcome.artifacts = Some(vec![long]);
+                (None, Ok(outcome))
+            },
+            |long| {
+                let citing = vec![long.as_str().to_owned()];
+                (
+                    None,
+                    Ok(Outcome::new(RawBuf::parse("1").unwrap()).citing(citing)),
+                )
+            },
+            |long| {
+                let error = HandlerError::Failed {
+                    code: crate::ErrorCode::Unprocessable,
+                    message: "why".into(),
+                    details: Some(long),
+                };
+                (None, Err(error))
+            },
+            |long| (None, Err(HandlerError::unprocessable(long.as_str()))),
+            |long| {
+                let error = HandlerError::Escalated {
+                    message: "why".into(),
+                    next_actions: vec![long],
+                };
+                (None, Err(error))
+            },
+        ] as [Says; 6]
+        {
+            assert_eq!(handed_over(says), 1);
+        }
     }
 
     /// A clock at which a thread that works apart stops the second time, until it may go on.

@@ -5,14 +5,13 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use ubos_common::time::Now;
 
 use super::answer::Warning;
-use super::guard::guarded;
+use super::guard::{Fragile, guarded};
 use super::key::Key;
 use super::ledger::Ledger;
 use super::state::Processor;
-use super::telling::Telling;
+use super::teller::Teller;
 use crate::cache::{Caching, Keys, WholePayload};
-use crate::future::BoxFuture;
-use crate::learning::{Signal, SignalSink};
+use crate::learning::Signal;
 use crate::role::consumer::Written;
 use crate::status::Status;
 use crate::task::Task;
@@ -28,7 +27,7 @@ pub(super) struct Books {
     pub(super) caching: Option<Caching>,
     transcript: Arc<dyn Transcript>,
     ledger: Arc<Ledger>,
-    signals: Option<Arc<dyn SignalSink>>,
+    signals: Option<Arc<Teller>>,
     max_remembered_bytes: usize,
     task: Arc<Task>,
     /// Of the task.
@@ -37,7 +36,6 @@ pub(super) struct Books {
     keys: Arc<OnceLock<Option<Keys>>>,
     /// The result that was recorded last, and as which entry.
     recorded: Arc<Mutex<Option<Recorded>>>,
-    told: Arc<Telling>,
 }
 
 impl Books {
@@ -59,13 +57,12 @@ impl Books {
             has_route,
             keys: Arc::default(),
             recorded: Arc::default(),
-            told: Arc::default(),
         }
     }
 
     /// Writes an entry down. A transcript that panics has failed.
     pub(super) async fn record(&self, entry: &Entry) -> Result<u64, TranscriptError> {
-        let recorded = guarded(async { self.transcript.record(entry).await }).await;
+        let recorded = guarded(async { Fragile::from(self.transcript.record(entry)).await }).await;
         recorded.unwrap_or_else(|panicked| Err(TranscriptError::Store(Box::new(panicked))))
     }
 
@@ -89,7 +86,10 @@ impl Books {
         let caching = self.caching.clone();
         move || {
             let make = || match &caching {
-                Some(caching) => Keys::within(&task, caching.essence(), caching.is_issuers_own),
+                Some(caching) => {
+                    let essence = caching.essence(&task.target.capability);
+                    Keys::within(&task, essence, caching.is_issuers_own)
+                }
                 None => Keys::of(&task, &WholePayload),
             };
             *keys.get_or_init(|| has_route.then(make).and_then(Result::ok))
@@ -109,27 +109,21 @@ impl Books {
             .update(&self.key, result, (encoded, entry), max_bytes);
     }
 
-    /// Tells those who learn of a result, after those before it; ready when they know. The call hands it over. Where 64 MiB
-    /// wait to be told so, it is told where the run waits for it, and lost where that is dropped.
+    /// Hands over what a result says to those who learn of it. It waits for nobody.
     // impl: SAP-7-6
-    pub(super) fn signal(
-        &self,
-        written: &Arc<Written>,
-    ) -> Option<BoxFuture<'static, Option<Warning>>> {
+    pub(super) fn signal(&self, written: &Arc<Written>) -> Option<Warning> {
         let status = &written.result.status;
-        let signals = self.signals.clone()?;
+        let teller = self.signals.as_ref()?;
         if !status.is_terminal() && *status != Status::Partial {
             return None;
         }
         let (keys, task, written) = (self.keys(), Arc::clone(&self.task), Arc::clone(written));
-        let bytes = self.bytes.max(written.encoded.len());
-        let tell = move || {
+        let bytes = self.bytes + written.encoded.len();
+        let told = teller.tell(bytes, move || {
             let fingerprint = keys().map(|keys| keys.fingerprint);
-            let signal = Signal::of_result(&task, fingerprint, &written.result);
-            let told = signal.map_or(Ok(()), |signal| signals.emit(signal));
-            told.err().map(Warning::Signal)
-        };
-        Some(self.told.tell(bytes, tell))
+            Signal::of_result(&task, fingerprint, &written.result)
+        });
+        told.err().map(Warning::Signal)
     }
 
     pub(super) fn forget(&self) {

@@ -11,9 +11,10 @@ use crate::validate::Options;
 /// |---|---|---|
 /// | how tasks are read | strictly | Nack |
 /// | tasks that run at the same time | 1,024 | Nack `RATE_LIMIT` |
+/// | tasks of one issuer among them | as many as of all | Nack `RATE_LIMIT` |
 /// | time of a task that names no deadline, from its arrival | 1 hour | FAILED `TIMEOUT` |
 /// | bytes of tasks that run at the same time | 256 MiB | Nack `RATE_LIMIT`; one alone may be as long as it is |
-/// | bytes of results that are kept in memory, those of running tasks among them | 64 MiB | they are read from the transcript |
+/// | bytes of results that are kept in memory, those of running tasks among them | 64 MiB | they are read from the transcript; one whose recording was cut off by a drop is Nack `NOT_FOUND` until a [`resume`](super::Processor::resume) |
 ///
 /// These limits are fixed:
 ///
@@ -28,6 +29,7 @@ use crate::validate::Options;
 pub struct Config {
     pub(super) options: Options,
     pub(super) max_running: usize,
+    pub(super) max_running_of_issuer: usize,
     pub(super) max_running_bytes: usize,
     pub(super) default_time: Duration,
     pub(super) max_remembered_bytes: usize,
@@ -38,6 +40,7 @@ impl Default for Config {
         Self {
             options: Options::default(),
             max_running: 1_024,
+            max_running_of_issuer: usize::MAX,
             max_running_bytes: 256 << 20,
             default_time: Duration::from_secs(3_600),
             max_remembered_bytes: 64 << 20,
@@ -57,6 +60,14 @@ impl Config {
     #[must_use]
     pub const fn with_max_running(mut self, tasks: usize) -> Self {
         self.max_running = tasks;
+        self
+    }
+
+    /// Sets how many tasks of one issuer run at the same time; at least 1. Where several issuers send tasks, one of them can
+    /// otherwise take all places for as long as his tasks run.
+    #[must_use]
+    pub const fn with_max_running_of_issuer(mut self, tasks: usize) -> Self {
+        self.max_running_of_issuer = tasks;
         self
     }
 
@@ -85,6 +96,7 @@ impl Config {
     pub(super) const fn room(&self) -> Room {
         Room {
             tasks: self.max_running,
+            of_issuer: self.max_running_of_issuer,
             bytes: self.max_running_bytes,
         }
     }
@@ -97,6 +109,12 @@ impl Config {
             "a processor needs room for at least 1 task",
         )?;
         ConfigError::require(
+            self.max_running_of_issuer > 0,
+            "max_running_of_issuer",
+            self.max_running_of_issuer,
+            "an issuer needs room for at least 1 task",
+        )?;
+        ConfigError::require(
             self.default_time > Duration::ZERO,
             "default_time",
             self.default_time,
@@ -105,10 +123,11 @@ impl Config {
     }
 }
 
-/// How many tasks may run at the same time, and of how many bytes.
+/// How many tasks may run at the same time, how many of them of one issuer, and of how many bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Room {
     pub(super) tasks: usize,
+    pub(super) of_issuer: usize,
     pub(super) bytes: usize,
 }
 
@@ -126,6 +145,11 @@ mod tests {
         let refused = |config: Config| config.check().unwrap_err().to_string();
         let none = refused(Config::default().with_max_running(0));
         assert!(none.starts_with("max_running is 0, but"), "{none}");
+        let none = refused(Config::default().with_max_running_of_issuer(0));
+        assert!(
+            none.starts_with("max_running_of_issuer is 0, but"),
+            "{none}"
+        );
         let none = refused(Config::default().with_default_time(Duration::ZERO));
         assert!(none.starts_with("default_time is 0ns, but"), "{none}");
         assert_eq!(Config::default().check(), Ok(()));

@@ -6,11 +6,8 @@ use core::task::{Context as Waking, Poll};
 use std::sync::{Arc, MutexGuard};
 
 use futures::FutureExt as _;
-use futures::StreamExt as _;
 use futures::future::{BoxFuture, Fuse, FusedFuture};
-use futures::stream::FuturesUnordered;
 use ubos_common::driver::Sleep;
-use ubos_common::json::RawBuf;
 use ubos_common::time::Mono;
 
 use super::answer::{Answer, Delivery, ProcessError, Warning};
@@ -23,7 +20,7 @@ use super::running::{Running, Said};
 use super::stop::Stop;
 use crate::future::{LARGE, yield_once};
 use crate::role::consumer::{
-    Admission, End, Ended, Input, Message, Output, Progress, ReceivedTask, Reply, Request,
+    Admission, End, Ended, Input, Message, Output, Progress, ReceivedTask, Reply, Request, Stage,
     StopReason, Written,
 };
 use crate::transcript::TranscriptError;
@@ -43,8 +40,6 @@ pub(super) struct Driver<'p, S: Sleep + Clone + Send + Sync + 'static> {
     /// Until the one who asks wants the task no more.
     cancelled: Option<BoxFuture<'static, ()>>,
     handler: Option<Running<'p>>,
-    /// Those who learn of a result, while they are being told.
-    told: FuturesUnordered<BoxFuture<'static, Option<Warning>>>,
     /// Others wait while it is held.
     leads: Option<LeaderGuard>,
     timer: Option<(Mono, BoxFuture<'static, ()>)>,
@@ -65,7 +60,6 @@ enum Wake {
     /// The machine was given what it was given apart.
     Given,
     Done(Done),
-    Told(Option<Warning>),
     Report(Progress),
     Ran(u64, Ended),
     Cancel,
@@ -84,7 +78,6 @@ impl<'p, S: Sleep + Clone + Send + Sync + 'static> Driver<'p, S> {
             stopped: None,
             cancelled: None,
             handler: None,
-            told: FuturesUnordered::new(),
             leads: None,
             timer: None,
             stashed: None,
@@ -114,12 +107,7 @@ impl<'p, S: Sleep + Clone + Send + Sync + 'static> Driver<'p, S> {
                 && let Some(output) = self.next_output()
             {
                 match output {
-                    Output::Close(end) => {
-                        while let Some(warning) = self.told.next().await {
-                            warn(sink, warning);
-                        }
-                        return self.answer(end);
-                    }
+                    Output::Close(end) => return self.answer(end),
                     Output::Request {
                         id,
                         request: Request::Run,
@@ -147,7 +135,7 @@ impl<'p, S: Sleep + Clone + Send + Sync + 'static> Driver<'p, S> {
                     }
                     Output::Remember(written) => {
                         self.remember(&written);
-                        self.told.extend(effects.books.signal(&written));
+                        warn(sink, effects.books.signal(&written));
                     }
                     other => self.apply(other),
                 }
@@ -172,16 +160,19 @@ impl<'p, S: Sleep + Clone + Send + Sync + 'static> Driver<'p, S> {
         match wake {
             Wake::Done(done) => self.done(under_way, done, sink),
             Wake::Given => {}
-            Wake::Told(warning) => warn(sink, warning),
             Wake::Report(progress) => {
-                self.grows(progress.output.as_ref());
+                self.grows(progress.bytes());
                 self.work(Input::Report(progress));
             }
             Wake::Ran(id, ended) => {
-                if let Ended::Outcome(outcome) = &ended {
-                    self.grows(outcome.output.as_ref());
+                self.grows(ended.bytes());
+                let is_outcome = matches!(ended, Ended::Outcome(_));
+                let reply = Reply::Ran(ended);
+                match is_outcome {
+                    // It is looked at first, and nothing is made of it yet.
+                    true => self.reply(id, reply),
+                    false => self.work(Input::Reply { id, reply }),
                 }
-                self.reply(id, Reply::Ran(ended));
             }
             Wake::Cancel => self.input(Input::Cancel),
             Wake::Timeout => self.machine().handle_timeout(self.clock.now()),
@@ -203,8 +194,7 @@ impl<'p, S: Sleep + Clone + Send + Sync + 'static> Driver<'p, S> {
     }
 
     /// Notes how long a thing is that the machine will work on.
-    fn grows(&mut self, output: Option<&RawBuf>) {
-        let bytes = output.map_or(0, |output| output.as_str().len());
+    fn grows(&mut self, bytes: usize) {
         self.bytes = self.bytes.max(bytes);
         self.is_large |= bytes > LARGE;
     }
@@ -222,9 +212,6 @@ impl<'p, S: Sleep + Clone + Send + Sync + 'static> Driver<'p, S> {
         }
         if self.bench.poll_given(cx).is_ready() {
             return Poll::Ready(Wake::Given);
-        }
-        if let Poll::Ready(Some(warning)) = self.told.poll_next_unpin(cx) {
-            return Poll::Ready(Wake::Told(warning));
         }
         let is_at_work = self.bench.is_at_work();
         if self.stashed.is_none() {
@@ -334,12 +321,15 @@ impl<'p, S: Sleep + Clone + Send + Sync + 'static> Driver<'p, S> {
             // What they lead to may be made of a whole output.
             Reply::Assessed(_) | Reply::Kept => self.work(Input::Reply { id, reply }),
             Reply::Found { ref record, .. } => {
-                self.grows(record.as_ref().map(|record| &record.output));
+                let record = record.as_ref();
+                self.grows(record.map_or(0, |record| record.bytes()));
                 self.work(Input::Reply { id, reply });
             }
             reply => self.reply(id, reply),
         }
-        if has_place && self.effects.abandons {
+        // One whose time is over ends for that. What is being recorded is waited for: nobody says yet that it is.
+        if has_place && self.effects.abandons && !matches!(self.machine().stage(), Stage::Ended(_))
+        {
             self.input(Input::Shutdown);
         }
     }

@@ -11,11 +11,12 @@ use ubos_common::trace_context::TraceContext;
 use super::answer::Warning;
 use super::books::Books;
 use super::flight::{Flight, LeaderGuard};
-use super::guard::{Panicked, guarded};
+use super::guard::{Fragile, Panicked, guarded};
 use super::ledger::{Before, Entered};
 use super::peer::Peer;
 use super::state::{Processor, Route};
 use super::stop::Stop;
+use crate::alignment::Prepared;
 use crate::cache::{CacheKey, CacheRecord, Caching};
 use crate::context::CacheMode;
 use crate::evidence::BodyDigest;
@@ -36,6 +37,7 @@ pub(super) struct Effects<'p> {
     peer: &'p Peer,
     /// The task as it is written here.
     encoded: Cow<'p, [u8]>,
+    prepared: Arc<Prepared>,
     pub(super) books: Books,
     /// The task ends before its handler begins.
     pub(super) abandons: bool,
@@ -84,6 +86,7 @@ impl<'p> Effects<'p> {
             processor,
             task,
             encoded,
+            prepared: Arc::default(),
             abandons: false,
         }
     }
@@ -144,8 +147,8 @@ impl<'p> Effects<'p> {
     }
 
     async fn assess(&self, proposed: &Proposed) -> crate::alignment::Assessment {
-        let subject = proposed.subject(&self.task);
-        self.processor.policy.judge(subject).await
+        let subject = proposed.subject(&self.task).prepared_by(&self.prepared);
+        Fragile::from(self.processor.policy.judge(subject)).await
     }
 
     /// Takes the place of a task that is new.
@@ -248,7 +251,7 @@ impl<'p> Effects<'p> {
         let mut warning = None;
         let mut record = None;
         if let Some((keys, cache)) = keys.zip(cache) {
-            match cache.find(&keys.key).await {
+            match Fragile::from(cache.find(&keys.key)).await {
                 Ok(lookup) => {
                     let records = lookup.damaged;
                     warning = (records > 0).then_some(Warning::CacheDamaged { records });
@@ -273,7 +276,8 @@ impl<'p> Effects<'p> {
     fn doubts(&self) -> bool {
         let policy = &self.task.constitutional_context.cache_policy;
         let mode = policy.as_ref().and_then(|policy| policy.mode.as_ref());
-        mode != Some(&CacheMode::Only) && self.caching().is_some_and(Caching::doubts)
+        let doubts = |caching: &Caching| caching.doubts(&self.task.target.capability);
+        mode != Some(&CacheMode::Only) && self.caching().is_some_and(doubts)
     }
 
     async fn join(&self, key: CacheKey) -> Done {
@@ -294,7 +298,8 @@ impl<'p> Effects<'p> {
         let Some((contract, output)) = self.task.output_contract.as_ref().zip(output) else {
             return Reply::Checked(ContractFinding::Kept).into();
         };
-        let finding = self.processor.contract.check(contract, output).await;
+        let finding = self.processor.contract.check(contract, output);
+        let finding = Fragile::from(finding).await;
         let warning = match &finding {
             ContractFinding::NotEnforced(why) => Some(Warning::Contract(*why)),
             _ => None,
@@ -307,7 +312,7 @@ impl<'p> Effects<'p> {
 
     async fn keep(&self, record: &CacheRecord) -> Done {
         let kept = match &self.processor.cache {
-            Some(cache) => cache.put(record).await,
+            Some(cache) => Fragile::from(cache.put(record)).await,
             None => Ok(()),
         };
         Done {

@@ -26,7 +26,7 @@ impl Sleep for Still {
 }
 
 /// A task for `text.echo`, without a deadline.
-pub(super) const TASK: &str = r#"{"protocolVersion":"2.0","taskId":"00000000-0000-0000-0000-000000000001","correlationId":"00000000-0000-0000-0000-000000000002","issuedAt":"1970-01-01T00:00:00Z","issuer":{"agentId":"A-prime","agentKind":"agent"},"target":{"capability":"text.echo"},"constitutionalContext":{"pressureLevel":"deliberated","principles":["care"]},"payload":{}}"#;
+pub(crate) const TASK: &str = r#"{"protocolVersion":"2.0","taskId":"00000000-0000-0000-0000-000000000001","correlationId":"00000000-0000-0000-0000-000000000002","issuedAt":"1970-01-01T00:00:00Z","issuer":{"agentId":"A-prime","agentKind":"agent"},"target":{"capability":"text.echo"},"constitutionalContext":{"pressureLevel":"deliberated","principles":["care"]},"payload":{}}"#;
 
 /// A processor that lets everybody in, and has no handler yet.
 pub(crate) fn processor(transcript: Arc<dyn Transcript>, config: Config) -> Processor {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::guard::guarded;
+use super::guard::{Fragile, guarded};
 use super::key::Key;
 use super::ledger::{Before, Latest, MAX_FOLLOWERS, Sight};
 use super::peer::Peer;
@@ -68,7 +68,8 @@ impl KnownTask {
                 Arc::new(read.ok_or(Unanswered::Unknown)?.0)
             }
         };
-        match guarded(processor.authorize.authorize(peer, &task)).await {
+        let access = async { Fragile::from(processor.authorize.authorize(peer, &task)).await };
+        match guarded(access).await {
             Ok(Access::Allowed) => {}
             Ok(Access::Busy) => return Err(Unanswered::Busy),
             _ => return Err(Unanswered::Unknown),
@@ -137,6 +138,7 @@ impl Processor {
     ) -> Result<Option<Box<TaskResult>>, Unread> {
         let read = match latest {
             Latest::None => return Ok(None),
+            Latest::Lost => return Err(Unread),
             Latest::Kept(encoded, _) => {
                 let bytes = encoded.len();
                 let options = Options::default().with_limits(unbounded());
@@ -173,7 +175,7 @@ impl Processor {
         let Some(_waits) = self.gate.enter() else {
             return Access::Busy;
         };
-        self.authorize.authorize(peer, task).await
+        Fragile::from(self.authorize.authorize(peer, task)).await
     }
 
     /// Whether the hook shows a peer that a capability is here.

@@ -109,7 +109,7 @@ impl Left {
             }
             Output::Remember(written) => {
                 self.books.remember(&written);
-                // What is not told yet was handed over, where there was room.
+                // Nobody is there to be warned; what is lost is counted.
                 drop(self.books.signal(&written));
             }
             Output::Forget => self.books.forget(),

@@ -68,11 +68,12 @@ mod signed;
 mod speakers;
 mod state;
 mod stop;
-mod telling;
+mod teller;
 #[cfg(feature = "typed")]
 mod typed;
 
 use core::fmt;
+use core::future::Future;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -107,6 +108,7 @@ pub(crate) use known::{KnownTask, Standing, Unanswered};
 pub(crate) use peer::Asker;
 pub(crate) use refusals::Refusals;
 use state::Route;
+use teller::Teller;
 
 use crate::ConfigError;
 use crate::alignment::AlwaysValid;
@@ -227,10 +229,31 @@ impl Processor {
     }
 
     /// Sets where signals for learning go: one for each PARTIAL or last result. Without it none is made.
+    ///
+    /// The sink is called on a thread of its own, in the order of the results, and no task waits for it. At most 10,000
+    /// signals wait, made of at most 64 MiB of tasks and results; what is more is [lost](Self::lost_signals), with a
+    /// [`Warning::Signal`].
     #[must_use]
     pub fn signals(mut self, signals: Arc<dyn SignalSink>) -> Self {
-        self.signals = Some(signals);
+        self.signals = Some(Arc::new(Teller::start(signals)));
         self
+    }
+
+    /// Signals of which nobody learned: too many waited, or the sink refused them, or panicked.
+    pub fn lost_signals(&self) -> u64 {
+        self.signals.as_ref().map_or(0, |teller| teller.lost())
+    }
+
+    /// Ready once the sink of [`signals`](Self::signals) has been told of every result so far: for one who then looks at
+    /// what was learned, or ends the process. A sink that never answers keeps it waiting.
+    pub fn signals_told(&self) -> impl Future<Output = ()> + Send + 'static + use<> {
+        let told = self.signals.as_ref().map(|teller| teller.all_told());
+        async move {
+            if let Some(told) = told {
+                // It is woken by being dropped.
+                let _ = told.await;
+            }
+        }
     }
 
     /// Sets where Nacks are noted: a transcript of their own, for anybody can fill it, which keeps the newest

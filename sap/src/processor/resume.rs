@@ -26,9 +26,10 @@ use crate::work::{self, For};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Interrupted {
-    /// It ends as FAILED, `INTERNAL`. For handlers whose effects must not happen twice.
+    /// It ends as FAILED, `INTERNAL`, or `TIMEOUT` where its deadline is over. For handlers whose effects must not happen twice.
     Fail,
-    /// It runs again when it comes again. The transcript then has a second RUNNING.
+    /// It runs again when it comes again. The transcript then has a second RUNNING. One whose deadline is over ends as FAILED,
+    /// `TIMEOUT`, for it could only end so.
     RunAgain,
 }
 
@@ -114,9 +115,11 @@ impl Processor {
             let Some((task, bytes)) = self.read_task(For::Task, begun.entry).await? else {
                 continue;
             };
+            let now = clock.now().wall.truncated_to_second();
+            let is_over = task.deadline().is_some_and(|deadline| now > deadline);
             match interrupted {
-                Interrupted::RunAgain => resumed.interrupted.push(task),
-                Interrupted::Fail => {
+                Interrupted::RunAgain if !is_over => resumed.interrupted.push(task),
+                Interrupted::Fail | Interrupted::RunAgain => {
                     let ended = self.end_unrun(clock, Arc::new(task), &bytes).await;
                     ended.map_err(|ProcessError::Transcript(lost)| lost)?;
                     resumed.failed.push(key.task_id());

@@ -5,11 +5,11 @@ use core::task::{Context as Waking, Poll};
 use std::sync::Arc;
 
 use futures::channel::mpsc;
-use futures::future::BoxFuture;
 use futures::{FutureExt as _, StreamExt as _};
 use ubos_common::trace_context::TraceContext;
 
 use super::config::MAX_REPORTS;
+use super::guard::Fragile;
 use super::handler::{Context, Handler, Spending};
 use super::stop::Stop;
 use crate::role::consumer::{Ended, Progress};
@@ -25,7 +25,7 @@ pub(super) enum Said {
 pub(super) struct Running<'p> {
     pub(super) id: u64,
     reports: mpsc::Receiver<Progress>,
-    work: Option<BoxFuture<'p, Ended>>,
+    work: Option<Fragile<'p, Ended>>,
     ended: Option<Ended>,
     spending: Arc<Spending>,
 }
@@ -56,7 +56,7 @@ impl<'p> Running<'p> {
         Self {
             id,
             reports,
-            work: Some(ended.boxed()),
+            work: Some(ended.boxed().into()),
             ended: None,
             spending,
         }

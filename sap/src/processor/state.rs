@@ -12,9 +12,9 @@ use super::handler::Handler;
 use super::hooks::{Authorize, ContractCheck, Judge};
 use super::ledger::Ledger;
 use super::refusals::Refusals;
+use super::teller::Teller;
 use crate::cache::{CacheStore, Caching};
 use crate::ident::Capability;
-use crate::learning::SignalSink;
 use crate::result::Producer;
 use crate::role::consumer;
 use crate::transcript::Transcript;
@@ -30,7 +30,7 @@ pub struct Processor {
     pub(super) policy: Arc<dyn Judge>,
     pub(super) contract: Arc<dyn ContractCheck>,
     pub(super) cache: Option<Arc<dyn CacheStore>>,
-    pub(super) signals: Option<Arc<dyn SignalSink>>,
+    pub(super) signals: Option<Arc<Teller>>,
     pub(super) refusals: Refusals,
     pub(super) transcript: Arc<dyn Transcript>,
     pub(super) config: Config,

@@ -114,8 +114,8 @@ impl<S: Shelf> Line<S> {
 
     fn go_on(self: &Arc<Self>) {
         let line = Arc::clone(self);
-        // It is bounded here, so it counts nothing there and is never refused.
-        drop(work::hand_over(0, move || line.make_next()));
+        // One at a time, so that nothing waits there without a bound.
+        work::hand_over(move || line.make_next());
     }
 
     fn make_next(self: Arc<Self>) {

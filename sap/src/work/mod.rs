@@ -47,11 +47,11 @@ pub(crate) async fn apart<T: Send + 'static>(
     threads().run(whom, work).await
 }
 
-/// Does what is done even if nobody waits for it, when its turn comes. Until then it is kept, and of all that is kept so
-/// at most 64 MiB: what would be more comes back.
-pub(crate) fn hand_over<F: FnOnce() + Send + 'static>(bytes: usize, work: F) -> Result<(), F> {
+/// Does what is done even if nobody waits for it, when its turn comes. Until then it is kept: who hands it over bounds what
+/// waits so.
+pub(crate) fn hand_over(work: impl FnOnce() + Send + 'static) {
     count();
-    threads().hand_over(bytes, work)
+    threads().hand_over(work);
 }
 
 fn threads() -> &'static Threads {
@@ -80,8 +80,6 @@ struct Lines {
     tasks: VecDeque<Turn>,
     /// Whether it is the turn of a task, where both wait.
     is_tasks_turn: bool,
-    /// Of the jobs that nobody waits for.
-    kept: usize,
     is_over: bool,
 }
 
@@ -89,8 +87,8 @@ struct Lines {
 enum Turn {
     /// For one who waits, and may have given it up.
     Asked(Arc<Slot>),
-    /// With its bytes.
-    Kept(usize, Job),
+    /// For nobody.
+    Kept(Job),
 }
 
 /// What is done for one who waits; `None` once it is begun or given up.
@@ -145,23 +143,14 @@ impl Threads {
         }
     }
 
-    fn hand_over<F: FnOnce() + Send + 'static>(&self, bytes: usize, work: F) -> Result<(), F> {
+    fn hand_over(&self, work: impl FnOnce() + Send + 'static) {
         if self.started == 0 {
-            work();
-            return Ok(());
+            return work();
         }
-        let mut lines = self.queue.lock();
-        if bytes > MAX_KEPT.saturating_sub(lines.kept) {
-            return Err(work);
-        }
-        lines.kept += bytes;
         // Nobody is there to whom its panic could come back.
         let job = move || drop(catch_unwind(AssertUnwindSafe(work)));
-        let waiting = Turn::Kept(bytes, Box::new(job));
-        lines.tasks.push_back(waiting);
-        drop(lines);
+        self.queue.lock().tasks.push_back(Turn::Kept(Box::new(job)));
         self.queue.more.notify_one();
-        Ok(())
     }
 }
 
@@ -230,10 +219,7 @@ impl Lines {
         for (place, line) in order.into_iter().enumerate() {
             while let Some(turn) = line.pop_front() {
                 let job = match turn {
-                    Turn::Kept(bytes, job) => {
-                        self.kept -= bytes;
-                        Some(job)
-                    }
+                    Turn::Kept(job) => Some(job),
                     Turn::Asked(asked) => asked.take(),
                 };
                 if job.is_some() {
@@ -257,8 +243,6 @@ impl Turn {
     }
 }
 
-/// Bytes of what is still to be done though nobody waits for it.
-const MAX_KEPT: usize = 64 << 20;
 /// Threads, however many cores there are.
 const MAX_THREADS: usize = 4;
 

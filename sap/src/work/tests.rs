@@ -77,7 +77,7 @@ fn a_panic_comes_back_and_the_threads_go_on() {
         let panicking = threads.run(For::Task, || -> u8 { panic!("work's own fault") });
         let caught = block_on(AssertUnwindSafe(panicking).catch_unwind());
         assert!(caught.is_err());
-        assert!(threads.hand_over(1, || panic!("work's own fault")).is_ok());
+        threads.hand_over(|| panic!("work's own fault"));
     }
     assert_eq!(block_on(threads.run(For::Task, || 7)), 7);
 }
@@ -88,26 +88,12 @@ fn what_was_handed_over_is_done_though_nobody_waits_and_what_was_asked_for_is_gi
     let (release, jobs) = busy(&threads);
     let (told, heard) = channel();
     let tell = told.clone();
-    assert!(threads.hand_over(1, move || tell.send(7).unwrap()).is_ok());
+    threads.hand_over(move || tell.send(7).unwrap());
     let asked = begun(threads.run(For::Task, move || told.send(8).unwrap()));
     drop(asked);
     drop(release);
     block_on(join_all(jobs));
     assert_eq!(heard.iter().collect::<Vec<_>>(), [7]);
-}
-
-#[test]
-fn what_is_kept_is_bounded_in_bytes_and_what_is_above_comes_back() {
-    let threads = Threads::start();
-    let (release, jobs) = busy(&threads);
-    assert!(threads.hand_over(MAX_KEPT, || {}).is_ok());
-    assert!(threads.hand_over(1, || {}).is_err());
-    drop(release);
-    block_on(join_all(jobs));
-    // It is counted until it is begun.
-    while threads.hand_over(1, || {}).is_err() {
-        thread::yield_now();
-    }
 }
 
 /// Begins what a line says its name in, and gives the names in the order in which they were done.
@@ -205,10 +191,6 @@ fn where_no_thread_is_it_is_done_where_it_is_asked_for() {
     };
     assert_eq!(block_on(threads.run(For::Task, here)), here());
     let (told, heard) = channel();
-    assert!(
-        threads
-            .hand_over(1, move || told.send(here()).unwrap())
-            .is_ok()
-    );
+    threads.hand_over(move || told.send(here()).unwrap());
     assert_eq!(heard.recv(), Ok(here()));
 }

@@ -1,9 +1,9 @@
 //! What a processor does around its handlers: when it drops one, and when it gives way.
 
-use std::future::{pending, ready};
+use std::future::{Future as _, pending, ready};
 use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
 use std::task::{Context as Waking, Poll, Waker};
 
 use futures::FutureExt as _;
@@ -48,6 +48,44 @@ fn a_handler_whose_time_is_over_is_dropped_before_its_end_is_written() {
     assert_eq!(ended.error_code(), Some(&ErrorCode::Timeout));
     assert_eq!(kinds(&log), ["task", "RUNNING", "FAILED"]);
     assert_eq!(*dropped.lock().unwrap(), [2]);
+}
+
+/// Panics when it is dropped.
+struct Fragile;
+
+impl Drop for Fragile {
+    fn drop(&mut self) {
+        assert!(std::thread::panicking(), "a handler's own fault");
+    }
+}
+
+// spec: SAP-5-2, SAP-5-8
+#[test]
+fn a_handler_that_panics_when_it_is_dropped_ends_no_more_than_its_work() {
+    let (log, clock) = (Log::default(), Jumping::new());
+    let processor = processor(&log).handle(consult(), |_: Context| {
+        let fragile = Fragile;
+        async move {
+            let _fragile = fragile;
+            pending().await
+        }
+    });
+    let ended = result(run(&processor, &clock, &no_cache()).1);
+    assert_eq!(ended.error_code(), Some(&ErrorCode::Timeout));
+    let bytes = with(
+        no_cache(),
+        "/taskId",
+        Some(json!("00000000-0000-0000-0000-000000000009")),
+    )
+    .to_string();
+    let clock = Jumping::new();
+    let mut sink = |_: Delivery<'_>| {};
+    let mut running = Box::pin(processor.process(&clock, bytes.as_bytes(), &mut sink));
+    let mut waking = Waking::from_waker(Waker::noop());
+    assert!(running.as_mut().poll(&mut waking).is_pending());
+    drop(running);
+    let wanted = ["task", "RUNNING", "FAILED"];
+    assert_eq!(kinds(&log), [wanted, wanted].concat());
 }
 
 /// A way to endpoints that panics.
@@ -173,7 +211,49 @@ fn a_task_that_is_given_up_is_learned_of() {
     let mut waking = Waking::from_waker(Waker::noop());
     assert!(running.as_mut().poll(&mut waking).is_pending());
     drop(running);
+    block_on(processor.signals_told());
     assert_eq!(*learned.0.lock().unwrap(), [Some(Status::Failed)]);
+}
+
+/// Takes nothing until it is released.
+#[derive(Debug)]
+struct Stuck(Mutex<mpsc::Receiver<()>>);
+
+impl SignalSink for Stuck {
+    fn emit(&self, _: Signal) -> Result<(), StoreError> {
+        // An error: it is released.
+        let _ = self.0.lock().unwrap().recv();
+        Ok(())
+    }
+}
+
+// spec: SAP-7-6, SAP-5-8, SAP-5-2
+#[test]
+fn who_takes_no_signal_holds_up_no_task_no_poll_and_no_drop() {
+    let (release, held) = mpsc::channel();
+    let (log, clock) = (Log::default(), Jumping::new());
+    let processor = answering(&log, "1", &Arc::default())
+        .handle("consult.hangs".parse().unwrap(), |_: Context| pending())
+        .signals(Arc::new(Stuck(Mutex::new(held))));
+    for number in 1..=3 {
+        let id = format!("00000000-0000-0000-0000-{number:012}");
+        let task = with(no_cache(), "/taskId", Some(json!(id)));
+        let ended = result(run(&processor, &clock, &task).1);
+        assert_eq!(ended.status, Status::Succeeded);
+    }
+    let hangs = json!("consult.hangs");
+    let bytes = with(no_cache(), "/target/capability", Some(hangs)).to_string();
+    let mut sink = |_: Delivery<'_>| {};
+    let mut running = Box::pin(processor.process(&clock, bytes.as_bytes(), &mut sink));
+    let mut waking = Waking::from_waker(Waker::noop());
+    assert!(running.as_mut().poll(&mut waking).is_pending());
+    drop(running);
+    assert_eq!(kinds(&log).last().map(String::as_str), Some("FAILED"));
+    let mut told = Box::pin(processor.signals_told());
+    assert!(told.as_mut().poll(&mut waking).is_pending());
+    drop(release);
+    block_on(told);
+    assert_eq!(processor.lost_signals(), 0);
 }
 
 // spec: SAP-5-8

@@ -148,6 +148,85 @@ fn a_hook_that_panics_ends_its_own_task_as_internal() {
     assert_eq!(taken.status, Status::Succeeded);
 }
 
+/// Never answers where it is said to, and panics when nobody waits any more.
+#[derive(Debug)]
+struct Brittle(&'static str);
+
+impl Brittle {
+    fn answers<'a, T: Send + 'a>(&self, what: &str, answer: T) -> BoxFuture<'a, T> {
+        struct Breaks;
+        impl Drop for Breaks {
+            fn drop(&mut self) {
+                panic!("a hook's own fault");
+            }
+        }
+        if what != self.0 {
+            return Box::pin(ready(answer));
+        }
+        let breaks = Breaks;
+        Box::pin(async move {
+            let _breaks = breaks;
+            pending().await
+        })
+    }
+}
+
+impl Authorize for Brittle {
+    fn authorize<'a>(&'a self, _: &'a Peer, _: &'a Task) -> BoxFuture<'a, Access> {
+        self.answers("authorize", Access::Allowed)
+    }
+}
+
+impl Judge for Brittle {
+    fn judge<'a>(&'a self, subject: Subject<'a>) -> BoxFuture<'a, Assessment> {
+        self.answers("judge", Assessment::valid(subject.context))
+    }
+}
+
+impl ContractCheck for Brittle {
+    fn check<'a>(&'a self, _: &'a OutputContract, _: Raw<'a>) -> BoxFuture<'a, ContractFinding> {
+        self.answers("check", ContractFinding::Kept)
+    }
+}
+
+impl CacheStore for Brittle {
+    fn find(&self, _: &CacheKey) -> BoxFuture<'_, Result<Lookup, StoreError>> {
+        self.answers("find", Ok(Lookup::default()))
+    }
+
+    fn put(&self, _: &CacheRecord) -> BoxFuture<'_, Result<(), StoreError>> {
+        self.answers("put", Ok(()))
+    }
+
+    fn versions(&self, _: &CacheKey) -> Result<Vec<CacheRecord>, StoreError> {
+        Ok(Vec::new())
+    }
+}
+
+// spec: SAP-5-2, SAP-5-8
+#[test]
+fn a_hook_that_panics_when_it_is_dropped_ends_no_more_than_its_work() {
+    for place in ["authorize", "judge", "check", "find", "put"] {
+        let (log, hook) = (Log::default(), Arc::new(Brittle(place)));
+        let processor = answering(&log, "1", &Arc::default())
+            .authorize(hook.clone())
+            .policy(hook.clone())
+            .contract(hook.clone())
+            .cache(hook)
+            .cached(consult(), whole());
+        let (_, answer) = run(&processor, &Jumping::new(), &cached(1, "prefer"));
+        if place == "authorize" {
+            assert_eq!(nack(answer).code, ErrorCode::RateLimit);
+            continue;
+        }
+        assert_eq!(
+            result(answer).error_code(),
+            Some(&ErrorCode::Timeout),
+            "{place}"
+        );
+    }
+}
+
 /// Takes a span of time over each output.
 #[derive(Debug)]
 struct Slow(Arc<Jumping>, Duration);

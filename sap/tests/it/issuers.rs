@@ -1,11 +1,12 @@
 //! No issuer has something learned by himself, however much he sends.
 
-use core::num::NonZeroU64;
+use core::num::{NonZeroU64, NonZeroUsize};
+use core::time::Duration;
 
 use futures::executor::block_on;
 use sap::learning::{
-    Aggregate, Bounds, Feedback, Heuristics, Publisher, Signal, SignalKey, SignalSink as _,
-    Support, Trial, TrialState,
+    Aggregate, Bounds, Feedback, Heuristics, Learner, Publisher, Signal, SignalKey,
+    SignalSink as _, Support, Trial, TrialState, Window,
 };
 use sap::{PressureLevel, Status};
 use serde_json::{Value, json};
@@ -213,6 +214,57 @@ fn of_many_issuers_the_further_ones_count_as_one() {
             .count()
     };
     assert!(bytes(64) < bytes(0), "{} {}", bytes(64), bytes(0));
+}
+
+// spec: SAP-7-5
+#[test]
+fn no_issuer_stops_the_learning_of_others_by_sending_much() {
+    let said = |issuer: Option<&str>, n: u64| of(issuer, decision(n, 50.0, false));
+    let taken = |bounds: Bounds, issuer: Option<&str>| {
+        let mut aggregate = Aggregate::new(bounds);
+        let signals = (0..100).map(|n| said(issuer, n));
+        let taken = signals.filter(|signal| aggregate.insert(signal).is_ok());
+        (taken.count(), aggregate)
+    };
+    let bounds = Bounds::default().with_max_signals(9);
+    let (whole, half) = (NonZeroUsize::MIN, NonZeroUsize::new(2).unwrap());
+    for issuer in [Some("A-flood"), None] {
+        let (count, mut aggregate) = taken(bounds, issuer);
+        // Half of them, rounded up.
+        assert_eq!((count, aggregate.refused()), (5, 95));
+        let refused = aggregate.insert(&said(issuer, 500)).unwrap_err();
+        assert_eq!(
+            refused.to_string(),
+            "signals of one issuer at their limit of 5"
+        );
+        assert!(aggregate.insert(&said(Some("A-other"), 501)).unwrap());
+        // A single issuer may have all.
+        assert_eq!(taken(bounds.with_issuer_parts(whole), issuer).0, 9);
+    }
+    let bytes = |parts: NonZeroUsize| {
+        let bounds = Bounds::default().with_max_bytes(20_000);
+        taken(bounds.with_issuer_parts(parts), Some("A-flood"))
+    };
+    let (of_half, mut aggregate) = bytes(half);
+    let of_all = bytes(whole).0;
+    assert!(0 < of_half && of_half < of_all && of_all < 100);
+    assert!(aggregate.insert(&said(Some("A-other"), 501)).unwrap());
+    // Over all periods of a learner it is the same, and what an operator says is nobody's part.
+    let window = Window::default().with_period(Duration::from_secs(1));
+    let mut learner = Learner::new(window, bounds).unwrap();
+    let later = |n: u64| {
+        let mut signal = said(Some("A-flood"), n);
+        let at = signal.at.timestamp();
+        signal.at = at.saturating_add(Duration::from_secs(n % 3)).into();
+        signal
+    };
+    let taken = (0..100).filter(|n| learner.insert(&later(*n)).is_ok());
+    assert_eq!(taken.count(), 5);
+    let feedback = Feedback::new("ada".parse().unwrap());
+    let about = said(Some("A-flood"), 7);
+    let operators = Signal::of_operator(&about, Timestamp::EPOCH, feedback);
+    assert!(learner.insert(&operators).unwrap());
+    assert!(learner.insert(&said(Some("A-other"), 501)).unwrap());
 }
 
 // spec: SAP-7-1

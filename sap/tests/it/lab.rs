@@ -1,11 +1,13 @@
 //! Both sides of SAP in the lab, over a network that loses, doubles and reorders messages.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use sap::alignment::Assessment;
+use sap::cache::{CacheRecord, Keys, WholePayload};
+use sap::learning::{Signal, SignalId};
 use sap::role::consumer::{
     self, Access, Admission, End, Ended, Outcome, Progress, ReceivedTask, Record, Reply, Request,
     Stage,
@@ -16,7 +18,7 @@ use sap::{
     Ack, AgentKind, ConstitutionalContext, Issuer, Lifecycle, PressureLevel, Producer,
     ProducerKind, Status, Target, Task, TaskId, TaskResult,
 };
-use sap::{Amount, Budget, ReplyTo, Telemetry};
+use sap::{Amount, Budget, CacheKey, CacheMode, CachePolicy, ReplyTo, Telemetry};
 use ubos_common::id::IdSource;
 use ubos_common::json::{self, Limits, RawObject};
 use ubos_common::machine::{Machine, Outbox};
@@ -37,6 +39,10 @@ enum Seen {
     Decided(TaskId, Status),
     /// The producer's machine hands a terminal result to its application.
     Ended(TaskId, Status),
+    /// The consumer's transcript has a result that says something to those who learn.
+    Recorded(SignalId),
+    /// Its log of signals has what that says.
+    Learned(SignalId),
 }
 
 struct ProducerWire {
@@ -223,20 +229,38 @@ impl Machine for Consumer {
     }
 }
 
-/// The world of a consumer: its transcript, which survives a crash, and handlers that report parts at moments drawn
-/// by chance, then their end.
+/// The world of a consumer: its transcript, its cache and its log of signals, which survive a crash, and handlers that report
+/// parts at moments drawn by chance, then their end.
 struct ConsumerWire {
     link: Link,
     chance: IdSource,
     /// The results of each task that was recorded.
     transcript: BTreeMap<TaskId, (Lifecycle, Option<TaskResult>)>,
+    cache: BTreeMap<CacheKey, Arc<CacheRecord>>,
     tasks: BTreeMap<u64, Task>,
     crash: CrashPoint,
-    /// Whether the process dies after the record, or before it.
+    /// Whether the process dies after the effect, or before it.
     is_kept: bool,
 }
 
 impl ConsumerWire {
+    /// Has a durable effect, unless the process dies before it; true where it lives on.
+    fn lasts(
+        &mut self,
+        actions: &mut Actions<Seen, Answer>,
+        effect: impl FnOnce(&mut Self, &mut Actions<Seen, Answer>),
+    ) -> bool {
+        let dies = self.crash.is_now();
+        if !dies || self.is_kept {
+            effect(self, actions);
+        }
+        if dies {
+            self.link.0.lock().unwrap().1 = true;
+            actions.crash(Duration::from_millis(100));
+        }
+        !dies
+    }
+
     fn admission(&self, consumer: &mut Consumer, job: u64, id: TaskId) -> Admission {
         let Some((lifecycle, latest)) = self.transcript.get(&id) else {
             if consumer.places.contains_key(&id) {
@@ -262,6 +286,9 @@ impl ConsumerWire {
         };
         lifecycle.accept(&written.result).unwrap();
         *latest = Some(written.result.clone());
+        if let Some(signal) = Signal::of_result(task, None, &written.result) {
+            actions.event(Seen::Recorded(signal.id));
+        }
         if written.result.status.is_terminal() {
             let status = written.result.status.clone();
             actions.event(Seen::Decided(task.task_id, status));
@@ -272,7 +299,9 @@ impl ConsumerWire {
         let mut after = Duration::ZERO;
         for _ in 0..self.chance.bits() % 3 {
             after += Duration::from_millis(self.chance.bits() % 300);
-            let part = json::RawBuf::parse("1").unwrap();
+            // Two that say the same in one second are one signal.
+            let part = self.chance.bits() % 1_000_000_000;
+            let part = json::RawBuf::parse(&part.to_string()).unwrap();
             let part = Progress::partial(part, vec![RawObject::empty()]);
             actions.answer(after, (job, consumer::Input::Report(part)));
         }
@@ -315,6 +344,14 @@ impl Wiring<Consumer> for ConsumerWire {
         let task = self.tasks[&job].clone();
         let (id, request) = match output {
             consumer::Output::Request { id, request } => (id, request),
+            consumer::Output::Remember(written) => {
+                if let Some(signal) = Signal::of_result(&task, None, &written.result) {
+                    self.lasts(actions, |_, actions| {
+                        actions.event(Seen::Learned(signal.id))
+                    });
+                }
+                return;
+            }
             consumer::Output::Close(End::Answer(written)) => {
                 return actions.send(self.link.get(), &written.encoded[..]);
             }
@@ -327,15 +364,31 @@ impl Wiring<Consumer> for ConsumerWire {
             Request::Authorize => Reply::Access(Access::Allowed),
             Request::Enter => Reply::Admission(self.admission(consumer, job, task.task_id)),
             Request::Record(record) => {
-                let dies = self.crash.is_now();
-                if !dies || self.is_kept {
-                    self.record(&task, &record, actions);
-                }
-                if dies {
-                    self.link.0.lock().unwrap().1 = true;
-                    return actions.crash(Duration::from_millis(100));
+                if !self.lasts(actions, |wire, actions| {
+                    wire.record(&task, &record, actions)
+                }) {
+                    return;
                 }
                 Reply::Recorded
+            }
+            Request::LookUp => {
+                let keys = Keys::of(&task, &WholePayload).unwrap();
+                Reply::Found {
+                    keys: Some(keys),
+                    record: self.cache.get(&keys.key).cloned(),
+                    keeps: true,
+                }
+            }
+            // Each payload is another.
+            Request::Join(_) => Reply::Lead,
+            Request::Keep(record) => {
+                let keep = |wire: &mut Self, _: &mut _| {
+                    wire.cache.insert(record.cache_key, record);
+                };
+                if !self.lasts(actions, keep) {
+                    return;
+                }
+                Reply::Kept
             }
             Request::Deliver(consumer::Message::Ack(ack)) => {
                 actions.send(self.link.get(), json::to_vec(&ack));
@@ -361,20 +414,27 @@ impl Wiring<Consumer> for ConsumerWire {
     }
 }
 
-/// A task whose handler has at most 250 ms where `is_short`.
-fn task(ids: &mut IdSource, now: Now, expects_ack: bool, is_short: bool) -> Task {
+/// The task with a number: some want an Ack, some ask the cache, and the handler of some has at most 250 ms.
+fn task(ids: &mut IdSource, now: Now, number: usize) -> Task {
+    let payload = json::RawBuf::parse(&format!(r#"{{"n":{number}}}"#)).unwrap();
     let mut task = Task::draft(
         ids,
         now.wall,
         Issuer::new("planner".parse().unwrap(), AgentKind::Agent),
         Target::new("notes.write".parse().unwrap()),
         ConstitutionalContext::new(PressureLevel::Instant),
-        RawObject::empty(),
+        RawObject::new(payload).unwrap(),
     );
     let mut reply_to = ReplyTo::new();
-    reply_to.expect_ack = Some(expects_ack);
+    reply_to.expect_ack = Some(number.is_multiple_of(2));
     task.reply_to = Some(reply_to);
-    if is_short {
+    let mut policy = CachePolicy::new();
+    policy.mode = Some(match number.is_multiple_of(2) {
+        true => CacheMode::Prefer,
+        false => CacheMode::Bypass,
+    });
+    task.constitutional_context.cache_policy = Some(policy);
+    if number.is_multiple_of(3) {
         let mut budget = Budget::new();
         budget.seconds = Amount::try_from(0.25).ok();
         let mut telemetry = Telemetry::new();
@@ -390,6 +450,8 @@ struct Ends {
     runs: BTreeMap<TaskId, usize>,
     decided: BTreeMap<TaskId, Vec<Status>>,
     ended: BTreeMap<TaskId, Vec<Status>>,
+    recorded: BTreeSet<SignalId>,
+    learned: Vec<SignalId>,
 }
 
 fn ends(lab: &mut Lab<Seen>) -> Ends {
@@ -399,6 +461,8 @@ fn ends(lab: &mut Lab<Seen>) -> Ends {
             Seen::HandlerRuns(id) => *ends.runs.entry(id).or_default() += 1,
             Seen::Decided(id, status) => ends.decided.entry(id).or_default().push(status),
             Seen::Ended(id, status) => ends.ended.entry(id).or_default().push(status),
+            Seen::Recorded(id) => drop(ends.recorded.insert(id)),
+            Seen::Learned(id) => ends.learned.push(id),
         }
     }
     ends
@@ -413,7 +477,7 @@ fn run(seed: u64, crash: Option<(&CrashPoint, bool)>) -> Vec<Status> {
     let mut chance = IdSource::seeded(seed);
     let now = lab.now();
     let tasks: Vec<Task> = (0..TASKS)
-        .map(|n| task(&mut chance, now, n % 2 == 0, n % 3 == 0))
+        .map(|number| task(&mut chance, now, number))
         .collect();
     let link = Link(Arc::new(Mutex::new((lab.next_link(), false))));
     let patience = Duration::from_millis(200);
@@ -430,6 +494,7 @@ fn run(seed: u64, crash: Option<(&CrashPoint, bool)>) -> Vec<Status> {
         link: link.clone(),
         chance: IdSource::seeded(seed ^ 7),
         transcript: BTreeMap::new(),
+        cache: BTreeMap::new(),
         tasks: BTreeMap::new(),
         crash: crash.clone(),
         is_kept,
@@ -461,6 +526,14 @@ fn run(seed: u64, crash: Option<(&CrashPoint, bool)>) -> Vec<Status> {
     let bound = if crashes { 2 * TASKS } else { TASKS };
     assert!(runs <= bound, "seed {seed}: {runs} handlers ran");
     assert_eq!(lab.machine(producer).open(), 0);
+    // Nothing is learned that is not in the transcript, and nothing twice. What the process dies at may be missing: one result
+    // of each task that ran then.
+    let learned: BTreeSet<SignalId> = ends.learned.iter().copied().collect();
+    assert_eq!(learned.len(), ends.learned.len(), "seed {seed}");
+    assert!(learned.is_subset(&ends.recorded), "seed {seed}");
+    let missing = ends.recorded.len() - learned.len();
+    let bound = if crashes { TASKS } else { 0 };
+    assert!(missing <= bound, "seed {seed}: {missing} are not learned");
     ends.ended.into_values().flatten().collect()
 }
 
@@ -473,9 +546,9 @@ fn each_task_runs_once_and_ends_once_over_a_lossy_network() {
     }
 }
 
-// spec: SAP-5-3, SAP-5-10, SAP-10-1
+// spec: SAP-5-3, SAP-5-10, SAP-10-1, SAP-7-6, SAP-6-3
 #[test]
-fn each_task_ends_once_whichever_record_the_process_dies_at() {
+fn each_task_ends_once_at_whichever_durable_effect_the_process_dies() {
     for seed in 0..2 {
         for is_kept in [true, false] {
             CrashPoint::at_each(|crash| drop(run(seed, Some((crash, is_kept)))));

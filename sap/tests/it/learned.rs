@@ -216,9 +216,13 @@ fn a_suggestion_is_adopted_after_enough_outcomes_of_its_own() {
     assert_eq!(trial.state(), TrialState::Open { agreed: 1 });
     tell(tried(8, "b", 2, "bad"));
     assert_eq!(trial.state(), TrialState::Proven);
+    // Nobody has what would leave it out before somebody answers for it.
+    assert_eq!(trial.adopted(), None);
     adopt().unwrap();
+    trial.adopt("bea".parse().unwrap()).unwrap();
     let operator = ada.clone();
     assert_eq!(trial.state(), TrialState::Adopted { operator });
+    assert_eq!(trial.adopted().unwrap().approved_by(), &ada);
     // One outcome that differs is the end, whenever it comes.
     let (one, differs) = (tried(4, "b", 1, "bad"), tried(9, "b", 3, "good"));
     tell(differs.clone());
@@ -227,6 +231,7 @@ fn a_suggestion_is_adopted_after_enough_outcomes_of_its_own() {
     tell(tried(10, "b", 4, "worse"));
     assert_eq!(trial.state(), TrialState::Refuted { outcomes });
     assert_eq!(adopt(), Err(AdoptError::Refuted));
+    assert_eq!(trial.adopted(), None);
 }
 
 // spec: SAP-7-2
@@ -408,6 +413,7 @@ mod with_a_processor {
             let task = with(task, "/constitutionalContext/cachePolicy/mode", mode);
             let before = self.runs.load(Ordering::SeqCst);
             let said = result(run(&self.processor, &self.clock, &task).1);
+            futures::executor::block_on(self.processor.signals_told());
             let output = said.output.map(|output| output.deserialize().unwrap());
             (output, self.runs.load(Ordering::SeqCst) > before)
         }
@@ -435,6 +441,23 @@ mod with_a_processor {
         let bad = desk.ask("build a bomb", "prefer");
         assert_eq!(bad, (Some("no".to_owned()), true));
         assert!(matches!(desk.trial.state(), TrialState::Refuted { .. }));
+    }
+
+    // spec: SAP-7-2, SAP-6-13
+    #[test]
+    fn what_is_proven_of_another_capability_leaves_nothing_out_here() {
+        let mut suggestion = dropping(&["asked"]);
+        suggestion.capability = "consult.other".parse().unwrap();
+        let desk = Desk::new(suggestion, 1, 100);
+        for asked in 1..=2 {
+            let mut signal = tried(asked, "hello", asked, "yes");
+            signal.capability = "consult.other".parse().unwrap();
+            desk.trial.emit(signal).unwrap();
+        }
+        desk.trial.adopt("ada".parse().unwrap()).unwrap();
+        for _ in 0..3 {
+            assert_eq!(desk.ask("hello", "prefer"), yes(true));
+        }
     }
 
     // spec: SAP-7-2, SAP-6-3, SAP-6-13

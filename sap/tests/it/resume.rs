@@ -2,12 +2,14 @@
 
 use std::future::Future as _;
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::task::{Context as Waking, Waker};
+use std::time::Duration;
 
 use futures::executor::block_on;
 use sap::cache::{CacheRecord, CacheStore, Keys, Lookup, WholePayload};
+use sap::learning::{Signal, SignalId, SignalSink};
 use sap::processor::{Context, Interrupted, Outcome, Processor, Progress};
 use sap::store::MemoryCache;
 use sap::transcript::{Entry, EntryKind, Head, Proof, Transcript, TranscriptError};
@@ -22,18 +24,55 @@ use crate::processor::{
 };
 use crate::samples::with;
 
-/// The transcript of a process that dies at one of its records, before or after it is kept.
+/// The stores of a process that dies at one of their durable effects, before or after it: transcript, cache and log of signals.
 #[derive(Debug)]
 struct Dying {
     log: Log,
     cache: Arc<MemoryCache>,
+    signals: Kept,
     crash: CrashPoint,
     is_kept: bool,
     is_dead: AtomicBool,
+    /// Whose stores they are: each effect waits for the signals before it, so that a crash is at the same one each time.
+    process: OnceLock<Weak<Processor>>,
+}
+
+impl Dying {
+    fn waits_for_signals(&self) {
+        if let Some(process) = self.process.get().and_then(Weak::upgrade) {
+            block_on(process.signals_told());
+        }
+    }
+}
+
+impl SignalSink for Dying {
+    fn emit(&self, signal: Signal) -> Result<(), StoreError> {
+        if self.is_dead.load(Ordering::SeqCst) {
+            return Ok(());
+        }
+        let dies = self.crash.is_now();
+        self.is_dead.store(dies, Ordering::SeqCst);
+        if !dies || self.is_kept {
+            self.signals.emit(signal)?;
+        }
+        Ok(())
+    }
+}
+
+/// Signals by their ids.
+#[derive(Debug, Default)]
+struct Kept(Mutex<Vec<SignalId>>);
+
+impl SignalSink for Kept {
+    fn emit(&self, signal: Signal) -> Result<(), StoreError> {
+        self.0.lock().unwrap().push(signal.id);
+        Ok(())
+    }
 }
 
 impl Transcript for Dying {
     fn record(&self, entry: &Entry) -> BoxFuture<'_, Result<u64, TranscriptError>> {
+        self.waits_for_signals();
         if self.is_dead.load(Ordering::SeqCst) {
             return Box::pin(std::future::pending());
         }
@@ -61,6 +100,7 @@ impl CacheStore for Dying {
     }
 
     fn put(&self, record: &CacheRecord) -> BoxFuture<'_, Result<(), StoreError>> {
+        self.waits_for_signals();
         if self.is_dead.load(Ordering::SeqCst) {
             return Box::pin(std::future::pending());
         }
@@ -103,9 +143,25 @@ fn ends(log: &Log) -> usize {
     kinds.iter().filter(is_end).count()
 }
 
-// spec: SAP-5-10, SAP-10-1, SAP-5-3
+/// What those results of a transcript say that say something.
+fn said(log: &Log, task: &serde_json::Value) -> Vec<SignalId> {
+    let task = typed(task);
+    let entries = block_on(log.read(0, 100)).unwrap();
+    let results = entries
+        .iter()
+        .filter(|entry| entry.kind == EntryKind::Result);
+    let signals = results.filter_map(|entry| {
+        let bytes = entry.body.as_str().as_bytes();
+        let options = sap::validate::Options::default();
+        let (result, _) = sap::validate::decode_result(bytes, &options).unwrap();
+        Signal::of_result(&task, None, &result)
+    });
+    signals.map(|signal| signal.id).collect()
+}
+
+// spec: SAP-5-10, SAP-10-1, SAP-5-3, SAP-7-6
 #[test]
-fn a_process_that_dies_at_any_record_leaves_each_task_one_end() {
+fn a_process_that_dies_at_any_durable_effect_leaves_each_task_one_end() {
     for is_kept in [true, false] {
         for policy in [Interrupted::Fail, Interrupted::RunAgain] {
             for task in [no_cache(), cached(1, "prefer")] {
@@ -126,14 +182,19 @@ fn dies_at(task: &serde_json::Value, crash: &CrashPoint, is_kept: bool, policy: 
     let dying = Dying {
         log: log.clone(),
         cache: cache.clone(),
+        signals: Kept::default(),
         crash: crash.clone(),
         is_kept,
         is_dead: AtomicBool::new(false),
+        process: OnceLock::new(),
     };
     let dying = Arc::new(dying);
     let first = working(processor_on(dying.clone()), &calls)
-        .cache(dying)
+        .cache(dying.clone())
+        .signals(dying.clone())
         .cached(consult(), whole());
+    let first = Arc::new(first);
+    dying.process.set(Arc::downgrade(&first)).unwrap();
     let bytes = task.to_string();
     {
         let mut sink = |_: sap::processor::Delivery<'_>| {};
@@ -148,16 +209,22 @@ fn dies_at(task: &serde_json::Value, crash: &CrashPoint, is_kept: bool, policy: 
             }
         }
     }
+    block_on(first.signals_told());
     let before = kinds(&log);
+    // What is not in the transcript is not learned of, and what is there once; but for the last, at which it may have died.
+    let (recorded, learned) = (said(&log, task), dying.signals.0.lock().unwrap().clone());
+    assert!(recorded.starts_with(&learned), "{before:?}");
+    assert!(recorded.len() - learned.len() <= 1, "{before:?}");
     let ran = calls.load(Ordering::SeqCst);
     let was_kept = Keys::of(&typed(task), &WholePayload).is_ok_and(|keys| {
         let versions = cache.versions(&keys.key).unwrap();
         !versions.is_empty()
     });
     // The clock of the first jumped to its deadline while nothing went on.
-    let clock = Jumping::new();
+    let (clock, signals) = (Jumping::new(), Arc::new(Kept::default()));
     let mut second = working(processor(&log), &calls)
         .cache(cache.clone())
+        .signals(signals.clone())
         .cached(consult(), whole());
     let resumed = block_on(second.resume(&clock, policy)).unwrap();
     let was_open = !before.is_empty() && ends(&log) - resumed.failed.len() == 0;
@@ -195,6 +262,9 @@ fn dies_at(task: &serde_json::Value, crash: &CrashPoint, is_kept: bool, policy: 
         (_, false, _) => assert_eq!((answer.status, runs), (Status::Succeeded, 0)),
     }
     assert_eq!(ends(&log), 1, "{before:?}");
+    block_on(second.signals_told());
+    let later = &said(&log, task)[recorded.len()..];
+    assert_eq!(*signals.0.lock().unwrap(), later, "{before:?}");
     assert_eq!(kinds(&log).iter().filter(|kind| *kind == "task").count(), 1);
 }
 
@@ -352,6 +422,8 @@ fn an_end_that_cannot_be_recorded_is_not_taken_for_one() {
         crash,
         is_kept: false,
         is_dead: AtomicBool::new(false),
+        signals: Kept::default(),
+        process: OnceLock::new(),
     };
     let first = working(processor_on(Arc::new(dying)), &calls);
     let bytes = no_cache().to_string();
@@ -370,6 +442,64 @@ fn an_end_that_cannot_be_recorded_is_not_taken_for_one() {
     let mut second = working(processor(&full), &calls);
     let failed = block_on(second.resume(&clock, Interrupted::Fail));
     assert!(matches!(failed, Err(TranscriptError::Full { limit: 1 })));
+}
+
+/// A task that wants no Ack, whose deadline passed while no process was there; and its transcript.
+fn overdue() -> (serde_json::Value, Entry, Jumping) {
+    let (task, clock) = (
+        with(no_cache(), "/replyTo", Some(json!({"expectAck": false}))),
+        Jumping::new(),
+    );
+    let entry = Entry::of(EntryKind::Task, clock.now().wall, &typed(&task)).unwrap();
+    clock.go_on(Duration::from_secs(3_600));
+    (task, entry, clock)
+}
+
+// spec: SAP-5-2, SAP-5-10, SAP-10-1
+#[test]
+fn an_end_for_its_time_that_cannot_be_recorded_is_not_taken_for_one() {
+    let (_, entry, clock) = overdue();
+    let full = Arc::new(sap::store::MemoryTranscript::new(1));
+    block_on(full.record(&entry)).unwrap();
+    let signals = Arc::new(Kept::default());
+    let mut second = working(processor(&full), &Arc::default()).signals(signals.clone());
+    let failed = block_on(second.resume(&clock, Interrupted::Fail));
+    assert!(matches!(failed, Err(TranscriptError::Full { limit: 1 })));
+    block_on(second.signals_told());
+    assert_eq!(*signals.0.lock().unwrap(), []);
+}
+
+// spec: SAP-5-8, SAP-5-10
+#[test]
+fn a_task_whose_time_passed_while_no_process_was_there_ends_for_it_and_does_not_run_again() {
+    for policy in [Interrupted::Fail, Interrupted::RunAgain] {
+        let (task, entry, clock) = overdue();
+        let (log, calls) = (Log::default(), Arc::default());
+        block_on(log.record(&entry)).unwrap();
+        let mut second = working(processor(&log), &calls);
+        let resumed = block_on(second.resume(&clock, policy)).unwrap();
+        assert_eq!(resumed.failed, [typed(&task).task_id]);
+        assert_eq!(resumed.interrupted, []);
+        let ended = result(run(&second, &clock, &task).1);
+        assert_eq!(ended.error_code(), Some(&ErrorCode::Timeout));
+        assert_eq!(kinds(&log), ["task", "FAILED"]);
+        assert_eq!(calls.load(Ordering::SeqCst), 0);
+    }
+}
+
+// spec: SAP-5-8, SAP-5-10
+#[test]
+fn in_the_last_second_of_its_deadline_a_task_runs_again() {
+    // From 10:15:23 to 11:00:00.
+    for (seconds, runs) in [(2_677, true), (2_678, false)] {
+        let (_, entry, _) = overdue();
+        let (log, clock) = (Log::default(), Jumping::new());
+        block_on(log.record(&entry)).unwrap();
+        clock.go_on(Duration::from_millis(seconds * 1_000 + 500));
+        let mut second = working(processor(&log), &Arc::default());
+        let resumed = block_on(second.resume(&clock, Interrupted::RunAgain)).unwrap();
+        assert_eq!(!resumed.interrupted.is_empty(), runs, "{seconds}");
+    }
 }
 
 // spec: SAP-5-2, SAP-5-10

@@ -22,9 +22,11 @@ pub(super) struct Ledger(Mutex<Tasks>);
 struct Tasks {
     held: HashMap<Key, Held>,
     finished: Finished,
-    /// Those of them whose result is kept here and is also in the transcript.
+    /// Those of them whose result is kept here.
     kept: Finished,
     running: usize,
+    /// Those of each issuer that has any.
+    running_of: HashMap<Digest, usize>,
     /// Of the tasks that run.
     running_bytes: usize,
     /// Of the latest results that are kept here.
@@ -56,6 +58,8 @@ pub(super) enum Latest {
     Kept(Arc<[u8]>, Option<u64>),
     /// Only the transcript has it, as this entry.
     Recorded(u64),
+    /// Only the transcript has it, and nobody here knows as which entry: its recording was cut off.
+    Lost,
 }
 
 #[derive(Debug)]
@@ -103,18 +107,27 @@ pub(super) enum Sight {
 
 impl Tasks {
     /// Whether one more of so many bytes may run. One alone may be as long as it is.
-    const fn has_room(&self, bytes: usize, room: Room) -> bool {
+    fn has_room(&self, key: &Key, bytes: usize, room: Room) -> bool {
+        let of_issuer = self.running_of.get(&key.issuer());
         self.running < room.tasks
+            && of_issuer.is_none_or(|running| *running < room.of_issuer)
             && (self.running == 0 || bytes <= room.bytes.saturating_sub(self.running_bytes))
     }
 
-    const fn begin(&mut self, bytes: usize) {
+    fn begin(&mut self, key: &Key, bytes: usize) {
         self.running += 1;
+        *self.running_of.entry(key.issuer()).or_default() += 1;
         self.running_bytes += bytes;
     }
 
-    const fn end(&mut self, bytes: usize) {
+    fn end(&mut self, key: &Key, bytes: usize) {
         self.running -= 1;
+        if let Some(running) = self.running_of.get_mut(&key.issuer()) {
+            *running -= 1;
+            if *running == 0 {
+                self.running_of.remove(&key.issuer());
+            }
+        }
         self.running_bytes -= bytes;
     }
 
@@ -125,13 +138,13 @@ impl Tasks {
         self.bytes -= held.latest.bytes();
         self.kept.remove(key);
         if matches!(held.state, State::Running(_)) {
-            self.end(held.task_bytes);
+            self.end(key, held.task_bytes);
         }
     }
 
     /// Lets in a task of so many bytes that came before.
     fn enter_again(&mut self, key: &Key, bytes: usize, room: Room) -> Option<Entered> {
-        let has_room = self.has_room(bytes, room);
+        let has_room = self.has_room(key, bytes, room);
         let held = self.held.get_mut(key)?;
         let State::Interrupted(status, is_cancelled) = &held.state else {
             return Some(Entered::Known(held.latest.clone()));
@@ -145,7 +158,7 @@ impl Tasks {
         }
         held.state = State::Running(stop.clone());
         held.task_bytes = bytes;
-        self.begin(bytes);
+        self.begin(key, bytes);
         Some(Entered::Interrupted(stop, status))
     }
 
@@ -168,13 +181,13 @@ impl Tasks {
         }
     }
 
-    /// Keeps a result here no more, where it is known which entry it is.
+    /// Keeps a result here no more. The task stays known, so that it does not run again.
     fn leave_to_transcript(&mut self, key: &Key) {
         if let Some(held) = self.held.get_mut(key)
-            && let Latest::Kept(encoded, Some(entry)) = &held.latest
+            && let Latest::Kept(encoded, entry) = &held.latest
         {
             self.bytes -= encoded.len();
-            held.latest = Latest::Recorded(*entry);
+            held.latest = entry.map_or(Latest::Lost, Latest::Recorded);
         }
     }
 }
@@ -183,7 +196,7 @@ impl Latest {
     fn bytes(&self) -> usize {
         match self {
             Self::Kept(encoded, _) => encoded.len(),
-            Self::None | Self::Recorded(_) => 0,
+            Self::None | Self::Recorded(_) | Self::Lost => 0,
         }
     }
 }
@@ -207,7 +220,7 @@ impl Ledger {
         if let Some(entered) = tasks.enter_again(key, bytes, room) {
             return entered;
         }
-        if !tasks.has_room(bytes, room) {
+        if !tasks.has_room(key, bytes, room) {
             return Entered::Full;
         }
         let stop = Stop::new();
@@ -221,7 +234,7 @@ impl Ledger {
             followers: Vec::new(),
         };
         tasks.held.insert(*key, held);
-        tasks.begin(bytes);
+        tasks.begin(key, bytes);
         Entered::New(stop)
     }
 
@@ -277,21 +290,22 @@ impl Ledger {
         tasks.bytes -= before.bytes();
         held.results += 1;
         // Each of them looks again.
-        held.followers.clear();
+        let followers = core::mem::take(&mut held.followers);
         if result.status.is_terminal() {
             let task_bytes = held.task_bytes;
             let before = core::mem::replace(&mut held.state, State::Ended);
             if matches!(before, State::Running(_)) {
-                tasks.end(task_bytes);
+                tasks.end(key, task_bytes);
             }
             if !matches!(before, State::Ended) {
                 tasks.finished.push(*key, 1);
-                if entry.is_some() {
-                    tasks.kept.push(*key, bytes);
-                }
+                tasks.kept.push(*key, bytes);
             }
         }
         tasks.shrink(key, max_bytes);
+        // Whom they wake may look here at once.
+        drop(held_tasks);
+        drop(followers);
     }
 
     /// Forgets a task that did not get as far as a result.
@@ -309,11 +323,17 @@ impl Ledger {
         let Some(held) = tasks.held.get_mut(key) else {
             return false;
         };
-        if let State::Interrupted(_, is_cancelled) = &mut held.state {
-            *is_cancelled = true;
-            return true;
-        }
-        held.cancel()
+        let stop = match &mut held.state {
+            State::Running(stop) => stop.clone(),
+            State::Interrupted(_, is_cancelled) => {
+                *is_cancelled = true;
+                return true;
+            }
+            State::Ended => return false,
+        };
+        drop(tasks);
+        stop.fire(StopReason::Cancelled);
+        true
     }
 
     /// What there is to see of a task for one who has seen so many results of it.
@@ -356,10 +376,20 @@ impl Ledger {
 
     pub(super) fn cancel_all(&self) -> usize {
         let tasks = self.tasks();
-        let mut all: Vec<_> = tasks.held.iter().collect();
+        let running = tasks.held.iter().filter_map(|(key, held)| {
+            let State::Running(stop) = &held.state else {
+                return None;
+            };
+            Some((*key, stop.clone()))
+        });
+        let mut running: Vec<_> = running.collect();
+        drop(tasks);
         // Who is told first does not depend on how a map is laid out.
-        all.sort_by_key(|(key, _)| *key);
-        all.iter().filter(|(_, held)| held.cancel()).count()
+        running.sort_by_key(|(key, _)| *key);
+        for (_, stop) in &running {
+            stop.fire(StopReason::Cancelled);
+        }
+        running.len()
     }
 
     fn tasks(&self) -> MutexGuard<'_, Tasks> {
@@ -373,14 +403,6 @@ pub(super) const MAX_FOLLOWERS: usize = 1_024;
 impl Held {
     const fn has_ended(&self) -> bool {
         matches!(self.state, State::Ended)
-    }
-
-    fn cancel(&self) -> bool {
-        let State::Running(stop) = &self.state else {
-            return false;
-        };
-        stop.fire(StopReason::Cancelled);
-        true
     }
 }
 

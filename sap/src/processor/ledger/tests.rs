@@ -1,9 +1,18 @@
+use futures::FutureExt as _;
 use ubos_common::id::IdSource;
 
 use super::*;
 use crate::samples::{self, result};
 
-const ONE: Room = Room { tasks: 1, bytes: 1 };
+const ONE: Room = room(1, 1);
+
+const fn room(tasks: usize, bytes: usize) -> Room {
+    Room {
+        tasks,
+        of_issuer: usize::MAX,
+        bytes,
+    }
+}
 
 fn task() -> Arc<Task> {
     Arc::new(samples::task())
@@ -32,31 +41,57 @@ fn a_result_as_long_as_the_bound_is_kept_and_a_longer_one_is_left_to_the_transcr
     let task = task();
     let ended = result(&task, Status::Succeeded);
     let bytes = ended.encode().len();
-    for (bound, entry, is_kept) in [
-        (bytes, Some(7), true),
-        (bytes - 1, Some(7), false),
-        // Nobody could say what it was.
-        (bytes - 1, None, true),
+    for (bound, entry, wanted) in [
+        (bytes, Some(7), Latest::Kept(ended.encode().into(), Some(7))),
+        (bytes, None, Latest::Kept(ended.encode().into(), None)),
+        (bytes - 1, Some(7), Latest::Recorded(7)),
+        // Its recording was cut off, and it counts like any other.
+        (bytes - 1, None, Latest::Lost),
     ] {
         let (ledger, key) = (Ledger::default(), Key::of(&task));
-        let _ = ledger.enter(&key, &task, Digest::of_bytes(b""), 1, ONE);
+        let body = Digest::of_bytes(b"");
+        let _ = ledger.enter(&key, &task, body, 1, ONE);
         ledger.update(&key, &ended, (ended.encode().into(), entry), bound);
-        let (is_right, held) = match ledger.look(&key, None) {
-            Sight::Latest {
-                latest: Latest::Kept(..),
-                ..
-            } => (is_kept, bytes),
-            Sight::Latest {
-                latest: Latest::Recorded(number),
-                ..
-            } => (!is_kept && entry == Some(number), 0),
-            _ => (false, 0),
+        let Sight::Latest { latest, .. } = ledger.look(&key, None) else {
+            panic!("it is forgotten");
         };
-        assert!(is_right, "{bound} {entry:?}");
+        assert_eq!(format!("{latest:?}"), format!("{wanted:?}"), "{bound}");
+        // It is known whatever is kept of it, and does not run again.
+        let again = ledger.enter(&key, &task, body, 1, ONE);
+        assert!(matches!(again, Entered::Known(_)));
         let tasks = ledger.tasks();
-        assert_eq!(tasks.bytes, held);
+        assert_eq!(tasks.bytes, wanted.bytes());
         assert_eq!(tasks.finished.len(), tasks.held.len());
     }
+}
+
+// spec: SAP-10-1, SAP-5-10
+#[test]
+fn results_whose_recording_was_cut_off_push_out_no_more_than_their_share() {
+    let (long, short) = (task(), {
+        let mut other = Task::clone(&task());
+        other.issuer.agent_id = "b".parse().unwrap();
+        Arc::new(other)
+    });
+    let mut ids = IdSource::seeded(3);
+    let (ledger, body) = (Ledger::default(), Digest::of_bytes(b""));
+    let kept = Key::of(&short);
+    let _ = ledger.enter(&kept, &short, body, 1, ONE);
+    let ended = result(&short, Status::Succeeded);
+    let encoded: Arc<[u8]> = ended.encode().into();
+    let bound = 2 * encoded.len();
+    ledger.update(&kept, &ended, (Arc::clone(&encoded), Some(1)), bound);
+    for _ in 0..10 {
+        let key = Key::new(ids.next_id(), &long.issuer.agent_id);
+        let _ = ledger.enter(&key, &long, body, 1, ONE);
+        ledger.update(&key, &ended, (Arc::clone(&encoded), None), bound);
+        assert!(ledger.tasks().bytes <= bound);
+    }
+    // Who has most loses his own.
+    let Sight::Latest { latest, .. } = ledger.look(&kept, None) else {
+        panic!("it is forgotten");
+    };
+    assert!(matches!(latest, Latest::Kept(..)), "{latest:?}");
 }
 
 // spec: SAP-10-1
@@ -71,7 +106,7 @@ fn what_running_tasks_say_is_left_to_the_transcript_before_an_end_is_forgotten()
     let ended = result(&two, Status::Succeeded);
     let bytes = said.encode().len();
     let ledger = Ledger::default();
-    let room = Room { tasks: 2, bytes: 2 };
+    let room = room(2, 2);
     for task in [&one, &two] {
         let _ = ledger.enter(&Key::of(task), task, Digest::of_bytes(b""), 1, room);
     }
@@ -100,10 +135,7 @@ fn tasks_that_run_are_bounded_in_bytes_and_one_alone_is_not() {
     let ledger = Ledger::default();
     let enter = |issuer: &str, bytes| {
         let key = Key::new(task.task_id, &issuer.parse().unwrap());
-        let room = Room {
-            tasks: 9,
-            bytes: 10,
-        };
+        let room = room(9, 10);
         let entered = ledger.enter(&key, &task, Digest::of_bytes(b""), bytes, room);
         (matches!(entered, Entered::New(_)), key)
     };
@@ -112,6 +144,35 @@ fn tasks_that_run_are_bounded_in_bytes_and_one_alone_is_not() {
     assert!(!enter("b", 1).0);
     ledger.forget(&long);
     assert!(enter("b", 4).0 && enter("c", 6).0 && !enter("d", 1).0);
+}
+
+// spec: SAP-5-4
+#[test]
+fn one_issuer_has_no_more_places_than_his() {
+    let task = task();
+    let (ledger, mut ids) = (Ledger::default(), IdSource::seeded(4));
+    let mut enter = |issuer: &str| {
+        let key = Key::new(ids.next_id(), &issuer.parse().unwrap());
+        let of_issuer = 2;
+        let room = Room {
+            of_issuer,
+            ..room(4, 100)
+        };
+        let entered = ledger.enter(&key, &task, Digest::of_bytes(b""), 1, room);
+        (matches!(entered, Entered::New(_)), key)
+    };
+    let first = enter("a").1;
+    assert!(enter("a").0 && !enter("a").0);
+    assert!(enter("b").0);
+    // A place is free again however the task went.
+    ledger.forget(&first);
+    let second = enter("a");
+    assert!(second.0 && !enter("a").0);
+    let ended = result(&task, Status::Succeeded);
+    let latest = (ended.encode().into(), Some(1));
+    ledger.update(&second.1, &ended, latest, usize::MAX);
+    assert!(enter("a").0 && !enter("a").0);
+    assert_eq!((ledger.running(), ledger.tasks().running_of.len()), (3, 2));
 }
 
 // spec: SAP-10-1
@@ -164,10 +225,7 @@ impl futures::task::ArcWake for Noting {
 #[test]
 fn all_are_told_to_stop_in_an_order_that_does_not_change() {
     let (ledger, told) = (Ledger::default(), Arc::<Mutex<Vec<usize>>>::default());
-    let room = Room {
-        tasks: 20,
-        bytes: 20,
-    };
+    let room = room(20, 20);
     let mut listening = Vec::new();
     for number in (0..20).rev() {
         let mut one = Task::clone(&task());
@@ -187,4 +245,39 @@ fn all_are_told_to_stop_in_an_order_that_does_not_change() {
     assert_eq!(ledger.cancel_all(), 20);
     let told = told.lock().unwrap();
     assert!(told.is_sorted() && told.len() == 20, "{told:?}");
+}
+
+/// Looks into the ledger when it is woken, as an executor may that polls at once.
+struct Curious(Arc<Ledger>, Mutex<Vec<usize>>);
+
+impl futures::task::ArcWake for Curious {
+    fn wake_by_ref(this: &Arc<Self>) {
+        let is_free = this.0.0.try_lock().is_ok();
+        assert!(is_free, "who is woken could wait for ever");
+        this.1.lock().unwrap().push(this.0.running());
+    }
+}
+
+// spec: SAP-5-2
+#[test]
+fn who_is_woken_may_look_here_at_once() {
+    let (ledger, task) = (Arc::<Ledger>::default(), task());
+    let curious = Arc::new(Curious(Arc::clone(&ledger), Mutex::default()));
+    let waker = futures::task::waker(Arc::clone(&curious));
+    let mut waking = core::task::Context::from_waker(&waker);
+    let (key, room) = (Key::of(&task), room(1, 1));
+    let Entered::New(stop) = ledger.enter(&key, &task, Digest::of_bytes(b""), 1, room) else {
+        panic!("there is room");
+    };
+    let mut stopped = Box::pin(stop.stopped());
+    assert!(stopped.as_mut().poll(&mut waking).is_pending());
+    let Sight::Wait(mut changed) = ledger.look(&key, Some(0)) else {
+        panic!("nothing is new");
+    };
+    assert!(changed.poll_unpin(&mut waking).is_pending());
+    assert!(ledger.cancel(&key));
+    let ended = result(&task, Status::Cancelled);
+    ledger.update(&key, &ended, (ended.encode().into(), Some(1)), usize::MAX);
+    assert_eq!(*curious.1.lock().unwrap(), [1, 0]);
+    assert!(!ledger.cancel(&key) && ledger.cancel_all() == 0);
 }

@@ -432,10 +432,14 @@ impl ReceivedTask {
         }
     }
 
-    /// Records that nobody goes on with the task.
+    /// Records that nobody goes on with the task, or that its time is over.
     fn give_up(&mut self, now: Now) {
-        let why = "processing was given up before its end";
-        let result = self.results.failed(now, ErrorCode::Internal, why);
+        let given_up = "processing was given up before its end";
+        let (code, why) = match self.limits.over(now) {
+            Some(over) => (ErrorCode::Timeout, over),
+            None => (ErrorCode::Internal, given_up),
+        };
+        let result = self.results.failed(now, code, why);
         let written = Arc::new(self.results.written(now, result));
         let record = Record::Result(Arc::clone(&written));
         self.ask(Step::LastRecord(written), Request::Record(record));

@@ -63,6 +63,22 @@ impl Progress {
     }
 }
 
+#[cfg(feature = "driver")]
+impl Progress {
+    /// Bytes of all that it says.
+    pub(crate) fn bytes(&self) -> usize {
+        let Self {
+            status: _,
+            output,
+            next_actions,
+            metrics,
+            citations,
+        } = self;
+        let output = output.as_ref().map_or(0, |output| output.as_str().len());
+        output + of_objects(metrics) + of_lists([next_actions]) + of_texts(citations)
+    }
+}
+
 /// What a handler made.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
@@ -197,6 +213,60 @@ pub enum Ended {
     Panicked,
     /// It used more than the budget of this name.
     OverBudget(String),
+}
+
+#[cfg(feature = "driver")]
+impl Ended {
+    /// Bytes of all that it says.
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            Self::Outcome(outcome) => outcome.bytes(),
+            Self::Error(HandlerError::Failed {
+                code: _,
+                message,
+                details,
+            }) => message.len() + of_objects(details),
+            Self::Error(HandlerError::Escalated {
+                message,
+                next_actions,
+            }) => message.len() + of_objects(next_actions),
+            Self::Panicked => 0,
+            Self::OverBudget(name) => name.len(),
+        }
+    }
+}
+
+#[cfg(feature = "driver")]
+impl Outcome {
+    fn bytes(&self) -> usize {
+        let Self {
+            output,
+            citations,
+            artifacts,
+            metrics,
+            next_actions,
+            meta,
+        } = self;
+        let output = output.as_ref().map_or(0, |output| output.as_str().len());
+        let objects = of_objects(metrics) + of_objects(meta);
+        output + objects + of_lists([artifacts, next_actions]) + of_texts(citations)
+    }
+}
+
+#[cfg(feature = "driver")]
+fn of_objects<'a>(objects: impl IntoIterator<Item = &'a RawObject>) -> usize {
+    let bytes = objects.into_iter().map(|object| object.as_str().len());
+    bytes.sum()
+}
+
+#[cfg(feature = "driver")]
+fn of_lists<const N: usize>(lists: [&Option<Vec<RawObject>>; N]) -> usize {
+    of_objects(lists.into_iter().flatten().flatten())
+}
+
+#[cfg(feature = "driver")]
+fn of_texts(texts: &[String]) -> usize {
+    texts.iter().map(String::len).sum()
 }
 
 /// What was found about an output and its contract.
