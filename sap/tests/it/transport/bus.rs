@@ -1,6 +1,7 @@
 //! The bus.
 
 mod agents;
+mod waits;
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};

@@ -3,6 +3,7 @@
 mod bounds;
 mod correlation;
 mod ending;
+mod waits;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -490,6 +491,10 @@ async fn a_server_refuses_settings_out_of_range() {
         (
             http::Config::default().with_max_connections(0),
             "max_connections is 0, but",
+        ),
+        (
+            http::Config::default().with_max_connections_of_address(0),
+            "max_connections_of_address is 0, but",
         ),
         (
             http::Config::default().with_head_timeout(Duration::ZERO),
