@@ -166,4 +166,32 @@ mod tests {
             assert_eq!(exchange.end().is_ok(), copies == 0);
         }
     }
+
+    #[cfg(any(feature = "http", feature = "nats"))]
+    // spec: SAP-4.3-3
+    #[test]
+    fn a_way_that_failed_is_tried_again_when_the_patience_is_over() {
+        use core::time::Duration;
+
+        use futures::FutureExt as _;
+
+        use crate::transport::sent::tests::Set;
+
+        let (task, clock) = (samples::task(), Set::default());
+        let patience = Duration::from_secs(50);
+        let config = Config::default()
+            .with_patience(patience, patience)
+            .with_resends(1);
+        let mut exchange = Exchange::new(&task, clock.now(), config).unwrap();
+        let failed = || Err(SendError::carrier("no way"));
+        let mut goes_on = |seconds| {
+            clock.set(seconds);
+            exchange.goes_on(&clock, failed()).now_or_never()
+        };
+        assert!(goes_on(49).is_none());
+        assert!(matches!(goes_on(50), Some(Ok(true))));
+        // No copy is left, and that it failed is what there is to say.
+        let failed = goes_on(51);
+        assert!(matches!(failed, Some(Err(SendError::Carrier(_)))));
+    }
 }

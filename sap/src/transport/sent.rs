@@ -146,7 +146,7 @@ fn overdue(waiting: Waiting) -> SendError {
 const YIELD_AFTER: u32 = 32;
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use core::future::ready;
     use core::sync::atomic::{AtomicU64, Ordering};
     use core::time::Duration;
@@ -160,7 +160,14 @@ mod tests {
 
     /// A clock that is set by hand, in seconds.
     #[derive(Default)]
-    struct Set(AtomicU64);
+    pub(crate) struct Set(AtomicU64);
+
+    impl Set {
+        #[cfg(any(feature = "http", feature = "nats"))]
+        pub(crate) fn set(&self, seconds: u64) {
+            self.0.store(seconds, Ordering::SeqCst);
+        }
+    }
 
     impl Sleep for Set {
         fn now(&self) -> Now {

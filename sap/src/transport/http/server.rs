@@ -129,6 +129,7 @@ pub async fn serve_with(
     };
     let (rules, ending) = (server.config.clone(), closing.clone());
     let judged = map_request(move |request| ready(admitted(request, &rules, &ending)));
+    let clock = Arc::clone(server.service.clock());
     let routes = router_of(server).merge(beside.layer(judged));
     let (begin, begun) = tokio::sync::oneshot::channel();
     let serving = async {
@@ -144,9 +145,10 @@ pub async fn serve_with(
         if begun.await.is_err() {
             return core::future::pending().await;
         }
-        tokio::time::sleep(grace).await;
+        let passed = || clock.sleep_until(clock.now().mono.saturating_add(grace));
+        passed().await;
         closing.close();
-        join(closing.idle(), tokio::time::sleep(grace)).await;
+        join(closing.idle(), passed()).await;
     };
     tokio::select! {
         () = serving => {}

@@ -135,44 +135,6 @@ async fn a_client_sends_again_what_nobody_answers_and_it_runs_once() {
     worker.unwrap().abort();
 }
 
-/// A queue that has no room has some later.
-// spec: SAP-10-4
-#[tokio::test]
-async fn a_client_sends_again_what_the_server_did_not_take() {
-    let (nats, clock, seen) = (Nats::start(), ByHand::new(), Seen::default());
-    let queue = nats.queue(config().with_max_task_bytes(10_000)).await;
-    let client = queue.clone().with_clock(Arc::new(clock.clone()));
-    let client = client.with_patience(Duration::from_secs(50));
-    let full = json!("x".repeat(8_000)).to_string();
-    nats.put(&full, &[]).await;
-    let long = json!({"text": "x".repeat(4_000)});
-    let task = with(ask(1, "test.echo"), "/payload", Some(long));
-    let task = typed(&task.to_string());
-    let mut ignored = |_: &Message| {};
-    let refused = client.send(&task, &mut ignored).await;
-    assert!(matches!(refused, Err(SendError::Carrier(_))), "{refused:?}");
-    let client = client.with_resends(1_000);
-    let making_room = async {
-        // What waits longest goes first, and is no task.
-        let worker = work(&queue, seen.service_of(processor::Config::default()));
-        until_kept(&nats, "sap_dead", 1).await;
-        tokio::select! {
-            () = super::suite::until(|| seen.calls() == 1) => Some(worker),
-            () = async {
-                loop {
-                    clock.go_on(Duration::from_secs(50));
-                    until_kept(&nats, "sap_dead", 1).await;
-                }
-            } => unreachable!(),
-        }
-    };
-    let (answer, worker) =
-        futures::future::join(client.send(&task, &mut ignored), making_room).await;
-    assert!(matches!(answer, Ok(Some(Message::Result(_)))), "{answer:?}");
-    assert_eq!(seen.calls(), 1);
-    worker.unwrap().abort();
-}
-
 /// Of two ids, or signatures, nobody knows which one is meant.
 // spec: SAP-10-4
 #[tokio::test]
