@@ -321,7 +321,7 @@ impl SentTasks {
     }
 
     /// Whether a task is sent again by itself once nothing came in time.
-    #[cfg(feature = "http")]
+    #[cfg(feature = "driver")]
     pub(crate) fn may_resend(&self, task_id: &TaskId) -> bool {
         let task = self.tasks.get(task_id);
         task.is_some_and(|task| task.resends > 0 && task.waits_for().is_some())
@@ -384,7 +384,7 @@ impl SentTasks {
     }
 
     /// Takes a result whose digest was made before, where that holds up nobody.
-    #[cfg(any(feature = "http", feature = "mcp", feature = "nats"))]
+    #[cfg(feature = "driver")]
     pub(crate) fn take_digested(
         &mut self,
         now: Now,

@@ -1,8 +1,8 @@
 //! What goes beside a message, in headers or `_meta`: its signature, with the feature `sign`, and its place in a trace.
 
-use ubos_common::canon::Digest;
 use ubos_common::trace_context::TraceContext;
 
+use super::exchange::Received;
 use super::{Message, SendError};
 use crate::lifecycle::digest_of;
 use crate::processor::Peer;
@@ -24,14 +24,6 @@ pub(super) struct Beside {
 
 /// The header, or the member of `_meta`, that carries a signature.
 pub(super) const SIGNATURE: &str = "sap-signature";
-
-/// A message that was read.
-#[derive(Debug)]
-pub(crate) struct Received {
-    pub(super) message: Message,
-    /// Of a result.
-    pub(super) digest: Option<Digest>,
-}
 
 impl Beside {
     /// What goes beside a task.

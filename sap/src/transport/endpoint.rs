@@ -6,6 +6,7 @@ use core::pin::pin;
 use core::time::Duration;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use futures::FutureExt as _;
 use futures::future::{BoxFuture, Either, select};
 use ubos_common::driver::Sleep;
 use ubos_common::trace_context::TraceContext;
@@ -48,7 +49,7 @@ impl Replies for NoReplies {
 #[derive(Debug, Default)]
 pub(super) struct Undelivered {
     messages: AtomicUsize,
-    /// It goes to an endpoint that is slow.
+    /// It goes to one who is slow to take it: the caller, or an endpoint.
     is_slow: AtomicBool,
 }
 
@@ -65,12 +66,13 @@ impl Undelivered {
         self.messages.load(Ordering::Relaxed) >= messages
     }
 
-    /// Whether the task waits until some are delivered. It does not for an endpoint that is slow.
+    /// Whether the task waits until some are delivered. It does not for one who is slow: its deadline and its cancel would be
+    /// noticed when that one likes.
     pub(super) fn hold_up(&self) -> bool {
         self.are(MAX_WAITING) && !self.is_slow.load(Ordering::Relaxed)
     }
 
-    /// Whether a message is not kept for an endpoint that is slow, because as many wait as may.
+    /// Whether a message is not kept for one who is slow, because as many wait as may.
     pub(super) fn is_too_much(&self, message: &Message) -> bool {
         self.are(MAX_WAITING) && self.is_passed_over(message)
     }
@@ -87,34 +89,49 @@ impl Undelivered {
         is_on_the_way && self.is_slow.load(Ordering::Relaxed)
     }
 
-    /// Waits until an endpoint has taken a result, as long as one may take. Before that it counts as slow.
+    /// Waits until an endpoint has taken a result, as long as one may take.
     pub(super) async fn taken(
         &self,
         clock: &(dyn Sleep + Send + Sync),
         sent: impl Future<Output = Result<(), Unreachable>>,
     ) -> Result<(), Unreachable> {
-        let since = clock.now().mono;
-        let sent = pin!(sent);
-        let slow = clock.sleep_until(since.saturating_add(SLOW));
-        let sent = match select(sent, slow).await {
-            Either::Left((sent, _)) => {
-                self.is_slow.store(false, Ordering::Relaxed);
-                return sent;
-            }
-            Either::Right(((), sent)) => sent,
-        };
-        self.is_slow.store(true, Ordering::Relaxed);
-        let late = clock.sleep_until(since.saturating_add(MAX_SENDING));
+        let late = clock.sleep_until(clock.now().mono.saturating_add(MAX_SENDING));
+        let sent = pin!(self.watched(clock, sent));
         match select(sent, late).await {
             Either::Left((sent, _)) => sent,
             Either::Right(_) => Err(Unreachable::Carrier("nothing within 30 s".into())),
         }
     }
+
+    /// Waits until one message was taken. From a while on, until it was, its taker counts as slow.
+    pub(super) async fn watched<T>(
+        &self,
+        clock: &(dyn Sleep + Send + Sync),
+        taken: impl Future<Output = T>,
+    ) -> T {
+        let mut taking = pin!(taken);
+        // Most are taken at once, and need no timer.
+        let taken = match (&mut taking).now_or_never() {
+            Some(taken) => taken,
+            None => {
+                let slow = clock.sleep_until(clock.now().mono.saturating_add(SLOW));
+                match select(taking, slow).await {
+                    Either::Left((taken, _)) => taken,
+                    Either::Right(((), taking)) => {
+                        self.is_slow.store(true, Ordering::Relaxed);
+                        taking.await
+                    }
+                }
+            }
+        };
+        self.is_slow.store(false, Ordering::Relaxed);
+        taken
+    }
 }
 
 /// Messages that wait for one that is slow to take them.
 pub(crate) const MAX_WAITING: usize = 64;
-/// After so long with one result, an endpoint is slow.
+/// After so long with one message, who takes it is slow.
 const SLOW: Duration = Duration::from_secs(1);
 /// How long an endpoint may take with one result.
 const MAX_SENDING: Duration = Duration::from_secs(30);
@@ -127,7 +144,7 @@ mod tests {
 
     // spec: SAP-4.1-17
     #[test]
-    fn a_slow_endpoint_is_kept_no_more_than_may_wait_but_the_end() {
+    fn one_who_is_slow_is_kept_no_more_than_may_wait_but_the_end() {
         let task = samples::task();
         let [part, end] = [Status::Partial, Status::Succeeded]
             .map(|status| Message::Result(Box::new(samples::result(&task, status))));
@@ -139,7 +156,7 @@ mod tests {
             }
             assert!(!waiting.is_too_much(&part) && !waiting.hold_up());
             waiting.add();
-            // One that is not slow holds its task up instead.
+            // Who is not slow holds its task up instead.
             assert_eq!(
                 (waiting.is_too_much(&part), waiting.hold_up()),
                 (is_slow, !is_slow)

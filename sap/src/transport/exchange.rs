@@ -1,27 +1,20 @@
 //! What the clients of all transports share: the exchange about one task, run by the producer's machine.
 
-use ubos_common::driver::Sleep as _;
+use ubos_common::canon::Digest;
+use ubos_common::driver::Sleep;
 use ubos_common::time::Now;
 
-use super::beside::Received;
-#[cfg(feature = "http")]
-use super::sent::Heard;
-use super::sent::Sent;
-use super::{Message, SendError, TokioClock};
-use crate::dispatch::dispatch_apart;
+use super::sent::{Heard, Sent};
+use super::{Message, SendError};
 use crate::role::producer::{Config, Input};
 use crate::task::Task;
 
-/// Checks a task; gives its bytes and the exchange that its answers go to.
-///
-/// A task that holds a secret is not sent, and answers are read strictly.
-pub(crate) async fn begin(
-    task: &Task,
-    clock: &TokioClock,
-    config: Config,
-) -> Result<(Vec<u8>, Exchange), SendError> {
-    let bytes = dispatch_apart(task).await?;
-    Ok((bytes, Exchange::new(task, clock.now(), config)?))
+/// A message that was read.
+#[derive(Debug)]
+pub(crate) struct Received {
+    pub(super) message: Message,
+    /// Of a result, where it was made before.
+    pub(super) digest: Option<Digest>,
 }
 
 /// Takes the messages about a task, and passes on those that are new and allowed.
@@ -73,13 +66,38 @@ impl Exchange {
         Ok(is_last)
     }
 
+    /// Whether the task is to be sent again after what an attempt came to; waits until its time for that has come.
+    ///
+    /// # Errors
+    ///
+    /// [`SendError`]: that of the attempt, or that there is no time left.
+    #[cfg(any(feature = "http", feature = "nats"))]
+    pub(crate) async fn goes_on(
+        &mut self,
+        clock: &(impl Sleep + ?Sized),
+        attempt: Result<Heard<()>, SendError>,
+    ) -> Result<bool, SendError> {
+        match attempt {
+            Ok(Heard::SendAgain) => Ok(true),
+            Ok(Heard::Said(())) => self.is_sent_again(clock).await,
+            // Refused and unreadable answers are the same when they come again.
+            Err(error @ SendError::Carrier(_)) => match self.is_sent_again(clock).await? {
+                true => Ok(true),
+                false => Err(error),
+            },
+            Err(error) => Err(error),
+        }
+    }
+
     /// Waits until the task is to be sent again, where its other side ended without an answer; true then.
     ///
     /// # Errors
     ///
     /// [`SendError::NoAnswer`].
-    #[cfg(feature = "http")]
-    pub(crate) async fn is_sent_again(&mut self, clock: &TokioClock) -> Result<bool, SendError> {
+    pub(crate) async fn is_sent_again(
+        &mut self,
+        clock: &(impl Sleep + ?Sized),
+    ) -> Result<bool, SendError> {
         if self.elsewhere || !self.sent.may_resend() {
             return Ok(false);
         }
@@ -108,6 +126,7 @@ impl Exchange {
     /// # Errors
     ///
     /// [`SendError::NoAnswer`].
+    #[cfg(any(feature = "http", feature = "mcp", feature = "nats"))]
     pub(crate) fn latest(self) -> Result<Message, SendError> {
         let nothing = || SendError::NoAnswer {
             what: "nothing".into(),
@@ -146,5 +165,33 @@ mod tests {
             assert_eq!((is_last, told), (copies == 0, 1 - copies));
             assert_eq!(exchange.end().is_ok(), copies == 0);
         }
+    }
+
+    #[cfg(any(feature = "http", feature = "nats"))]
+    // spec: SAP-4.3-3
+    #[test]
+    fn a_way_that_failed_is_tried_again_when_the_patience_is_over() {
+        use core::time::Duration;
+
+        use futures::FutureExt as _;
+
+        use crate::transport::sent::tests::Set;
+
+        let (task, clock) = (samples::task(), Set::default());
+        let patience = Duration::from_secs(50);
+        let config = Config::default()
+            .with_patience(patience, patience)
+            .with_resends(1);
+        let mut exchange = Exchange::new(&task, clock.now(), config).unwrap();
+        let failed = || Err(SendError::carrier("no way"));
+        let mut goes_on = |seconds| {
+            clock.set(seconds);
+            exchange.goes_on(&clock, failed()).now_or_never()
+        };
+        assert!(goes_on(49).is_none());
+        assert!(matches!(goes_on(50), Some(Ok(true))));
+        // No copy is left, and that it failed is what there is to say.
+        let failed = goes_on(51);
+        assert!(matches!(failed, Some(Err(SendError::Carrier(_)))));
     }
 }

@@ -80,7 +80,6 @@ impl Message {
     }
 }
 
-#[cfg(any(feature = "http", feature = "mcp", feature = "nats"))]
 impl Message {
     /// Whether nothing follows it.
     pub(crate) fn is_last(&self) -> bool {

@@ -18,9 +18,9 @@
 //! A task that was sent is asked about by whoever may send it: how far it is, what follows, and its [cancel](About).
 //!
 //! An endpoint that cannot be reached is [reported](Service::on_warning), and the result stays in the transcript.
-//! While 64 messages wait for one that is slow to take them, the task waits, too, and the end of its time is noticed late. It
-//! does not wait for an endpoint that takes more than 1 s for one result: results on the way are left out then, each with
-//! a warning, and the end is sent. An endpoint has 30 s for one result.
+//! While 64 messages wait for one that is slow to take them, caller or endpoint, the task waits, too, and the end of its time is
+//! noticed later, by at most 1 s. It does not wait for one who takes more than 1 s for one message: results on the way are left
+//! out then, with a warning, and the end is sent. An endpoint, and a caller over HTTP or MCP, has 30 s for one message.
 //! MCP has neither Ack nor results on the way: the caller gets the last one.
 
 mod about;
@@ -30,7 +30,6 @@ pub mod bus;
 #[cfg(feature = "tokio")]
 mod clock;
 mod endpoint;
-#[cfg(any(feature = "http", feature = "mcp", feature = "nats"))]
 mod exchange;
 #[cfg(feature = "http")]
 pub mod http;
@@ -41,6 +40,8 @@ mod message;
 pub mod nats;
 mod sent;
 mod service;
+#[cfg(any(feature = "http", feature = "mcp", feature = "nats"))]
+mod waits;
 
 pub use about::About;
 #[cfg(feature = "tokio")]
@@ -74,6 +75,13 @@ pub enum SendError {
     NoAnswer {
         /// What came instead, without text of the other side.
         what: String,
+    },
+    /// The server, or one before it, refuses who asks, and says nothing of the task. They are not sent again by themselves.
+    #[cfg(feature = "http")]
+    #[error("the server refuses the credentials: status {status}")]
+    Credentials {
+        /// The status of HTTP: 401, or 407 of a proxy.
+        status: u16,
     },
     /// A result is not signed by its producer, which this client asks for.
     #[cfg(feature = "sign")]

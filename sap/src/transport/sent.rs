@@ -4,7 +4,6 @@ use core::future::Future;
 use core::pin::pin;
 
 use futures::future::{Either, select};
-#[cfg(any(feature = "http", feature = "mcp", feature = "nats"))]
 use ubos_common::canon::Digest;
 use ubos_common::driver::Sleep;
 use ubos_common::time::Now;
@@ -13,7 +12,6 @@ use super::SendError;
 use crate::future::yield_once;
 use crate::ident::TaskId;
 use crate::lifecycle::LifecycleError;
-#[cfg(any(feature = "http", feature = "mcp", feature = "nats"))]
 use crate::result::TaskResult;
 use crate::role::producer::{Config, Error, Input, Output, SentTasks, Waiting};
 use crate::task::Task;
@@ -55,7 +53,6 @@ impl Sent {
     }
 
     /// The same for a result whose digest was made before.
-    #[cfg(any(feature = "http", feature = "mcp", feature = "nats"))]
     pub(crate) fn take_digested(
         &mut self,
         now: Now,
@@ -77,7 +74,6 @@ impl Sent {
     }
 
     /// Whether the task is sent again once nothing came in time.
-    #[cfg(feature = "http")]
     pub(crate) fn may_resend(&self) -> bool {
         self.machine.may_resend(&self.task_id)
     }
@@ -150,7 +146,7 @@ fn overdue(waiting: Waiting) -> SendError {
 const YIELD_AFTER: u32 = 32;
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use core::future::ready;
     use core::sync::atomic::{AtomicU64, Ordering};
     use core::time::Duration;
@@ -164,7 +160,14 @@ mod tests {
 
     /// A clock that is set by hand, in seconds.
     #[derive(Default)]
-    struct Set(AtomicU64);
+    pub(crate) struct Set(AtomicU64);
+
+    impl Set {
+        #[cfg(any(feature = "http", feature = "nats"))]
+        pub(crate) fn set(&self, seconds: u64) {
+            self.0.store(seconds, Ordering::SeqCst);
+        }
+    }
 
     impl Sleep for Set {
         fn now(&self) -> Now {

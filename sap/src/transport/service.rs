@@ -6,6 +6,7 @@ use core::pin::pin;
 use core::task::Poll;
 use std::panic::catch_unwind;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures::StreamExt as _;
 use futures::channel::mpsc;
@@ -27,7 +28,8 @@ use crate::work::{self, For};
 
 /// Who sent the task and waits for what is said about it.
 pub trait Caller: Send {
-    /// Takes one message. One who is gone drops it.
+    /// Takes one message. One who is gone drops it. It holds up neither the deadline nor the cancel of its task for more than
+    /// 1 s: after so long with one message it counts as slow, and results on the way are left out while 64 wait for it.
     fn tell(&mut self, message: Message) -> BoxFuture<'_, ()>;
 
     /// Who it is, as far as the transport knows.
@@ -189,9 +191,10 @@ impl Service {
         let (sender, mut receiver) = mpsc::unbounded();
         // The channel itself has no bound: while as many wait as may, nothing is made that could be sent, or it is left out.
         let waiting = Undelivered::default();
+        let left_out = LeftOut::of(endpoint.is_some());
         let say = |message| {
             if waiting.is_too_much(&message) {
-                return self.warn(&Warning::Unreachable(Unreachable::Refused));
+                return left_out.warn(self);
             }
             waiting.add();
             let _ = sender.unbounded_send(message);
@@ -224,7 +227,7 @@ impl Service {
         let deliver = async {
             while let Some(message) = receiver.next().await {
                 if waiting.is_overtaken(&message) {
-                    self.warn(&Warning::Unreachable(Unreachable::Refused));
+                    left_out.warn(self);
                 } else {
                     let elsewhere = endpoint.as_deref().map(|to| (to, peer.trace.as_ref()));
                     self.pass(message, elsewhere, &waiting, caller).await;
@@ -245,8 +248,9 @@ impl Service {
         waiting: &Undelivered,
         caller: &mut dyn Caller,
     ) {
+        let clock = self.clock.as_ref();
         let Some((endpoint, trace)) = elsewhere else {
-            return caller.tell(message).await;
+            return waiting.watched(clock, caller.tell(message)).await;
         };
         let signature = self.signature(&message).await;
         match message {
@@ -259,7 +263,7 @@ impl Service {
                     trace,
                 };
                 let sent = async { self.replies.send(sent).await };
-                let sent = guarded(waiting.taken(self.clock.as_ref(), sent)).await;
+                let sent = guarded(waiting.taken(clock, sent)).await;
                 let sent =
                     sent.unwrap_or_else(|panicked| Err(Unreachable::Carrier(panicked.into())));
                 if let Err(why) = sent {
@@ -275,6 +279,31 @@ impl Service {
         drop(catch_unwind(AssertUnwindSafe(|| {
             (self.on_warning)(warning)
         })));
+    }
+}
+
+/// Tells of results on the way that are left out for one who is slow: of an endpoint's each, and of a caller's once, who could
+/// otherwise have the operator told as often as it likes.
+struct LeftOut {
+    is_endpoint: bool,
+    is_told: AtomicBool,
+}
+
+impl LeftOut {
+    const fn of(is_endpoint: bool) -> Self {
+        Self {
+            is_endpoint,
+            is_told: AtomicBool::new(false),
+        }
+    }
+
+    fn warn(&self, service: &Service) {
+        if self.is_endpoint {
+            service.warn(&Warning::Unreachable(Unreachable::Refused));
+        } else if !self.is_told.swap(true, Ordering::Relaxed) {
+            let why = "the caller takes nothing: results on the way are left out";
+            service.warn(&Warning::Carrier(why.into()));
+        }
     }
 }
 

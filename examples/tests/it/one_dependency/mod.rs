@@ -1,5 +1,7 @@
 //! Each protocol crate alone: a tiny program outside of the workspace, with exactly one dependency.
 
+mod readme;
+
 use std::fmt::Write as _;
 use std::path::Path;
 use std::process::Command;

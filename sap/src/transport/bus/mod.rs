@@ -33,9 +33,12 @@
 //! |---|---|---|
 //! | tasks on the bus | 1,024 | `try_send` gives a Nack `RATE_LIMIT`; `send` waits, first come first served, until the deadline of its task |
 //! | results in a mailbox | 1,024 | the endpoint counts as unreachable |
+//!
+//! How long a task may take, and what follows then, is a [setting](Config).
 
 mod agents;
 mod places;
+mod watched;
 
 use core::fmt;
 use core::panic::AssertUnwindSafe;
@@ -79,6 +82,7 @@ struct Inner {
     agents: Agents,
     mailboxes: Mutex<BTreeMap<String, mpsc::Sender<TaskResult>>>,
     places: Arc<Places>,
+    config: Config,
 }
 
 /// Settings of a [`Bus`].
@@ -86,14 +90,28 @@ struct Inner {
 /// | setting | default | at the bound |
 /// |---|---|---|
 /// | `max_tasks` | 1,024 | `try_send` gives a Nack `RATE_LIMIT`; `send` waits until the deadline of its task |
+/// | `patience`: how long nothing may be said about a task, and how long after its deadline something may be | any time, and 300 s | the task is sent again, or [`SendError::NoAnswer`] |
+/// | `resends` of a task for which nothing came in time | 0 | [`SendError::NoAnswer`] |
+/// | `default_time` of a task that names no deadline | any: the processor has one, and is in the same process | as a deadline |
+///
+/// Giving up ends the run, which is in the same future.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
     max_tasks: usize,
+    waits: producer::Config,
+    /// Whether silence is judged, beside the time of the task.
+    has_patience: bool,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Self { max_tasks: 1_024 }
+        Self {
+            max_tasks: 1_024,
+            waits: producer::Config::default()
+                .with_patience(Duration::MAX, Duration::MAX)
+                .with_default_time(Duration::MAX),
+            has_patience: false,
+        }
     }
 }
 
@@ -102,6 +120,32 @@ impl Config {
     #[must_use]
     pub const fn with_max_tasks(mut self, tasks: usize) -> Self {
         self.max_tasks = tasks;
+        self
+    }
+
+    /// Sets how long nothing may be said about a task, and how long after its deadline something may be.
+    #[must_use]
+    pub const fn with_patience(mut self, patience: Duration) -> Self {
+        self.waits = self
+            .waits
+            .with_patience(patience, patience)
+            .with_deadline_patience(patience);
+        self.has_patience = true;
+        self
+    }
+
+    /// Sets how often a task is sent again for which nothing came in time: it goes to its agent once more, which knows the
+    /// copy, while the first goes on.
+    #[must_use]
+    pub const fn with_resends(mut self, resends: u32) -> Self {
+        self.waits = self.waits.with_resends(resends);
+        self
+    }
+
+    /// Sets the time of a task that names no deadline. The processor may have a shorter one for it.
+    #[must_use]
+    pub const fn with_default_time(mut self, time: Duration) -> Self {
+        self.waits = self.waits.with_default_time(time);
         self
     }
 }
@@ -130,6 +174,7 @@ impl Bus {
             places: Places::new(config.max_tasks),
             agents: Agents::default(),
             mailboxes: Mutex::default(),
+            config,
         })))
     }
 
@@ -164,7 +209,8 @@ impl Bus {
 
     /// Sends a task and gives the last that the caller is told: a result, a Nack, or the Ack where results go to
     /// an endpoint; nothing where no Ack is wanted then. Everything is told on the way. It gives up 300 s after the
-    /// task's deadline, and the run with it. A task that is given away is not copied.
+    /// task's deadline, or as the [settings](Config::with_patience) say, and the run with it. A task that is given away is not
+    /// copied.
     ///
     /// At the bound it waits for a place. A task that has none when its deadline is over is turned away, as
     /// [`try_send`](Self::try_send) does at once; one without a deadline waits as long as it takes.
@@ -293,7 +339,12 @@ impl Bus {
         }
         let clock = self.0.clock.as_ref();
         // Past its deadline it could only end as one that came too late.
-        let patient = patient().with_deadline_patience(Duration::ZERO);
+        let patient = self
+            .0
+            .config
+            .waits
+            .with_patience(Duration::MAX, Duration::MAX)
+            .with_deadline_patience(Duration::ZERO);
         let mut waiting = Sent::new(task, clock.now(), patient).ok()?;
         match waiting.hear(clock, self.0.places.take()).await {
             Ok(Heard::Said(place)) => place,
@@ -318,31 +369,54 @@ impl Bus {
         bytes: &[u8],
         on_message: &mut (dyn FnMut(&Message) + Send),
     ) -> Result<Option<Message>, SendError> {
+        let mut is_told = false;
+        let mut tell = |message: &Message| {
+            is_told = true;
+            on_message(message);
+            is_told = false;
+        };
+        let Config {
+            waits,
+            has_patience,
+            ..
+        } = self.0.config;
+        let answered = async {
+            match has_patience {
+                true => self.exchange_watched((task, bytes), waits, &mut tell).await,
+                false => self.exchange_timed((task, bytes), waits, &mut tell).await,
+            }
+        };
+        let answered = AssertUnwindSafe(answered).catch_unwind().await;
+        match answered {
+            Ok(answer) => answer,
+            // The caller's own.
+            Err(panic) if is_told => resume_unwind(panic),
+            Err(_) => Err(panicked()),
+        }
+    }
+
+    /// Has a task answered. The machine judges the time of the task alone: what is said in one process comes in order and once.
+    async fn exchange_timed(
+        &self,
+        (task, bytes): (Arc<Task>, &[u8]),
+        config: producer::Config,
+        on_message: &mut (dyn FnMut(&Message) + Send),
+    ) -> Result<Option<Message>, SendError> {
         let mut caller = OneCaller {
             on_message,
-            is_told: false,
             last: None,
         };
         let clock = self.0.clock.as_ref();
-        let heard = async {
-            let mut sent = Sent::new(&task, clock.now(), patient())?;
-            // What was dispatched is valid, and need not be read again.
-            // On the heap, for it is large and is moved on the way to where it waits.
-            let pass = Box::pin(self.pass(task, Given::Encoded(bytes), &mut caller));
-            sent.hear(clock, pass).await
-        };
-        let heard = AssertUnwindSafe(heard).catch_unwind().await;
-        match heard {
-            Ok(heard) => match heard? {
-                Heard::Said(passed) => passed?,
-                Heard::SendAgain => {
-                    let what = "nothing in time".into();
-                    return Err(SendError::NoAnswer { what });
-                }
-            },
-            // The caller's own.
-            Err(panic) if caller.is_told => resume_unwind(panic),
-            Err(_) => return Err(panicked()),
+        let mut sent = Sent::new(&task, clock.now(), config)?;
+        // What was dispatched is valid, and need not be read again.
+        // On the heap, for it is large and is moved on the way to where it waits.
+        let pass = Box::pin(self.pass(task, Given::Encoded(bytes), &mut caller));
+        match sent.hear(clock, pass).await? {
+            Heard::Said(passed) => passed?,
+            Heard::SendAgain => {
+                let what = "nothing in time".into();
+                return Err(SendError::NoAnswer { what });
+            }
         }
         Ok(caller.last)
     }
@@ -407,8 +481,6 @@ impl Mailboxes {
 /// The caller's side: in one process, what is said is of its task, in order and once.
 struct OneCaller<'a> {
     on_message: &'a mut (dyn FnMut(&Message) + Send),
-    /// While a message is told.
-    is_told: bool,
     last: Option<Message>,
 }
 
@@ -418,9 +490,7 @@ impl Caller for OneCaller<'_> {
     }
 
     fn tell(&mut self, message: Message) -> BoxFuture<'_, ()> {
-        self.is_told = true;
         (self.on_message)(&message);
-        self.is_told = false;
         self.last = Some(message);
         Box::pin(core::future::ready(()))
     }
@@ -434,14 +504,6 @@ fn panicked() -> SendError {
 
 fn full(task: &Task) -> Nack {
     processor::nack(task, ErrorCode::RateLimit, "the bus is full")
-}
-
-/// The machine judges the time of a task alone: what is said in one process comes in order and once. The processor is in
-/// this process too, and has a time for a task without a deadline.
-fn patient() -> producer::Config {
-    producer::Config::default()
-        .with_patience(Duration::MAX, Duration::MAX)
-        .with_default_time(Duration::MAX)
 }
 
 /// Results that wait in one mailbox.

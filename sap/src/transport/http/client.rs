@@ -5,12 +5,13 @@ use core::time::Duration;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue};
+use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue};
 use reqwest::{Method, RequestBuilder, Response, StatusCode, Url};
-use ubos_common::driver::Sleep as _;
+use ubos_common::driver::Sleep;
 use ubos_common::secret::Secret;
 use ubos_common::trace_context::TraceContext;
 
+use super::admission::text;
 use super::lines::{Lines, carrier};
 use super::{CORRELATION, ISSUER, JSON, LINES};
 use crate::ident::CorrelationId;
@@ -18,9 +19,10 @@ use crate::lifecycle::LifecycleError;
 use crate::role::producer;
 use crate::task::Task;
 use crate::transport::beside::{self, Beside};
-use crate::transport::exchange::{Exchange, begin};
+use crate::transport::exchange::Exchange;
 use crate::transport::sent::Heard;
-use crate::transport::{Message, SendError, TokioClock};
+use crate::transport::waits::Waits;
+use crate::transport::{Message, SendError};
 use crate::validate::Options;
 
 /// Sends tasks to one server. Clones share connections.
@@ -31,6 +33,10 @@ use crate::validate::Options;
 /// |---|---|---|
 /// | how long the server may be silent, and how long after a deadline it may speak | 300 s | the task is sent again, or [`SendError::NoAnswer`] |
 /// | how often it is sent again | never | [`SendError::NoAnswer`] |
+/// | the time of a task that names no deadline | 1 hour | as a deadline |
+///
+/// Credentials that the server refuses are not sent again by themselves, whatever the settings: the first 401 is the answer,
+/// as a Nack `UNAUTHORIZED` or as [`SendError::Credentials`]. A client with others is made by [`with_bearer`](Self::with_bearer).
 ///
 /// A task has an hour where it says nothing else, and a handler that says nothing on the way is silent for as long: a server
 /// that is gone looks the same. Where a handler may be silent for more than 300 s, set a longer patience or
@@ -40,7 +46,7 @@ use crate::validate::Options;
 pub struct HttpClient {
     http: reqwest::Client,
     url: Url,
-    config: producer::Config,
+    waits: Waits,
     bearer: Option<HeaderValue>,
     beside: Beside,
 }
@@ -79,9 +85,11 @@ impl HttpClient {
             url,
             bearer: None,
             beside: Beside::default(),
-            config: producer::Config::default()
-                .with_patience(PATIENCE, PATIENCE)
-                .with_deadline_patience(PATIENCE),
+            waits: Waits::new(
+                producer::Config::default()
+                    .with_patience(PATIENCE, PATIENCE)
+                    .with_deadline_patience(PATIENCE),
+            ),
         })
     }
 
@@ -135,10 +143,7 @@ impl HttpClient {
     /// Sets how long the server may be silent, and how long after a task's deadline it may speak.
     #[must_use]
     pub const fn with_patience(mut self, patience: Duration) -> Self {
-        self.config = self
-            .config
-            .with_patience(patience, patience)
-            .with_deadline_patience(patience);
+        self.waits.set_patience(patience);
         self
     }
 
@@ -146,7 +151,21 @@ impl HttpClient {
     /// one with the latest result.
     #[must_use]
     pub const fn with_resends(mut self, resends: u32) -> Self {
-        self.config = self.config.with_resends(resends);
+        self.waits.set_resends(resends);
+        self
+    }
+
+    /// Sets the time of a task that names no deadline. The server may have a time of its own for it.
+    #[must_use]
+    pub const fn with_default_time(mut self, time: Duration) -> Self {
+        self.waits.set_default_time(time);
+        self
+    }
+
+    /// Sets the clock by which it waits, in the place of [`TokioClock`](crate::transport::TokioClock).
+    #[must_use]
+    pub fn with_clock(mut self, clock: Arc<dyn Sleep + Send + Sync>) -> Self {
+        self.waits.set_clock(clock);
         self
     }
 
@@ -163,26 +182,11 @@ impl HttpClient {
         task: &Task,
         on_message: &mut (dyn FnMut(&Message) + Send),
     ) -> Result<Option<Message>, SendError> {
-        let clock = TokioClock::default();
-        let (bytes, mut exchange) = begin(task, &clock, self.config).await?;
+        let (bytes, mut exchange) = self.waits.begin(task).await?;
         let bytes = Bytes::from(bytes);
         loop {
-            match self
-                .answer(&clock, task, &bytes, &mut exchange, on_message)
-                .await
-            {
-                Ok(Heard::SendAgain) => continue,
-                // Refused and unreadable answers are the same when they come again.
-                Err(error @ SendError::Carrier(_)) => {
-                    if !exchange.is_sent_again(&clock).await? {
-                        return Err(error);
-                    }
-                    continue;
-                }
-                Err(error) => return Err(error),
-                Ok(Heard::Said(())) => {}
-            }
-            if !exchange.is_sent_again(&clock).await? {
+            let answer = self.answer(task, &bytes, &mut exchange, on_message).await;
+            if !exchange.goes_on(self.waits.clock(), answer).await? {
                 return exchange.end();
             }
         }
@@ -219,26 +223,17 @@ impl HttpClient {
         task: &Task,
         on_message: &mut (dyn FnMut(&Message) + Send),
     ) -> Result<Option<Message>, SendError> {
-        let clock = TokioClock::default();
-        // The end may have come long ago.
-        let patient = self.config.with_resends(0);
-        let patient = patient.with_deadline_patience(Duration::MAX);
-        let mut exchange = Exchange::new(task, clock.now(), patient)?;
+        let mut exchange = self.waits.about(task)?;
         let request = self.request(task, Method::GET, self.url_of(task, Some("events")));
         let request = request.await?;
-        let heard = self.hear(&clock, task, request, &mut exchange, on_message);
-        heard.await?;
+        self.hear(task, request, &mut exchange, on_message).await?;
         exchange.end()
     }
 
     async fn ask(&self, task: &Task, method: Method) -> Result<Message, SendError> {
-        let clock = TokioClock::default();
-        let patient = self.config.with_resends(0);
-        let patient = patient.with_deadline_patience(Duration::MAX);
-        let mut exchange = Exchange::new(task, clock.now(), patient)?;
+        let mut exchange = self.waits.about(task)?;
         let request = self.request(task, method, self.url_of(task, None)).await?;
-        self.hear(&clock, task, request, &mut exchange, &mut |_| {})
-            .await?;
+        self.hear(task, request, &mut exchange, &mut |_| {}).await?;
         exchange.latest()
     }
 
@@ -257,7 +252,6 @@ impl HttpClient {
     /// Sends the task once, and takes all that is said then.
     async fn answer(
         &self,
-        clock: &TokioClock,
         task: &Task,
         bytes: &Bytes,
         exchange: &mut Exchange,
@@ -265,7 +259,7 @@ impl HttpClient {
     ) -> Result<Heard<()>, SendError> {
         let request = self.request(task, Method::POST, self.url.clone()).await?;
         let request = request.header(CONTENT_TYPE, JSON).body(bytes.clone());
-        self.hear(clock, task, request, exchange, on_message).await
+        self.hear(task, request, exchange, on_message).await
     }
 
     /// A request about a task, with who asks.
@@ -296,12 +290,12 @@ impl HttpClient {
     /// Sends a request, and takes all that is said then.
     async fn hear(
         &self,
-        clock: &TokioClock,
         task: &Task,
         request: RequestBuilder,
         exchange: &mut Exchange,
         on_message: &mut (dyn FnMut(&Message) + Send),
     ) -> Result<Heard<()>, SendError> {
+        let clock = self.waits.clock();
         let response = match exchange.sent.hear(clock, request.send()).await? {
             Heard::Said(response) => response.map_err(carrier)?,
             Heard::SendAgain => return Ok(Heard::SendAgain),
@@ -312,8 +306,8 @@ impl HttpClient {
         if !refused && !matches!(status, StatusCode::OK | StatusCode::ACCEPTED) {
             return Err(of_status(status));
         }
-        let signature = response.headers().get(beside::SIGNATURE);
-        let signature = signature.and_then(|value| value.to_str().ok().map(str::to_owned));
+        let name = HeaderName::from_static(beside::SIGNATURE);
+        let signature = text(response.headers(), &name).map(str::to_owned);
         let mut lines = Lines::new(response, Options::default().limits.max_bytes);
         let mut is_silent = true;
         loop {
@@ -337,8 +331,15 @@ impl HttpClient {
 }
 
 fn of_status(status: StatusCode) -> SendError {
-    SendError::NoAnswer {
-        what: format!("status {}", status.as_u16()),
+    match status {
+        StatusCode::UNAUTHORIZED | StatusCode::PROXY_AUTHENTICATION_REQUIRED => {
+            SendError::Credentials {
+                status: status.as_u16(),
+            }
+        }
+        _ => SendError::NoAnswer {
+            what: format!("status {}", status.as_u16()),
+        },
     }
 }
 
@@ -353,9 +354,9 @@ impl fmt::Debug for HttpClient {
 
 /// A header that names another correlation id is of another task.
 fn echoed(task: &Task, response: &Response) -> Result<(), SendError> {
-    let header = response.headers().get(CORRELATION);
-    let seen = header.and_then(|value| value.to_str().ok()?.parse::<CorrelationId>().ok());
-    match seen.filter(|seen| *seen != task.correlation_id) {
+    let headers = response.headers().get_all(CORRELATION).iter();
+    let mut seen = headers.filter_map(|value| value.to_str().ok()?.parse::<CorrelationId>().ok());
+    match seen.find(|seen| *seen != task.correlation_id) {
         None => Ok(()),
         Some(seen) => Err(SendError::Refused(LifecycleError::Correlation {
             wanted: task.correlation_id,

@@ -11,6 +11,7 @@ use crate::ConfigError;
 /// |---|---|---|
 /// | `path`, where tasks are posted | `/sap/tasks` | |
 /// | `max_connections`, open at the same time; below the descriptors that the process may have | 200 | the next one waits |
+/// | `max_connections_of_address`, of those open from one IP address; of version 6 from one network of 64 bits | half of `max_connections`, rounded up | the next one is closed at once |
 /// | `head_timeout`, for the head of a request to come whole, and for the next request of a connection | 10 s | the connection is closed |
 /// | `max_body_bytes`, of one task | 1 MiB | Nack and 413, at once where the head says so |
 /// | `body_timeout`, for a body to come whole | 30 s | Nack and 408 |
@@ -21,10 +22,15 @@ use crate::ConfigError;
 ///
 /// A body that is not said to be JSON is a Nack and 415: a page of somebody else can have a browser send others
 /// without asking. One line waits at most 30 s for a client that is slow to read; then the client counts as gone.
+///
+/// The address of a connection is that of who opened it: all clients of a proxy have the proxy's. Behind one, set
+/// `max_connections_of_address` to `max_connections`, and have the proxy bound its clients; headers in which a proxy names a client
+/// are not read, for anybody can send them. A Unix socket has no addresses, and no such bound.
 #[derive(Clone, Debug)]
 pub struct Config {
     pub(super) path: String,
     pub(super) max_connections: usize,
+    max_connections_of_address: Option<usize>,
     pub(super) head_timeout: Duration,
     pub(super) max_body_bytes: usize,
     pub(super) body_timeout: Duration,
@@ -39,6 +45,7 @@ impl Default for Config {
         Self {
             path: "/sap/tasks".into(),
             max_connections: 200,
+            max_connections_of_address: None,
             head_timeout: Duration::from_secs(10),
             max_body_bytes: 1 << 20,
             body_timeout: Duration::from_secs(30),
@@ -64,6 +71,20 @@ impl Config {
     pub const fn with_max_connections(mut self, connections: usize) -> Self {
         self.max_connections = connections;
         self
+    }
+
+    /// Sets how many connections may be open at the same time from one IP address; at least 1. [`router`](super::router) has none
+    /// of its own.
+    #[must_use]
+    pub const fn with_max_connections_of_address(mut self, connections: usize) -> Self {
+        self.max_connections_of_address = Some(connections);
+        self
+    }
+
+    /// Connections of one address.
+    pub(super) fn max_of_address(&self) -> usize {
+        self.max_connections_of_address
+            .unwrap_or_else(|| self.max_connections.div_ceil(2))
     }
 
     /// Sets how long the head of a request may take to come whole; more than none.
@@ -141,6 +162,7 @@ impl Config {
             self.max_connections,
             "a server has from 1 to 1,000,000",
         )?;
+        ConfigError::at_least("max_connections_of_address", self.max_of_address(), 1)?;
         ConfigError::require(
             self.head_timeout > Duration::ZERO,
             "head_timeout",

@@ -4,7 +4,7 @@ use core::future::Future;
 use core::pin::pin;
 use core::time::Duration;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use axum::{Extension, Router};
@@ -21,6 +21,7 @@ use tokio_rustls::TlsAcceptor;
 
 use super::config::Config;
 use super::patience::Patient;
+use super::shares::Shares;
 use crate::processor::Peer;
 
 /// Where connections come from: a TCP address or a Unix socket, in the clear or with TLS.
@@ -79,20 +80,20 @@ impl Listener {
         self.tls.is_some()
     }
 
-    /// The next connection. One that failed before it was taken is passed over; where the system has no room, this
-    /// waits.
-    async fn accept(&self) -> (Stream, Peer) {
+    /// The next connection, with the address at its other end where it has one. One that failed before it was taken is passed
+    /// over; where the system has no room, this waits.
+    async fn accept(&self) -> (Stream, Peer, Option<IpAddr>) {
         loop {
             let accepted = match &self.socket {
-                Socket::Tcp(listener) => listener.accept().await.map(|(stream, _)| {
+                Socket::Tcp(listener) => listener.accept().await.map(|(stream, from)| {
                     let stream: Stream = Box::new(stream);
-                    (stream, Peer::default())
+                    (stream, Peer::default(), Some(from.ip()))
                 }),
                 #[cfg(unix)]
                 Socket::Unix(listener) => listener.accept().await.map(|(stream, _)| {
                     let user = stream.peer_cred().ok().map(|user| user.uid());
                     let stream: Stream = Box::new(stream);
-                    (stream, Peer::unix(user))
+                    (stream, Peer::unix(user), None)
                 }),
             };
             match accepted {
@@ -113,8 +114,9 @@ type Stream = Box<dyn Connection>;
 
 /// Answers on every connection until `shutdown` is ready; then takes no more, and waits for the last answers.
 ///
-/// At the bound the next connection waits in the queue of the system. One without a whole head in time is closed,
-/// also between two requests; so is one whose client does not read.
+/// At the bound the next connection waits in the queue of the system. One of an address that has as many as it may is closed
+/// at once, so that it holds up nobody else. One without a whole head in time is closed, also between two requests; so is one
+/// whose client does not read.
 pub(super) async fn take(
     listener: Listener,
     routes: Router,
@@ -122,6 +124,7 @@ pub(super) async fn take(
     shutdown: impl Future<Output = ()>,
 ) {
     let places = Arc::new(Semaphore::new(config.max_connections));
+    let shares = Shares::new(config.max_of_address());
     let (head_timeout, write_timeout) = (config.head_timeout, config.write_timeout);
     let mut server = http1::Builder::new();
     server
@@ -135,15 +138,19 @@ pub(super) async fn take(
             let place = Arc::clone(&places).acquire_owned().await.ok();
             (place, listener.accept().await)
         };
-        let (place, (stream, peer)) = tokio::select! {
+        let (place, (stream, peer, address)) = tokio::select! {
             () = &mut shutdown => break,
             next = next => next,
         };
+        let share = address.map(|address| shares.take(address));
+        if let Some(None) = share {
+            continue;
+        }
         let (server, routes) = (server.clone(), routes.clone());
         let (watcher, tls) = (graceful.watcher(), listener.tls.clone());
         #[expect(clippy::disallowed_methods, reason = "a transport runs on its runtime")]
         tokio::spawn(async move {
-            let _place = place;
+            let _held = (place, share);
             let shaken = timeout(head_timeout, secured(stream, peer, tls)).await;
             if let Ok(Some((stream, peer))) = shaken {
                 let service = TowerToHyperService::new(routes.layer(Extension(peer)));

@@ -38,6 +38,7 @@ mod replies;
 mod request;
 mod response;
 mod server;
+mod shares;
 
 pub use client::{ClientError, HttpClient};
 #[cfg(feature = "mcp")]

@@ -2,6 +2,7 @@
 
 use core::future::{Future, ready};
 use core::panic::AssertUnwindSafe;
+use core::pin::pin;
 use core::time::Duration;
 use std::io;
 use std::sync::Arc;
@@ -15,10 +16,11 @@ use axum::middleware::map_request;
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::post;
 use bytes::Bytes;
-use futures::future::{BoxFuture, join};
+use futures::future::{BoxFuture, Either, join, select};
 use futures::{FutureExt as _, Stream};
-use tokio::sync::mpsc;
+use tokio::sync::mpsc::{self, error::TrySendError};
 use tokio::time::timeout;
+use ubos_common::driver::Sleep;
 
 use super::CORRELATION;
 use super::about;
@@ -127,6 +129,7 @@ pub async fn serve_with(
     };
     let (rules, ending) = (server.config.clone(), closing.clone());
     let judged = map_request(move |request| ready(admitted(request, &rules, &ending)));
+    let clock = Arc::clone(server.service.clock());
     let routes = router_of(server).merge(beside.layer(judged));
     let (begin, begun) = tokio::sync::oneshot::channel();
     let serving = async {
@@ -142,9 +145,10 @@ pub async fn serve_with(
         if begun.await.is_err() {
             return core::future::pending().await;
         }
-        tokio::time::sleep(grace).await;
+        let passed = || clock.sleep_until(clock.now().mono.saturating_add(grace));
+        passed().await;
         closing.close();
-        join(closing.idle(), tokio::time::sleep(grace)).await;
+        join(closing.idle(), passed()).await;
     };
     tokio::select! {
         () = serving => {}
@@ -244,7 +248,7 @@ impl Server {
         let lost = sender.downgrade();
         let mut caller = Waiting {
             sender: Some(sender),
-            timeout: WRITE_TIMEOUT,
+            clock: Arc::clone(self.service.clock()),
             peer,
             cancelled: Some(running.cancelled()),
         };
@@ -278,7 +282,7 @@ fn stream(mut messages: Messages) -> impl Stream<Item = Result<Message, Lost>> +
 /// A client that waits for its answer.
 struct Waiting {
     sender: Option<mpsc::Sender<Result<Message, Lost>>>,
-    timeout: Duration,
+    clock: Arc<dyn Sleep + Send + Sync>,
     peer: Peer,
     /// The server ends.
     cancelled: Option<BoxFuture<'static, ()>>,
@@ -296,8 +300,16 @@ impl Caller for Waiting {
     fn tell(&mut self, message: Message) -> BoxFuture<'_, ()> {
         Box::pin(async move {
             let Some(sender) = &self.sender else { return };
-            let sent = timeout(self.timeout, sender.send(Ok(message))).await;
-            if !matches!(sent, Ok(Ok(()))) {
+            let sent = match sender.try_send(Ok(message)) {
+                Err(TrySendError::Full(message)) => {
+                    let late = self.clock.now().mono.saturating_add(WRITE_TIMEOUT);
+                    let sending = pin!(sender.send(message));
+                    let sent = select(sending, self.clock.sleep_until(late)).await;
+                    matches!(sent, Either::Left((Ok(()), _)))
+                }
+                sent => sent.is_ok(),
+            };
+            if !sent {
                 self.sender = None;
             }
         })

@@ -3,7 +3,7 @@
 //! A tool has the name of its capability, takes a task as its arguments, and is answered by the last result, as one
 //! text and as structured content. Where results go to an endpoint it is the Ack. A Nack is a tool error that holds
 //! it, and so is a FAILED result. A PARTIAL result is a progress notification, with the result as its message, for a
-//! client that asks for progress. A client that cancels its call cancels the task. The schemas of a tool are those
+//! client that asks for progress; one that does not read for 30 s is told of no more. A client that cancels its call cancels the task. The schemas of a tool are those
 //! of messages, with what is known of its handler ([`Shape`](crate::processor::Shape)) in their places.
 //!
 //! The tools `sap_status`, `sap_cancel` and `sap_follow` take the `issuer` and the `taskId` of a task that was called
@@ -48,12 +48,13 @@ mod arguments;
 mod route;
 mod tools;
 
+use core::pin::pin;
 use core::time::Duration;
 use std::sync::{Arc, OnceLock};
 
-use futures::future::BoxFuture;
 #[cfg(feature = "http")]
-use futures::{FutureExt as _, future::select};
+use futures::FutureExt as _;
+use futures::future::{BoxFuture, Either, select};
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ErrorData,
     Implementation, JsonObject, ListToolsResult, MetaObject, PaginatedRequestParams,
@@ -63,7 +64,7 @@ use rmcp::model::{
 use rmcp::service::{Peer as Connection, RequestContext, RoleClient, RoleServer, ServiceError};
 use rmcp::{ServerHandler, model::ContentBlock::Text};
 use serde_json::Value;
-use ubos_common::driver::Sleep as _;
+use ubos_common::driver::Sleep;
 use ubos_common::trace_context::TraceContext;
 
 use self::tools::Tools;
@@ -76,11 +77,12 @@ use crate::task::Task;
 use crate::trace;
 
 use crate::transport::beside::{self, Beside, signed};
-use crate::transport::exchange::{Exchange, begin};
+use crate::transport::exchange::Exchange;
 #[cfg(feature = "http")]
 use crate::transport::http::{Closing, Running, asking};
 use crate::transport::sent::Heard;
-use crate::transport::{Caller, Message, SendError, Service, TokioClock};
+use crate::transport::waits::Waits;
+use crate::transport::{Caller, Message, SendError, Service};
 use crate::validate::{Options, ids_of};
 use crate::work::{self, For};
 
@@ -166,7 +168,8 @@ impl Server {
             return Ok(Some(self.service.turn_away(nack, &bytes).await));
         }
         let lost = |_| ErrorData::internal_error("the answer could not be written down", None);
-        let mut last = Last::new(signed(self.peer_of(context), signature), context);
+        let peer = signed(self.peer_of(context), signature);
+        let mut last = Last::new(&self.service, peer, context);
         let correlation_id = match &read {
             Ok(task) => Some(task.correlation_id),
             Err(nack) => nack.correlation_id,
@@ -194,7 +197,8 @@ impl Server {
             .and_then(Value::as_str);
         let message = match about::Asks::of(&request.name) {
             Some(asks) => {
-                let mut last = Last::new(signed(self.peer_of(context), signature), context);
+                let peer = signed(self.peer_of(context), signature);
+                let mut last = Last::new(&self.service, peer, context);
                 let told = asks.answer(&self.service, &arguments, &mut last);
                 Some(told.await)
             }
@@ -270,6 +274,7 @@ struct Last {
     peer: Peer,
     /// Where a client asks for progress.
     progress: Option<(Connection<RoleServer>, ProgressToken)>,
+    clock: Arc<dyn Sleep + Send + Sync>,
     /// The client gives its call up, or the server that it came by ends.
     cancelled: Option<BoxFuture<'static, ()>>,
     /// The server of HTTP that it came by waits for it.
@@ -279,7 +284,7 @@ struct Last {
 }
 
 impl Last {
-    fn new(peer: Peer, context: &RequestContext<RoleServer>) -> Self {
+    fn new(service: &Service, peer: Peer, context: &RequestContext<RoleServer>) -> Self {
         let token = context.meta.get_progress_token();
         let given_up = Box::pin(context.ct.clone().cancelled_owned());
         #[cfg(feature = "http")]
@@ -293,6 +298,7 @@ impl Last {
             message: None,
             peer,
             progress: token.map(|token| (context.peer.clone(), token)),
+            clock: Arc::clone(service.clock()),
             cancelled: Some(given_up),
             #[cfg(feature = "http")]
             _running: running,
@@ -331,8 +337,13 @@ impl Caller for Last {
         Box::pin(async move {
             if let Some(((connection, token), text)) = partial {
                 let progress = ProgressNotificationParam::new(token, number).with_message(text);
-                // A client that is gone misses it.
-                drop(connection.notify_progress(progress).await);
+                let telling = pin!(connection.notify_progress(progress));
+                let late = self.clock.now().mono.saturating_add(MAX_TELLING);
+                // A client that is gone, or does not read, misses it and all that follow.
+                let told = select(telling, self.clock.sleep_until(late)).await;
+                if !matches!(told, Either::Left((Ok(()), _))) {
+                    self.progress = None;
+                }
             }
         })
     }
@@ -357,10 +368,19 @@ fn malformed(why: &'static str, ids: (Option<TaskId>, Option<CorrelationId>)) ->
 }
 
 /// Sends tasks to the tools of a server, over a connection that is there.
+///
+/// A call says nothing before its end, so that one of a task, or one that follows a task, is waited for until the time of the
+/// task is over.
+///
+/// | setting | default | at the bound |
+/// |---|---|---|
+/// | how long after a task's deadline its end may come, and how long an answer about it, or to its cancel, may take | 300 s | [`SendError::NoAnswer`]; the call is given up, and a task that it began is cancelled |
+/// | the time of a task that names no deadline | 1 hour | as a deadline |
 #[derive(Clone, Debug)]
 pub struct McpClient {
     peer: Connection<RoleClient>,
     beside: Beside,
+    waits: Waits,
 }
 
 impl McpClient {
@@ -370,7 +390,29 @@ impl McpClient {
         Self {
             peer,
             beside: Beside::default(),
+            waits: Waits::new(Config::default().with_patience(PATIENCE, PATIENCE)),
         }
+    }
+
+    /// Sets how long after a task's deadline its end may come, and how long an answer about it, or to its cancel, may take.
+    #[must_use]
+    pub const fn with_patience(mut self, patience: Duration) -> Self {
+        self.waits.set_patience(patience);
+        self
+    }
+
+    /// Sets the time of a task that names no deadline. The server may have a time of its own for it.
+    #[must_use]
+    pub const fn with_default_time(mut self, time: Duration) -> Self {
+        self.waits.set_default_time(time);
+        self
+    }
+
+    /// Sets the clock by which it waits, in the place of [`TokioClock`](crate::transport::TokioClock).
+    #[must_use]
+    pub fn with_clock(mut self, clock: Arc<dyn Sleep + Send + Sync>) -> Self {
+        self.waits.set_clock(clock);
+        self
     }
 
     /// Sets the key that signs tasks.
@@ -396,8 +438,7 @@ impl McpClient {
         self
     }
 
-    /// Sends a task and gives what its tool says: a result, a Nack, or the Ack where results go to an endpoint. It
-    /// gives up 300 s after the task's deadline.
+    /// Sends a task and gives what its tool says: a result, a Nack, or the Ack where results go to an endpoint.
     ///
     /// # Errors
     ///
@@ -407,15 +448,11 @@ impl McpClient {
         task: &Task,
         on_message: &mut (dyn FnMut(&Message) + Send),
     ) -> Result<Option<Message>, SendError> {
-        let clock = TokioClock::default();
-        let patient = Config::default().with_patience(Duration::MAX, Duration::MAX);
-        let (bytes, exchange) = begin(task, &clock, patient).await?;
+        let (bytes, exchange) = self.waits.for_the_end().begin(task).await?;
         let text = String::from_utf8(bytes).map_err(SendError::carrier)?;
         let tool = task.target.capability.to_string();
         let call = (tool, arguments::of(text).await);
-        self.call(task, call, exchange, &clock, on_message)
-            .await?
-            .end()
+        self.call(task, call, exchange, on_message).await?.end()
     }
 
     /// How far a task is that was sent before: its latest result, or the Ack where it has none yet. A Nack
@@ -425,7 +462,8 @@ impl McpClient {
     ///
     /// [`SendError`].
     pub async fn status(&self, task: &Task) -> Result<Message, SendError> {
-        self.ask(task, about::STATUS, &mut |_| {}).await
+        let exchange = self.waits.about(task)?;
+        self.ask(task, about::STATUS, exchange, &mut |_| {}).await
     }
 
     /// Has a task stopped that was sent before, and gives how far it is. Its end is CANCELLED where it had not
@@ -435,10 +473,12 @@ impl McpClient {
     ///
     /// [`SendError`].
     pub async fn cancel(&self, task: &Task) -> Result<Message, SendError> {
-        self.ask(task, about::CANCEL, &mut |_| {}).await
+        let exchange = self.waits.about(task)?;
+        self.ask(task, about::CANCEL, exchange, &mut |_| {}).await
     }
 
-    /// Waits for the end of a task that was sent before, and gives it.
+    /// Waits for the end of a task that was sent before, and gives it. It waits as [`send`](Self::send) does, of a task whose
+    /// deadline is over for as long as its end may come then.
     ///
     /// # Errors
     ///
@@ -448,23 +488,20 @@ impl McpClient {
         task: &Task,
         on_message: &mut (dyn FnMut(&Message) + Send),
     ) -> Result<Option<Message>, SendError> {
-        self.ask(task, about::FOLLOW, on_message).await.map(Some)
+        let exchange = self.waits.for_the_end().about(task)?;
+        let followed = self.ask(task, about::FOLLOW, exchange, on_message);
+        followed.await.map(Some)
     }
 
     async fn ask(
         &self,
         task: &Task,
         tool: &str,
+        exchange: Exchange,
         on_message: &mut (dyn FnMut(&Message) + Send),
     ) -> Result<Message, SendError> {
-        let clock = TokioClock::default();
-        let patient = Config::default().with_patience(Duration::MAX, Duration::MAX);
-        let patient = patient.with_deadline_patience(Duration::MAX);
-        let exchange = Exchange::new(task, clock.now(), patient)?;
         let call = (tool.to_owned(), about::arguments(task));
-        self.call(task, call, exchange, &clock, on_message)
-            .await?
-            .latest()
+        self.call(task, call, exchange, on_message).await?.latest()
     }
 
     async fn call(
@@ -472,7 +509,6 @@ impl McpClient {
         task: &Task,
         (tool, arguments): (String, JsonObject),
         mut exchange: Exchange,
-        clock: &TokioClock,
         on_message: &mut (dyn FnMut(&Message) + Send),
     ) -> Result<Exchange, SendError> {
         let mut call = CallToolRequestParams::new(tool).with_arguments(arguments);
@@ -485,10 +521,9 @@ impl McpClient {
                 .extend(members.map(|(name, value)| (name.to_owned(), value.into())));
             call.meta = Some(meta);
         }
-        let called = exchange
-            .sent
-            .hear(clock, self.peer.call_tool_once(call))
-            .await?;
+        let clock = self.waits.clock();
+        let calling = self.peer.call_tool_once(call);
+        let called = exchange.sent.hear(clock, calling).await?;
         let Heard::Said(called) = called else {
             return Err(none("nothing in time"));
         };
@@ -519,3 +554,7 @@ fn none(what: &str) -> SendError {
 
 /// Bytes of one task.
 const MAX_TASK_BYTES: usize = 1 << 20;
+/// How long one progress notification waits for a client that is slow to read.
+const MAX_TELLING: Duration = Duration::from_secs(30);
+/// How long a server may take where nothing else is set.
+const PATIENCE: Duration = Duration::from_secs(300);

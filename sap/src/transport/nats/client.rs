@@ -1,29 +1,61 @@
 //! The asking side.
 
 use core::time::Duration;
+use std::sync::Arc;
 
 use async_nats::jetstream::consumer::{DeliverPolicy, pull};
 use async_nats::jetstream::message::PublishMessage;
 use bytes::Bytes;
 use futures::StreamExt as _;
 use ubos_common::canon::Digest;
-use ubos_common::driver::Sleep as _;
+use ubos_common::driver::Sleep;
 
 use super::claim::Holder;
-use super::{BODY, ELSEWHERE, KEEP, Queue, QueueError, digest_apart, headers, is_of};
-use crate::role::producer::Config;
+use super::{BODY, ELSEWHERE, Queue, QueueError, digest_apart, headers, is_of, only};
 use crate::task::Task;
 use crate::transport::beside;
-use crate::transport::exchange::{Exchange, begin};
+use crate::transport::exchange::Exchange;
 use crate::transport::sent::Heard;
-use crate::transport::{Message, SendError, TokioClock};
+use crate::transport::{Message, SendError};
 
 impl Queue {
+    /// Sets how long nothing may be said about a task that this client sent or follows, and how long after a task's deadline
+    /// something may be: 7 days, as long as what is said is kept, and 300 s where this is not set.
+    #[must_use]
+    pub const fn with_patience(mut self, patience: Duration) -> Self {
+        self.waits.set_patience(patience);
+        self
+    }
+
+    /// Sets how often a task is sent again for which nothing came in time, or whose way to the server failed; never, where
+    /// this is not set. Workers know the copies.
+    #[must_use]
+    pub const fn with_resends(mut self, resends: u32) -> Self {
+        self.waits.set_resends(resends);
+        self
+    }
+
+    /// Sets the time of a task that names no deadline: 7 days where this is not set. Workers may have a time of their own for
+    /// it.
+    #[must_use]
+    pub const fn with_default_time(mut self, time: Duration) -> Self {
+        self.waits.set_default_time(time);
+        self
+    }
+
+    /// Sets the clock by which this client waits, in the place of [`TokioClock`](crate::transport::TokioClock).
+    #[must_use]
+    pub fn with_clock(mut self, clock: Arc<dyn Sleep + Send + Sync>) -> Self {
+        self.waits.set_clock(clock);
+        self
+    }
+
     /// Sends a task and gives the last that is said: a result, a Nack, or the Ack where results go to an endpoint;
     /// nothing where no Ack is wanted then. Everything is told on the way.
     ///
-    /// It waits for as long as what workers say is kept, and gives up 300 s after the task's deadline. Dropping the
-    /// future leaves the task in the queue. Sent again, it is answered with the result that is stored; one that was
+    /// It waits for as long as what workers say is kept, and gives up 300 s after the task's deadline
+    /// ([`with_patience`](Self::with_patience)). Giving up, as dropping the
+    /// future, leaves the task in the queue. Sent again, it is answered with the result that is stored; one that was
     /// turned away is tried again.
     ///
     /// # Errors
@@ -34,24 +66,37 @@ impl Queue {
         task: &Task,
         on_message: &mut (dyn FnMut(&Message) + Send),
     ) -> Result<Option<Message>, SendError> {
-        let clock = TokioClock::default();
-        let patient = Config::default()
-            .with_patience(KEEP, KEEP)
-            .with_default_time(KEEP);
-        let (bytes, mut exchange) = begin(task, &clock, patient).await?;
+        let (bytes, mut exchange) = self.waits.begin(task).await?;
         let bytes = Bytes::from(bytes);
         let body = digest_apart(bytes.clone()).await;
-        let nacks = self.last_stored(&self.about(task, "nack")).await;
-        let nacks = nacks.map_err(SendError::carrier)?;
-        let over = nacks.map_or(0, |nack| nack.sequence);
-        self.publish(task, bytes, &body, over).await?;
+        let mut copies = 0;
+        loop {
+            let sent = (task, &bytes, &body, copies);
+            let answer = self.send_once(sent, &mut exchange, on_message).await;
+            if !exchange.goes_on(self.waits.clock(), answer).await? {
+                return exchange.end();
+            }
+            copies += 1;
+        }
+    }
+
+    /// Sends the task once, and takes all that is said then.
+    async fn send_once(
+        &self,
+        (task, bytes, body, copies): (&Task, &Bytes, &Digest, u32),
+        exchange: &mut Exchange,
+        on_message: &mut (dyn FnMut(&Message) + Send),
+    ) -> Result<Heard<()>, SendError> {
+        let publishing = self.publish(task, bytes.clone(), body, copies);
+        let over = match exchange.sent.hear(self.waits.clock(), publishing).await? {
+            Heard::Said(over) => over?,
+            Heard::SendAgain => return Ok(Heard::SendAgain),
+        };
         let hearing = Hearing {
             over,
             follows: false,
         };
-        self.hear(task, &body, &mut exchange, hearing, on_message)
-            .await?;
-        exchange.end()
+        self.hear(task, body, exchange, hearing, on_message).await
     }
 
     /// How far a task is that was sent before: the latest that a worker said of it, or nothing where none has yet. One
@@ -72,12 +117,10 @@ impl Queue {
             }) else {
                 continue;
             };
-            let signature = last.headers.get(beside::SIGNATURE);
-            let signature = signature.map(|value| value.as_str());
+            let signature = only(&last.headers, beside::SIGNATURE);
             let read = self.beside.read(last.payload, signature).await?;
-            let now = TokioClock::default().now();
-            let mut exchange = Exchange::new(task, now, Config::default())?;
-            exchange.take(now, read, &mut |_| {})?;
+            let mut exchange = self.waits.about(task)?;
+            exchange.take(self.waits.clock().now(), read, &mut |_| {})?;
             return exchange.latest().map(Some);
         }
         Ok(None)
@@ -105,7 +148,7 @@ impl Queue {
 
     /// Follows a task that was sent before: tells all that is said about it, from the first on, and gives the last.
     /// Of a task whose results go to an endpoint the queue has the Ack and the end. It waits for a task that nobody has
-    /// sent yet, as long as the queue keeps results. A Nack is the last word about a task that was sent again, too,
+    /// sent yet, as [`send`](Self::send) waits. A Nack is the last word about a task that was sent again, too,
     /// until a worker begins it again.
     ///
     /// # Errors
@@ -116,12 +159,18 @@ impl Queue {
         task: &Task,
         on_message: &mut (dyn FnMut(&Message) + Send),
     ) -> Result<Option<Message>, SendError> {
-        let patient = Config::default().with_patience(KEEP, KEEP);
-        let patient = patient.with_deadline_patience(Duration::MAX);
-        let mut exchange = Exchange::new(task, TokioClock::default().now(), patient)?;
+        let mut exchange = self.waits.about(task)?;
         let body = digest_apart(task.encode()).await;
+        let over = exchange
+            .sent
+            .hear(self.waits.clock(), self.over(task, &body));
+        let over = match over.await? {
+            Heard::Said(over) => over.map_err(SendError::carrier)?,
+            // It sends nothing again.
+            Heard::SendAgain => return exchange.end(),
+        };
         let hearing = Hearing {
-            over: self.over(task, &body).await.map_err(SendError::carrier)?,
+            over,
             follows: true,
         };
         self.hear(task, &body, &mut exchange, hearing, on_message)
@@ -137,28 +186,33 @@ impl Queue {
         exchange: &mut Exchange,
         Hearing { over, follows }: Hearing,
         on_message: &mut (dyn FnMut(&Message) + Send),
-    ) -> Result<(), SendError> {
-        let (clock, queue) = (TokioClock::default(), self);
+    ) -> Result<Heard<()>, SendError> {
+        let (clock, queue) = (self.waits.clock(), self);
         let following = pull::OrderedConfig {
             filter_subject: queue.about(task, ">"),
             deliver_policy: DeliverPolicy::All,
             ..pull::OrderedConfig::default()
         };
-        let consumer = queue.out.create_consumer(following).await;
-        let messages = consumer.map_err(SendError::carrier)?.messages().await;
-        let mut messages = messages.map_err(SendError::carrier)?;
+        let beginning = async {
+            let consumer = queue.out.create_consumer(following).await;
+            let messages = consumer.map_err(SendError::carrier)?.messages().await;
+            messages.map_err(SendError::carrier)
+        };
+        let mut messages = match exchange.sent.hear(clock, beginning).await? {
+            Heard::Said(messages) => messages?,
+            Heard::SendAgain => return Ok(Heard::SendAgain),
+        };
         let reply_to = task.reply_to.as_ref();
         let elsewhere = !follows && reply_to.is_some_and(|to| to.endpoint.is_some());
-        while let Heard::Said(Some(message)) = exchange.sent.hear(&clock, messages.next()).await? {
-            let message = message.map_err(SendError::carrier)?;
-            let header = |name| {
-                message
-                    .headers
-                    .as_ref()
-                    .and_then(|headers| headers.get(name))
+        loop {
+            let message = match exchange.sent.hear(clock, messages.next()).await? {
+                Heard::Said(Some(message)) => message.map_err(SendError::carrier)?,
+                Heard::Said(None) => break,
+                Heard::SendAgain => return Ok(Heard::SendAgain),
             };
+            let header = |name| only(message.headers.as_ref()?, name);
             // Said about another task of the same id, which was turned away or went first.
-            if header(BODY).map(|value| value.as_str()) != Some(&*body.to_string()) {
+            if header(BODY) != Some(&*body.to_string()) {
                 continue;
             }
             if message.subject.ends_with(".attempt") {
@@ -172,7 +226,7 @@ impl Queue {
                 break;
             }
             let is_ack = message.subject.ends_with(".ack");
-            let signature = header(beside::SIGNATURE).map(|value| value.as_str());
+            let signature = header(beside::SIGNATURE);
             let payload = message.payload.clone();
             let read = queue.beside.read(payload, signature).await?;
             let is_last = exchange.take(clock.now(), read, on_message)?;
@@ -180,7 +234,7 @@ impl Queue {
                 break;
             }
         }
-        Ok(())
+        Ok(Heard::Said(()))
     }
 
     /// Up to which message of the stream the Nacks of a task are over: it was begun again after them, or was turned away
@@ -200,15 +254,19 @@ impl Queue {
         self.subject(&task.task_id, task.issuer.agent_id.as_str(), kind)
     }
 
-    /// Puts a task into the queue. The server keeps one of those that are sent twice within its own time; one that was
-    /// turned away meanwhile is another.
+    /// Puts a task into the queue, and gives the number of the last message that turned it away before. The server keeps one
+    /// of those that are sent twice within its own time; one that was turned away meanwhile is another, and so is a copy that
+    /// this client sends because nothing came.
     async fn publish(
         &self,
         task: &Task,
         bytes: Bytes,
         body: &Digest,
-        over: u64,
-    ) -> Result<(), SendError> {
+        copies: u32,
+    ) -> Result<u64, SendError> {
+        let nacks = self.last_stored(&self.about(task, "nack")).await;
+        let nacks = nacks.map_err(SendError::carrier)?;
+        let over = nacks.map_or(0, |nack| nack.sequence);
         let mut beside = headers((&task.task_id, Some(&task.correlation_id)), body);
         for (name, value) in self.beside.of(task).await? {
             beside.insert(name, value);
@@ -216,10 +274,11 @@ impl Queue {
         let publish = PublishMessage::build()
             .payload(bytes)
             .headers(beside)
-            .message_id(format!("{}.{body}.{over}", task.task_id));
+            .message_id(format!("{}.{body}.{over}.{copies}", task.task_id));
         let stored = self.context.send_publish(self.task_subject(), publish);
         let stored = stored.await.map_err(SendError::carrier)?;
-        stored.await.map(drop).map_err(SendError::carrier)
+        stored.await.map_err(SendError::carrier)?;
+        Ok(over)
     }
 }
 

@@ -344,15 +344,16 @@ impl Job<'_> {
     }
 
     fn headers_agree(&self) -> bool {
-        let header = |name| {
-            let headers = self.delivery.headers.as_ref()?;
-            headers
-                .get(name)
-                .map(|value| value.as_str().to_ascii_lowercase())
+        let Some(headers) = &self.delivery.headers else {
+            return true;
         };
-        let task_id = header(TASK_ID).is_none_or(|id| id == self.task_id.to_string());
-        let wanted = self.correlation_id.map(|id| id.to_string());
-        task_id && header(CORRELATION).is_none_or(|id| wanted.is_none_or(|wanted| wanted == id))
+        let agree = |name, wanted: &str| {
+            let mut said = headers.get_all(name);
+            said.all(|id| id.as_str().eq_ignore_ascii_case(wanted))
+        };
+        let correlation_id = self.correlation_id.map(|id| id.to_string());
+        agree(TASK_ID, &self.task_id.to_string())
+            && correlation_id.is_none_or(|wanted| agree(CORRELATION, &wanted))
     }
 }
 

@@ -60,7 +60,9 @@ use crate::ConfigError;
 use crate::ident::{CorrelationId, TaskId};
 use crate::lifecycle::body_digest;
 use crate::processor::Peer;
+use crate::role::producer;
 use crate::transport::beside::{self, Beside, signed};
+use crate::transport::waits::Waits;
 use crate::work::{self, For};
 
 /// Settings of a queue; all who open it should have the same.
@@ -236,6 +238,7 @@ pub struct Queue {
     tasks: PullConsumer,
     config: Config,
     beside: Beside,
+    waits: Waits,
 }
 
 impl Queue {
@@ -290,6 +293,11 @@ impl Queue {
             out,
             config,
             beside: Beside::default(),
+            waits: Waits::new(
+                producer::Config::default()
+                    .with_patience(KEEP, KEEP)
+                    .with_default_time(KEEP),
+            ),
         })
     }
 
@@ -465,8 +473,17 @@ fn headers(
 fn peer_of(user: Option<String>, headers: Option<&HeaderMap>) -> Peer {
     let mut peer = Peer::on_nats(user);
     peer.trace = headers.and_then(trace_of);
-    let signature = headers.and_then(|headers| headers.get(beside::SIGNATURE));
-    signed(peer, signature.map(|value| value.as_str()))
+    signed(
+        peer,
+        headers.and_then(|headers| only(headers, beside::SIGNATURE)),
+    )
+}
+
+/// A header that is there once: of two nobody knows which one is meant.
+fn only<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    let mut values = headers.get_all(name);
+    let only = values.next().filter(|_| values.next().is_none())?;
+    Some(only.as_str())
 }
 
 /// The place in a trace that headers name.
@@ -493,9 +510,7 @@ fn issuer_digits(issuer: &str) -> String {
 }
 
 fn is_of(headers: &HeaderMap, body: &Digest) -> bool {
-    headers
-        .get(BODY)
-        .is_some_and(|value| value.as_str() == body.to_string())
+    only(headers, BODY).is_some_and(|value| value == body.to_string())
 }
 
 /// The server's code for headers of more than 64 KiB.

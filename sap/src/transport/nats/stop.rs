@@ -6,7 +6,7 @@ use ubos_common::canon::Digest;
 use ubos_common::trace_context::TraceContext;
 
 use super::cancel::Stored;
-use super::{Queue, QueueError, is_of, peer_of, trace_of};
+use super::{Queue, QueueError, is_of, only, peer_of, trace_of};
 use crate::processor::Processor;
 use crate::task::Task;
 use crate::transport::about::MAX_AUTHORIZE;
@@ -91,8 +91,7 @@ impl Stopping<'_> {
 
 /// All that tells those apart who may publish on one subject.
 fn who(headers: &HeaderMap) -> (Option<String>, Option<TraceContext>) {
-    let signature = headers.get(beside::SIGNATURE);
-    let signature = signature.map(|value| value.as_str().to_owned());
+    let signature = only(headers, beside::SIGNATURE).map(str::to_owned);
     (signature, trace_of(headers))
 }
 

@@ -3,6 +3,7 @@
 mod bounds;
 mod correlation;
 mod ending;
+mod waits;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -146,8 +147,7 @@ async fn statuses_and_the_correlation_header() {
     let seen = Seen::default();
     let small = http::Config::default().with_max_body_bytes(4_000);
     let server = OverHttp::with(&seen, Config::default().with_max_running(1), small).await;
-    let short = json!({"budget": {"seconds": 0.3}});
-    let hang = with(ask(1, "test.hang"), "/telemetry", Some(short));
+    let gate = ask(1, "test.gate");
     let to = |number, capability: &str, pointer: &str, value: Value| {
         with(ask(number, capability), pointer, Some(value))
     };
@@ -193,21 +193,19 @@ async fn statuses_and_the_correlation_header() {
             );
         }
     }
-    let hanging = server.post(hang.to_string(), &[]);
+    let hanging = server.post(gate.to_string(), &[]);
     let full = async {
         until(|| {
             seen.written(0)
                 .iter()
                 .filter(|kind| *kind == "RUNNING")
                 .count()
-                == 4
+                == 5
         })
         .await;
-        server
-            .post(ask(10, "test.echo").to_string(), &[])
-            .await
-            .status()
-            .as_u16()
+        let full = server.post(ask(10, "test.echo").to_string(), &[]).await;
+        seen.gate.store(true, Ordering::SeqCst);
+        full.status().as_u16()
     };
     let (hung, full) = futures::future::join(hanging, full).await;
     assert_eq!((hung.status().as_u16(), full), (200, 429));
@@ -362,13 +360,13 @@ async fn a_panic_beside_the_handler_fails_its_own_task() {
 async fn a_client_that_goes_does_not_end_its_task() {
     let seen = Seen::default();
     let server = OverHttp::start(&seen, Config::default()).await;
-    let short = json!({"budget": {"seconds": 0.2}});
-    let hang = with(ask(1, "test.hang"), "/telemetry", Some(short));
+    let task = ask(1, "test.gate").to_string();
     tokio::select! {
-        answer = server.post(hang.to_string(), &[]) => panic!("{answer:?}"),
-        () = until(|| seen.entries() > 0) => {}
+        answer = server.post(task, &[]) => panic!("{answer:?}"),
+        () = until(|| seen.entries() == 3) => {}
     }
-    until(|| seen.written(0) == ["task", "RUNNING", "FAILED"]).await;
+    seen.gate.store(true, Ordering::SeqCst);
+    until(|| seen.written(0) == ["task", "RUNNING", "RUNNING", "SUCCEEDED"]).await;
 }
 
 // spec: SAP-4.1-17
@@ -490,6 +488,10 @@ async fn a_server_refuses_settings_out_of_range() {
         (
             http::Config::default().with_max_connections(0),
             "max_connections is 0, but",
+        ),
+        (
+            http::Config::default().with_max_connections_of_address(0),
+            "max_connections_of_address is 0, but",
         ),
         (
             http::Config::default().with_head_timeout(Duration::ZERO),

@@ -4,6 +4,7 @@
 mod over_http;
 mod server;
 mod tools;
+mod waits;
 
 use rmcp::ServiceExt as _;
 use rmcp::model::{CallToolRequestParams, CallToolResult, JsonObject};

@@ -18,6 +18,8 @@ mod nats_faults;
 mod nats_ids;
 #[cfg(all(feature = "nats", feature = "external-tests"))]
 mod nats_said;
+#[cfg(all(feature = "nats", feature = "external-tests"))]
+mod nats_waits;
 #[cfg(all(unix, feature = "http"))]
 mod peers;
 mod service;

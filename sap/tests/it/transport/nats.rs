@@ -16,14 +16,15 @@ use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use ubos_common::trace_context::TraceContext;
 
+use super::nats_faults::until_kept;
 use super::suite::{self, Harness, until};
 use super::world::{Real, Seen, ask, text, typed};
 use crate::samples::with;
 
 /// A server of its own, on a port that it picks itself.
 pub(super) struct Nats {
-    child: Child,
-    url: String,
+    pub(super) child: Child,
+    pub(super) url: String,
     folder: tempfile::TempDir,
 }
 
@@ -268,13 +269,7 @@ async fn a_worker_that_is_killed_loses_nothing() {
     let mut stored = out.info_with_subjects(&subject).await.unwrap();
     use futures::TryStreamExt as _;
     assert_eq!(stored.try_next().await.unwrap(), Some((subject, 1)));
-    for _ in 0..100 {
-        if nats.kept("sap_tasks").await == 0 {
-            break;
-        }
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-    assert_eq!(nats.kept("sap_tasks").await, 0);
+    until_kept(&nats, "sap_tasks", 0).await;
     // Delivered again, past what the server itself notices, to a worker that never saw it: it is not run again.
     second.unwrap().abort();
     let last = Seen::default();
@@ -290,13 +285,8 @@ async fn a_worker_that_is_killed_loses_nothing() {
         .await;
     let (_, answer) = again.send(&task).await;
     assert!(matches!(answer, Ok(Some(Message::Result(_)))));
-    for _ in 0..200 {
-        if again.nats.kept("sap_tasks").await == 0 {
-            break;
-        }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    assert_eq!((again.nats.kept("sap_tasks").await, last.calls()), (0, 0));
+    until_kept(&again.nats, "sap_tasks", 0).await;
+    assert_eq!(last.calls(), 0);
 }
 
 // spec: SAP-10-4, SAP-5-2
@@ -344,31 +334,29 @@ async fn what_is_begun_too_often_is_a_dead_letter_and_has_a_result() {
 async fn at_the_bound_a_task_comes_back_later_and_is_not_dropped() {
     let seen = Seen::default();
     let on = OnNats::start(&seen, processor::Config::default().with_max_running(1)).await;
-    // Long enough for many returns, whatever else the machine does.
-    let short = json!({"budget": {"seconds": 3}});
-    let hang = with(ask(1, "test.hang"), "/telemetry", Some(short));
-    let (hang, echo) = (
-        typed(&hang.to_string()),
-        typed(&ask(2, "test.echo").to_string()),
-    );
-    let second = async {
-        until(|| seen.entries() == 2).await;
-        on.send(&echo).await.1
+    let [gate, echo] = [(1, "test.gate"), (2, "test.echo")].map(|(number, capability)| {
+        let task = ask(number, capability);
+        typed(&task.to_string())
+    });
+    let nacks = || {
+        let written = seen.written(0);
+        written.iter().filter(|kind| *kind == "nack").count()
     };
-    let ((_, first), second) = futures::future::join(on.send(&hang), second).await;
+    let second = async {
+        until(|| seen.entries() == 3).await;
+        let opening = async {
+            // More often than a task may be begun.
+            until(|| nacks() > 5).await;
+            seen.gate.store(true, Ordering::SeqCst);
+        };
+        futures::future::join(on.send(&echo), opening).await.0.1
+    };
+    let ((_, first), second) = futures::future::join(on.send(&gate), second).await;
     assert!(first.unwrap().is_some());
     let Some(Message::Result(result)) = second.unwrap() else {
         panic!("a result")
     };
     assert_eq!(result.status, Status::Succeeded);
-    // It came back more often than a task may be begun.
-    assert!(
-        seen.written(0)
-            .iter()
-            .filter(|kind| *kind == "nack")
-            .count()
-            > 5
-    );
     assert_eq!(on.nats.kept("sap_dead").await, 0);
 }
 
@@ -407,13 +395,8 @@ async fn ids_are_in_headers_and_body_and_must_agree() {
     }
     let garbage = async { on.nats.put("{\"taskId\":7}", &[]).await };
     garbage.await;
-    for _ in 0..200 {
-        if on.nats.kept("sap_dead").await == 1 {
-            break;
-        }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    assert_eq!((on.nats.kept("sap_dead").await, seen.calls()), (1, 1));
+    until_kept(&on.nats, "sap_dead", 1).await;
+    assert_eq!(seen.calls(), 1);
 }
 
 // spec: SAP-10-4
@@ -424,9 +407,10 @@ async fn tasks_survive_the_server() {
     let task = typed(&ask(1, "test.echo").to_string());
     let client = queue.clone();
     let mut ignored = |_: &Message| {};
-    let unanswered = client.send(&task, &mut ignored);
-    let waited = tokio::time::timeout(Duration::from_millis(500), unanswered).await;
-    assert!(waited.is_err(), "nobody works");
+    tokio::select! {
+        answer = client.send(&task, &mut ignored) => panic!("nobody works: {answer:?}"),
+        () = until_kept(&nats, "sap_tasks", 1) => {}
+    }
     nats.child.kill().unwrap();
     nats.child.wait().unwrap();
     let (child, url) = Nats::run(nats.folder.path(), "-1");
@@ -446,12 +430,14 @@ async fn tasks_survive_the_server() {
 async fn a_worker_that_is_asked_to_end_answers_what_it_has_begun() {
     let (nats, seen) = (Nats::start(), Seen::default());
     let queue = nats.queue(config()).await;
-    let short = json!({"budget": {"seconds": 0.3}});
-    let hang = with(ask(1, "test.hang"), "/telemetry", Some(short));
     let (client, service) = (queue.clone(), seen.service_of(processor::Config::default()));
-    let task = typed(&hang.to_string());
+    let task = typed(&ask(1, "test.gate").to_string());
     let mut ignored = |_: &Message| {};
-    let shutdown = async { until(|| seen.entries() == 2).await };
+    let shutdown = async {
+        until(|| seen.entries() == 3).await;
+        // It ends only when the worker has been asked to.
+        seen.gate.store(true, Ordering::SeqCst);
+    };
     let (answer, worked) = futures::future::join(
         client.send(&task, &mut ignored),
         queue.work(&service, shutdown),

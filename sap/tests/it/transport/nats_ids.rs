@@ -161,8 +161,16 @@ async fn a_second_task_of_an_id_is_not_refused_while_the_first_may_be_turned_awa
         until(|| late.asked.load(Ordering::SeqCst) == 1).await;
         let worker = work(&queue, next.service_of(processor::Config::default()));
         let decided = async {
-            // As long as it takes to come round a few times.
-            tokio::time::sleep(Duration::from_millis(300)).await;
+            // It comes round a few times.
+            let tasks = nats.stream("sap_tasks").await;
+            let delivered = async || {
+                let workers = tasks.consumer_info("sap_workers").await.unwrap();
+                workers.delivered.consumer_sequence
+            };
+            let wanted = delivered().await + 4;
+            while delivered().await < wanted {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
             late.told.store(true, Ordering::SeqCst);
         };
         let (ended, ()) = tokio::join!(last(&queue, &other), decided);

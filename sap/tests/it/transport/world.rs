@@ -39,7 +39,55 @@ impl Sleep for Real {
     }
 }
 
-/// The same, but out of order for as long as it is told so.
+/// A clock that stands still until a test has it go on. It begins when the tasks of the samples were issued.
+#[derive(Clone, Debug)]
+pub(crate) struct ByHand {
+    begin: Now,
+    gone: tokio::sync::watch::Sender<Duration>,
+}
+
+impl ByHand {
+    pub(crate) fn new() -> Self {
+        let issued = "2025-09-28T10:15:23Z".parse().unwrap();
+        Self {
+            begin: Now::new(Mono::ZERO, issued),
+            gone: tokio::sync::watch::Sender::new(Duration::ZERO),
+        }
+    }
+
+    pub(crate) fn go_on(&self, span: Duration) {
+        self.gone.send_modify(|gone| *gone += span);
+    }
+
+    /// How far it has gone.
+    pub(crate) fn gone(&self) -> Duration {
+        *self.gone.borrow()
+    }
+
+    /// Goes on a second at a time, for as long as it is awaited. Others have their turn after each.
+    pub(crate) async fn run(&self) -> ! {
+        loop {
+            tokio::task::yield_now().await;
+            self.go_on(Duration::from_secs(1));
+        }
+    }
+}
+
+impl Sleep for ByHand {
+    fn now(&self) -> Now {
+        self.begin.plus(self.gone())
+    }
+
+    fn sleep_until(&self, deadline: Mono) -> BoxFuture<'static, ()> {
+        let mut gone = self.gone.subscribe();
+        Box::pin(async move {
+            let due = |gone: &Duration| Mono::ZERO.saturating_add(*gone) >= deadline;
+            let _ = gone.wait_for(due).await;
+        })
+    }
+}
+
+/// The system's time, but out of order for as long as it is told so.
 #[derive(Default)]
 pub(crate) struct Faulty {
     real: Real,

@@ -2,103 +2,6 @@
 
 use super::*;
 
-// spec: SAP-5-8
-#[tokio::test]
-async fn a_client_does_not_wait_for_a_silent_server_for_ever() {
-    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("http://{}/sap/tasks", listener.local_addr().unwrap());
-    let client = HttpClient::new(&url)
-        .unwrap()
-        .with_patience(Duration::from_millis(50));
-    let no_answer = |answer| matches!(answer, Err(SendError::NoAnswer { .. }));
-    let task = typed(&ask(1, "test.echo").to_string());
-    assert!(no_answer(client.send(&task, &mut |_| {}).await));
-    // One that says the same again and again is heard until the deadline is over.
-    let late = with(
-        ask(2, "test.echo"),
-        "/telemetry",
-        Some(json!({"deadline": "2025-09-28T10:15:24Z"})),
-    );
-    let late = typed(&late.to_string());
-    let talking = async {
-        let (_silent, _) = listener.accept().await.unwrap();
-        let (mut stream, _) = listener.accept().await.unwrap();
-        stream.read_exact(&mut [0; 64]).await.unwrap();
-        let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
-        stream.write_all(head.as_bytes()).await.unwrap();
-        // Until the client has gone.
-        let ack = String::from_utf8(ubos_common::json::to_vec(&sap::Ack::from(&late))).unwrap();
-        let line = format!("{:x}\r\n{ack}\n\r\n", ack.len() + 1);
-        while stream.write_all(line.as_bytes()).await.is_ok() {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    let mut ignored = |_: &Message| {};
-    tokio::select! {
-        answer = client.send(&late, &mut ignored) => assert!(matches!(answer, Err(SendError::NoAnswer { .. })), "{answer:?}"),
-        () = talking => panic!("the client went without an error"),
-    }
-}
-
-// spec: SAP-4.3-3, SAP-5-10
-#[tokio::test]
-async fn a_client_sends_again_what_nobody_answers() {
-    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("http://{}/sap/tasks", listener.local_addr().unwrap());
-    let client = HttpClient::new(&url)
-        .unwrap()
-        .with_patience(Duration::from_millis(50))
-        .with_resends(1_000);
-    let task = typed(&ask(1, "test.echo").to_string());
-    let answer = |status| {
-        let mut result = sap::TaskResult::of(
-            &task,
-            "2025-09-28T10:15:30Z".parse().unwrap(),
-            sap::Producer::new("b".parse().unwrap(), sap::ProducerKind::Agent),
-            status,
-            sap::ConstitutionalEvidence::new(sap::Alignment::Valid),
-        );
-        result.output = Some(ubos_common::json::RawBuf::parse("1").unwrap());
-        String::from_utf8(result.encode()).unwrap()
-    };
-    let runs = std::sync::atomic::AtomicBool::new(false);
-    let serving = async {
-        // One is silent, one breaks off, one has the task still running, and one has its end.
-        let (_silent, _) = listener.accept().await.unwrap();
-        drop(listener.accept().await.unwrap());
-        loop {
-            let (mut stream, _) = listener.accept().await.unwrap();
-            let mut request = [0; 64 << 10];
-            let _ = stream.read(&mut request).await;
-            let body = if runs.load(Ordering::SeqCst) {
-                answer(Status::Succeeded)
-            } else {
-                answer(Status::Running)
-            };
-            let head = "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length:";
-            let said = format!("{head} {}\r\n\r\n{body}", body.len());
-            // A client that was not answered in time has gone.
-            let _ = stream.write_all(said.as_bytes()).await;
-            let _ = stream.shutdown().await;
-        }
-    };
-    let mut told = Vec::new();
-    let mut note = |message: &Message| {
-        if let Message::Result(result) = message {
-            runs.store(true, Ordering::SeqCst);
-            told.push(result.status.clone());
-        }
-    };
-    let answer = tokio::select! {
-        answer = client.send(&task, &mut note) => answer.unwrap(),
-        () = serving => panic!("it never ends"),
-    };
-    assert!(matches!(answer, Some(Message::Result(result)) if result.status == Status::Succeeded));
-    assert_eq!(told, [Status::Running, Status::Succeeded]);
-}
-
 // spec: SAP-10-2
 #[tokio::test]
 async fn a_server_reads_what_is_meant_for_it_and_comes_in_time() {
@@ -185,6 +88,7 @@ async fn connections_above_the_bound_wait_for_a_place() {
     let seen = Seen::default();
     let few = http::Config::default()
         .with_max_connections(2)
+        .with_max_connections_of_address(2)
         .with_head_timeout(Duration::from_secs(3_600));
     let server = OverHttp::with(&seen, Config::default(), few).await;
     let address = server.url.replace("http://", "").replace("/sap/tasks", "");
@@ -208,6 +112,53 @@ async fn connections_above_the_bound_wait_for_a_place() {
     assert_eq!(posting.await.status().as_u16(), 200);
 }
 
+/// A connection from one of the addresses of this machine.
+async fn connect_from(from: &str, to: &str) -> tokio::net::TcpStream {
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.bind(format!("{from}:0").parse().unwrap()).unwrap();
+    socket.connect(to.parse().unwrap()).await.unwrap()
+}
+
+// spec: SAP-10-2
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn an_address_that_opens_all_it_can_leaves_its_neighbours_their_places() {
+    use tokio::io::AsyncReadExt as _;
+    let seen = Seen::default();
+    let shared = http::Config::default()
+        .with_max_connections(4)
+        .with_head_timeout(Duration::from_secs(3_600));
+    let server = OverHttp::with(&seen, Config::default(), shared).await;
+    let address = server.url.replace("http://", "").replace("/sap/tasks", "");
+    let all = async {
+        let mut open = Vec::new();
+        for _ in 0..2 {
+            let mut stream = connect_from("127.0.0.1", &address).await;
+            ask_nothing(&mut stream, &address).await;
+            open.push(stream);
+        }
+        // Half of all is what one address has, and each more is closed.
+        for _ in 0..8 {
+            let mut more = connect_from("127.0.0.1", &address).await;
+            assert!(more.read_u8().await.is_err());
+        }
+        let mut neighbour = connect_from("127.0.0.2", &address).await;
+        ask_nothing(&mut neighbour, &address).await;
+        // One that goes makes room for another of the same address.
+        drop(open.pop());
+        loop {
+            let mut again = connect_from("127.0.0.1", &address).await;
+            let request = format!("GET / HTTP/1.1\r\nHost: {address}\r\n\r\n");
+            let _ = tokio::io::AsyncWriteExt::write_all(&mut again, request.as_bytes()).await;
+            if again.read_u8().await.is_ok() {
+                break;
+            }
+        }
+    };
+    let served = tokio::time::timeout(Duration::from_secs(60), all).await;
+    served.expect("one address has all places");
+}
+
 #[tokio::test]
 async fn bodies_for_routes_beside_must_come_in_time_too() {
     use axum::routing::post;
@@ -217,6 +168,7 @@ async fn bodies_for_routes_beside_must_come_in_time_too() {
     let address = listener.local_addr().unwrap();
     let config = http::Config::default()
         .with_max_connections(2)
+        .with_max_connections_of_address(2)
         .with_body_timeout(Duration::from_millis(100));
     let beside = axum::Router::new().route("/mcp", post(async |body: String| body));
     let service = seen.service_of(Config::default());
