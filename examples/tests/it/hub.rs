@@ -1,11 +1,11 @@
 //! The program `hub`, run as its users run it, with agents of this process.
 
 use std::fs;
-use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
+use rustix::process::Signal;
 use serde_json::{Value, json};
 use uap_hub_proto::transport::client::{AgentBuilder, AgentHandle, HandlerError};
 use uap_hub_proto::wire::{
@@ -14,70 +14,7 @@ use uap_hub_proto::wire::{
 };
 use ubos_conformance::hub::{Attack, HostileRun};
 
-/// A hub that runs, and what it printed so far.
-struct Hub {
-    child: Child,
-    stdin: Option<ChildStdin>,
-    lines: std::io::Lines<BufReader<std::process::ChildStdout>>,
-    seen: Vec<Value>,
-    url: String,
-}
-
-impl Hub {
-    fn start(options: &[&str]) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_hub"))
-            .args(["--listen", "127.0.0.1:0"])
-            .args(options)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let mut hub = Self {
-            stdin: child.stdin.take(),
-            child,
-            lines,
-            seen: Vec::new(),
-            url: String::new(),
-        };
-        let first = hub.until("listening");
-        hub.url = first["url"].as_str().unwrap().to_owned();
-        hub
-    }
-
-    fn say(&mut self, line: &Value) {
-        let stdin = self.stdin.as_mut().unwrap();
-        writeln!(stdin, "{line}").unwrap();
-    }
-
-    /// Reads lines up to the first of an event.
-    fn until(&mut self, event: &str) -> Value {
-        loop {
-            let line = self.lines.next().expect("more lines").unwrap();
-            let line: Value = serde_json::from_str(&line).unwrap();
-            self.seen.push(line.clone());
-            if line["event"] == event {
-                return line;
-            }
-        }
-    }
-
-    /// Ends the input, and gives the exit code and all that was printed.
-    fn end(mut self) -> (i32, Vec<Value>) {
-        drop(self.stdin.take());
-        for line in self.lines {
-            self.seen
-                .push(serde_json::from_str(&line.unwrap()).unwrap());
-        }
-        (self.child.wait().unwrap().code().unwrap(), self.seen)
-    }
-
-    fn kill(mut self) -> Vec<Value> {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-        self.seen
-    }
-}
+use crate::hub_programs::{Hub, with};
 
 fn agent(url: &str, name: &str) -> AgentHandle {
     let first = |payloads: &[Payload]| {
@@ -120,10 +57,6 @@ fn events(lines: &[Value]) -> Vec<&str> {
         .collect()
 }
 
-fn with<'a>(lines: &'a [Value], event: &str) -> Vec<&'a Value> {
-    lines.iter().filter(|line| line["event"] == event).collect()
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn jobs_run_and_every_step_is_told() {
     let mut hub = Hub::start(&["--exit-when-done"]);
@@ -132,7 +65,7 @@ async fn jobs_run_and_every_step_is_told() {
     hub.until("result");
     hub.say(&json!({"kind": "translation", "type": "upper", "payloads": [{"type": "text", "base64": "YWJj"}]}));
     let (code, lines) = hub.end();
-    assert_eq!(code, 0);
+    assert_eq!(code, Some(0));
     let told = events(&lines);
     for event in [
         "listening",
@@ -164,7 +97,7 @@ async fn exit_codes_say_how_it_went() {
     hub.say(&json!({"kind": "test", "type": "fail"}));
     hub.say(&json!({"kind": "test", "type": "nobody", "timeout_ms": 50}));
     let (code, lines) = hub.end();
-    assert_eq!(code, 1);
+    assert_eq!(code, Some(1));
     let states: Vec<_> = lines
         .iter()
         .filter_map(|line| line["state"].as_str())
@@ -177,13 +110,13 @@ async fn exit_codes_say_how_it_went() {
     hub.say(&json!({"kind": "nothing", "type": "t"}));
     hub.say(&echo("still"));
     let (code, lines) = hub.end();
-    assert_eq!((code, with(&lines, "result").len()), (2, 1));
+    assert_eq!((code, with(&lines, "result").len()), (Some(2), 1));
     assert_eq!(with(&lines, "refused")[0]["line"], "stdin:1");
 }
 
 #[test]
 fn what_of_an_agent_was_ignored_is_told() {
-    let mut hub = Hub::start(&[]);
+    let mut hub = Hub::start::<&str>(&[]);
     let run = HostileRun::new(hub.url.clone())
         .with_attacks(&[Attack::StrayAnswers])
         .with_time(Duration::from_millis(500));
@@ -251,7 +184,7 @@ async fn it_is_told_why_a_job_waits() {
     drop(needs_text);
     let _agent = agent(&hub.url, "two");
     // It runs, and lacks its text.
-    assert_eq!(hub.end().0, 1);
+    assert_eq!(hub.end().0, Some(1));
 }
 
 /// An agent whose echo wants a text.
@@ -262,26 +195,23 @@ fn hub_agent_that_echoes(url: &str) -> AgentHandle {
 }
 
 // spec: HUB-4-6
-#[cfg(unix)]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_signal_ends_a_hub_whose_lines_nobody_reads() {
-    let mut hub = Hub::start(&[]);
+    let mut hub = Hub::start::<&str>(&[]);
     let mut stranger = AgentHubClient::connect(hub.url.clone()).await.unwrap();
     // More than a pipe takes.
     for _ in 0..30 {
         stranger.register(large()).await.unwrap();
     }
-    let pid = i32::try_from(hub.child.id()).unwrap();
-    let pid = rustix::process::Pid::from_raw(pid).unwrap();
-    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    hub.signal(Signal::TERM);
     // It says that the last lines were not read.
     assert_eq!(hub.child.wait().unwrap().code(), Some(3));
 }
 
 #[test]
 fn what_cannot_be_used_is_said() {
-    let taken = Hub::start(&[]);
-    let address = taken.url.strip_prefix("http://").unwrap().to_owned();
+    let taken = Hub::start::<&str>(&[]);
+    let address = taken.address().to_owned();
     let run = |arguments: &[&str]| {
         let output = Command::new(env!("CARGO_BIN_EXE_hub"))
             .args(arguments)
@@ -324,7 +254,7 @@ async fn a_job_waits_for_the_agent_that_it_names() {
     assert_eq!(hub.until("agent-registered")["name"], "two");
     let two = hub.seen.last().unwrap()["agent"].clone();
     assert_eq!(hub.until("result")["agent"], two);
-    assert_eq!(hub.end().0, 1);
+    assert_eq!(hub.end().0, Some(1));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -348,7 +278,7 @@ async fn a_killed_hub_goes_on_with_its_jobs() {
     hub.say(&job);
     hub.say(&sleep);
     let (code, after) = hub.end();
-    assert_eq!(code, 0);
+    assert_eq!(code, Some(0));
     assert_eq!(
         with(&after, "known").len(),
         2,
@@ -385,15 +315,8 @@ async fn jobs_come_from_files_and_a_signal_ends_the_hub() {
     let mut hub = Hub::start(&[jobs.to_str().unwrap()]);
     let _agent = agent(&hub.url, "one");
     assert_eq!(hub.until("result")["message"], "from a file");
-    #[cfg(unix)]
-    {
-        let pid = i32::try_from(hub.child.id()).unwrap();
-        let pid = rustix::process::Pid::from_raw(pid).unwrap();
-        rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
-        assert_eq!(hub.end().0, 130);
-    }
-    #[cfg(not(unix))]
-    hub.kill();
+    hub.signal(Signal::INT);
+    assert_eq!(hub.end().0, Some(130));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -416,7 +339,7 @@ async fn a_line_with_the_id_of_an_open_job_is_refused() {
     let (code, lines) = hub.end();
     assert_eq!(
         (code, with(&lines, "result").len()),
-        (2, 2),
+        (Some(2), 2),
         "the id is free again"
     );
 }
@@ -429,7 +352,7 @@ async fn a_store_is_archived_before_the_hub_begins() {
     let mut hub = Hub::start(&["--store", &store, "--exit-when-done"]);
     let _agent = agent(&hub.url, "one");
     hub.say(&echo("hi"));
-    assert_eq!(hub.end().0, 0);
+    assert_eq!(hub.end().0, Some(0));
     let output = Command::new(env!("CARGO_BIN_EXE_hub"))
         .args(["--store", &store, "--archive", &archive, "--results"])
         .output()
