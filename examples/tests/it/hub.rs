@@ -5,8 +5,10 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
+use prost::Message as _;
 use rustix::process::Signal;
 use serde_json::{Value, json};
+use tonic::Code;
 use uap_hub_proto::transport::client::{AgentBuilder, AgentHandle, HandlerError};
 use uap_hub_proto::wire::{
     AgentRegistration, Capability, Payload, Severity, TestCapability, TestResult,
@@ -88,6 +90,11 @@ async fn jobs_run_and_every_step_is_told() {
         (&json!("COMPLETED"), &json!("hi"))
     );
     assert_eq!(results[1]["payloads"][0]["text"], "ABC");
+    // The agent's clock, with parts of a second, beside the hub's.
+    for line in [with(&lines, "telemetry")[0], with(&lines, "status")[0]] {
+        let at = line["agent_at"].as_str().unwrap();
+        assert!(at.contains('.') && at.ends_with('Z'), "{line}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -245,10 +252,20 @@ async fn a_job_waits_for_the_agent_that_it_names() {
     hub.until("agent-listening");
     let mut job = echo("for two");
     job["agent"] = "two".into();
+    job["id"] = "x".into();
     hub.say(&job);
-    job["timeout_ms"] = 100.into();
-    job["agent"] = "three".into();
-    hub.say(&job);
+    let waiting = hub.until("waiting");
+    assert_eq!(
+        (&waiting["id"], &waiting["reason"]),
+        (
+            &json!("x"),
+            &json!("no agent \"two\" listens; agents that listen: 1")
+        )
+    );
+    let mut late = echo("for three");
+    late["timeout_ms"] = 100.into();
+    late["agent"] = "three".into();
+    hub.say(&late);
     assert_eq!(hub.until("failed")["state"], "TIMED_OUT");
     let _two = agent(&hub.url, "two");
     assert_eq!(hub.until("agent-registered")["name"], "two");
@@ -344,28 +361,68 @@ async fn a_line_with_the_id_of_an_open_job_is_refused() {
     );
 }
 
+/// How a hub prints the ends in a folder.
+fn ends_in(options: &[&str]) -> Vec<Value> {
+    let output = Command::new(env!("CARGO_BIN_EXE_hub"))
+        .args(options)
+        .arg("--results")
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    let lines = String::from_utf8(output.stdout).unwrap();
+    lines
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+// spec: HUB-6-1
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_store_is_archived_before_the_hub_begins() {
+async fn a_store_is_archived_while_the_hub_runs_and_before_it_begins() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     let (store, archive) = (path("store"), path("archive"));
-    let mut hub = Hub::start(&["--store", &store, "--exit-when-done"]);
+    let options = ["--store", &store, "--archive", &archive, "--keep-ends"];
+    let options = [&options[..], &["3", "--exit-when-done"]].concat();
+    let mut hub = Hub::start(&options);
     let _agent = agent(&hub.url, "one");
-    hub.say(&echo("hi"));
-    assert_eq!(hub.end().0, Some(0));
-    let output = Command::new(env!("CARGO_BIN_EXE_hub"))
-        .args(["--store", &store, "--archive", &archive, "--results"])
-        .output()
-        .unwrap();
-    let lines = String::from_utf8(output.stdout).unwrap();
-    let lines: Vec<Value> = lines
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect();
-    assert_eq!(
-        (&lines[0]["event"], &lines[0]["jobs"]),
-        (&json!("archived"), &json!(0))
-    );
-    assert_eq!(with(&lines, "result").len(), 1, "the last ends stay");
+    assert_eq!(with(&hub.seen, "archived")[0]["jobs"], 0);
+    // An id is taken once, until its job has gone.
+    let job = |n: u32| {
+        let mut job = echo("hi");
+        job["id"] = n.to_string().into();
+        job
+    };
+    let mut ended = 0;
+    loop {
+        hub.say(&job(ended));
+        hub.until("result");
+        ended += 1;
+        let told = with(&hub.seen, "archived");
+        if told.iter().any(|line| line["jobs"].as_u64().unwrap() > 0) {
+            break;
+        }
+    }
+    hub.say(&job(0));
+    assert_eq!(hub.until("submitted")["id"], "0");
+    let (code, lines) = hub.end();
+    assert_eq!((code, with(&lines, "not-archived").len()), (Some(0), 0));
+    // What went is in the store's file until that is whole, and the store does not know it any more.
+    let lines = ends_in(&options[..6]);
+    assert!(lines[0]["jobs"].as_u64().unwrap() > 0, "{lines:?}");
+    assert_eq!(with(&lines, "result").len(), 3, "the last ends stay");
     assert!(Path::new(&archive).is_dir());
+}
+
+// spec: HUB-4-6
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_bytes_of_a_control_message_are_those_that_were_given() {
+    let bytes = large().encoded_len();
+    for (most, code) in [(bytes, Code::Ok), (bytes - 1, Code::ResourceExhausted)] {
+        let hub = Hub::start(&["--max-control-bytes", &most.to_string()]);
+        let mut stranger = AgentHubClient::connect(hub.url.clone()).await.unwrap();
+        let answer = stranger.register(large()).await;
+        let seen = answer.map_or_else(|status| status.code(), |_| Code::Ok);
+        assert_eq!(seen, code, "{most}");
+    }
 }

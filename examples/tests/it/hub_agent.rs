@@ -1,5 +1,6 @@
 //! The program `hub-agent`, run as its users run it.
 
+use std::io::Write as _;
 use std::process::Command;
 use std::time::Duration;
 
@@ -146,6 +147,26 @@ fn it_goes_on_when_nobody_reads_what_it_says() {
     let done = outcome(&runtime, &hub, Job::test("echo", vec![text("still")]));
     assert_eq!(done.message, "still");
     assert_eq!(agent.signal(Signal::TERM), Some(0));
+}
+
+// spec: HUB-5-3
+#[test]
+fn a_signal_ends_it_though_nobody_reads_what_it_says() {
+    let runtime = Runtime::new().unwrap();
+    let hub = a_hub(&runtime, ServerConfig::default());
+    // A pipe that is full.
+    let (unread, mut full) = std::io::pipe().unwrap();
+    full.write_all(&[b'x'; 64 << 10]).unwrap();
+    let child = Command::new(env!("CARGO_BIN_EXE_hub-agent"))
+        .args(["--hub", &hub.url()])
+        .stderr(full)
+        .spawn();
+    let (child, said) = (child.unwrap(), None);
+    let mut agent = Agent { child, said };
+    let done = outcome(&runtime, &hub, Job::test("echo", vec![text("hello")]));
+    assert_eq!(done.message, "hello");
+    assert_eq!(agent.signal(Signal::TERM), Some(0));
+    drop(unread);
 }
 
 #[test]

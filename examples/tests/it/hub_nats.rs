@@ -19,7 +19,8 @@ use uap_hub_proto::role::hub::{Job, Verdict};
 use uap_hub_proto::transport::client::{AgentBuilder, AgentHandle, Context};
 use uap_hub_proto::transport::nats::{JobQueue, QueueConfig};
 use uap_hub_proto::wire::{
-    AgentRegistration, Severity, TestResult, agent_hub_client::AgentHubClient,
+    AgentRegistration, PayloadRequirement, Severity, TestCapability, TestResult,
+    agent_hub_client::AgentHubClient,
 };
 use ubos_common::id::IdSource;
 
@@ -334,4 +335,58 @@ async fn a_hub_whose_own_jobs_have_ended_ends_what_it_runs_for_others() {
     assert_eq!(code, Some(0));
     let end = theirs.outcome(id).await.unwrap().unwrap();
     assert_eq!(end.verdict, Verdict::Completed);
+}
+
+// spec: HUB-6-2
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_two_lines_with_one_id_the_second_is_refused_at_once() {
+    let nats = Nats::start();
+    let mut hub = start(&nats, &["--exit-when-done"]);
+    let may_end = Arc::new(Semaphore::new(0));
+    let _agent = agent(&hub.url, "one", &may_end);
+    hub.say(&wait("a"));
+    hub.until("init-sent");
+    hub.say(&wait("a"));
+    let refused = hub.until("refused");
+    assert_eq!(
+        (&refused["id"], &refused["line"]),
+        (&json!("a"), &json!("stdin:2"))
+    );
+    may_end.add_permits(2);
+    hub.until("result");
+    hub.say(&wait("a"));
+    let (code, lines) = hub.end();
+    let both = [("a", "COMPLETED"), ("a", "COMPLETED")];
+    assert_eq!((code, &ends(&lines)[..]), (Some(2), &both[..]));
+}
+
+// spec: HUB-6-2, HUB-3-6
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn it_is_told_why_a_job_of_the_queue_waits() {
+    let nats = Nats::start();
+    let mut hub = start(&nats, &["--exit-when-done"]);
+    hub.say(&wait("a"));
+    let waiting = hub.until("waiting");
+    assert_eq!(waiting["id"], "a");
+    assert_eq!(waiting["reason"], r#"no agent offers test type "wait""#);
+    let picky = TestCapability {
+        r#type: "wait".to_owned(),
+        payloads: vec![PayloadRequirement {
+            r#type: "text".to_owned(),
+            is_required: true,
+            ..PayloadRequirement::default()
+        }],
+    };
+    let picky = AgentBuilder::new("picky")
+        .on_test(picky, |_, _| async { Ok(TestResult::completed("")) })
+        .start(&hub.url)
+        .unwrap();
+    assert_eq!(
+        hub.until("waiting")["reason"],
+        r#"agents that offer test type "wait": 1, of which 0 take these payloads: a payload of type "text" is missing"#
+    );
+    drop(picky);
+    let _agent = agent(&hub.url, "one", &Arc::new(Semaphore::new(1)));
+    let (code, lines) = hub.end();
+    assert_eq!((code, ends(&lines)), (Some(0), vec![("a", "COMPLETED")]));
 }

@@ -6,8 +6,11 @@
 )]
 
 use std::ffi::OsString;
+use std::fmt;
 use std::io::Write as _;
 use std::process::{Child, Command, ExitCode, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -26,15 +29,21 @@ const MAX_SECONDS: u64 = 3600;
 
 /// Attacks what the arguments say.
 pub(super) fn main(arguments: impl Iterator<Item = OsString>) -> ExitCode {
-    let run = match parse(arguments) {
-        Ok(Some(run)) => run,
+    let (run, given) = match parse(arguments) {
+        Ok(Some(parsed)) => parsed,
         Ok(None) => {
             return printed(USAGE, 0);
         }
         Err(why) => return told(&why),
     };
     match run.run() {
-        Ok(report) => printed(&format!("{report}\n"), u8::from(!report.is_survived())),
+        Ok(report) => {
+            let given = given.map_or(String::new(), |given| format!("{given}\n"));
+            printed(
+                &format!("{report}\n{given}"),
+                u8::from(!report.is_survived()),
+            )
+        }
         Err(err) => told(&err.to_string()),
     }
 }
@@ -44,7 +53,10 @@ fn told(why: &str) -> ExitCode {
     ExitCode::from(2)
 }
 
-fn parse(mut arguments: impl Iterator<Item = OsString>) -> Result<Option<HostileRun>, String> {
+/// What is to be done, and what is counted of the command that gives jobs.
+type Parsed = (HostileRun, Option<Arc<Given>>);
+
+fn parse(mut arguments: impl Iterator<Item = OsString>) -> Result<Option<Parsed>, String> {
     let (mut url, mut process, mut growth) = (None, None, None);
     let (mut seconds, mut tokens, mut command) = (5, None, Vec::new());
     let mut attacks = Vec::new();
@@ -88,11 +100,13 @@ fn parse(mut arguments: impl Iterator<Item = OsString>) -> Result<Option<Hostile
     if let Some([attackers, honest]) = tokens {
         run = run.with_tokens(attackers, honest);
     }
+    let mut given = None;
     if !command.is_empty() {
         let feeder = Feeder::start(&command)?;
+        given = Some(Arc::clone(&feeder.given));
         run = run.with_feed(move |job| feeder.give(&job));
     }
-    Ok(Some(run))
+    Ok(Some((run, given)))
 }
 
 fn attack(name: &str) -> Result<Attack, String> {
@@ -122,8 +136,29 @@ const MAX_WAITING: usize = 64;
 /// How long the command may go on when there is nothing more to read.
 const LEAVE: Duration = Duration::from_secs(5);
 
+/// The jobs that were for the command.
+#[derive(Default)]
+struct Given {
+    all: AtomicU64,
+    /// Those that its standard input took.
+    read: AtomicU64,
+}
+
+impl fmt::Display for Given {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let read = self.read.load(Ordering::Relaxed);
+        let all = self.all.load(Ordering::Relaxed);
+        let lost = all.saturating_sub(read);
+        write!(
+            f,
+            "jobs for the command: {all}, of which it did not read {lost}"
+        )
+    }
+}
+
 /// The command that gives jobs to the hub, which it reads as JSON lines.
 struct Feeder {
+    given: Arc<Given>,
     lines: Option<SyncSender<String>>,
     child: Child,
 }
@@ -139,6 +174,8 @@ impl Feeder {
         let child = started.spawn();
         let mut child = child.map_err(|err| format!("{}: {err}", program.to_string_lossy()))?;
         let (lines, waiting) = sync_channel::<String>(MAX_WAITING);
+        let given = Arc::<Given>::default();
+        let read = Arc::clone(&given);
         if let Some(mut stdin) = child.stdin.take() {
             // On a thread of its own: a command that stops reading must not hold up who judges the hub.
             thread::spawn(move || {
@@ -146,14 +183,19 @@ impl Feeder {
                     if writeln!(stdin, "{line}").is_err() {
                         return;
                     }
+                    read.read.fetch_add(1, Ordering::Relaxed);
                 }
             });
         }
         let lines = Some(lines);
-        Ok(Self { lines, child })
+        Ok(Self {
+            given,
+            lines,
+            child,
+        })
     }
 
-    /// Writes a job as the program `hub` reads it. One that nobody reads is lost, and the attack finds nothing to do.
+    /// Writes a job as the program `hub` reads it. One that nobody reads is lost and counted, and the attack finds nothing to do.
     fn give(&self, job: &Job) {
         let payload = |payload: &Payload| {
             let text = String::from_utf8_lossy(payload.data()).into_owned();
@@ -167,6 +209,7 @@ impl Feeder {
         let line = json!({
             "kind": "test", "type": job.skill.name(), "payloads": payloads, "timeout_ms": limit,
         });
+        self.given.all.fetch_add(1, Ordering::Relaxed);
         if let Some(lines) = &self.lines {
             let _ = lines.try_send(line.to_string());
         }

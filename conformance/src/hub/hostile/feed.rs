@@ -18,11 +18,14 @@ impl Feed {
         Self(Arc::new(feed))
     }
 
-    /// Gives a job. It may block.
-    pub(super) fn give(&self, payloads: Vec<Payload>) {
+    /// Gives a job. The caller's function may block: its thread is none that tasks run on, and it may go on when they have
+    /// ended.
+    pub(super) async fn give(&self, payloads: Vec<Payload>) {
         let mut job = Job::test(SKILL, payloads);
         job.time_limit = Some(JOB_LIMIT);
-        tokio::task::block_in_place(|| self.0(job));
+        let feed = Arc::clone(&self.0);
+        // A function that panics has given nothing.
+        let _ = tokio::task::spawn_blocking(move || feed(job)).await;
     }
 }
 

@@ -41,7 +41,7 @@ pub(super) async fn ended_sessions(
     let mut taker = Taker::start(target.client(), Vec::new()).await?;
     let mut other = target.other();
     loop {
-        feed.give(Vec::new());
+        feed.give(Vec::new()).await;
         let session = taker.ready().await?;
         let ends = tokio_stream::empty::<TestResponse>();
         if let Ok(opened) = taker.client.execute(of_session(&session, ends)).await {
@@ -76,17 +76,21 @@ pub(super) async fn stopped_messages(
         let channel = target.channel();
         let mut taker = Taker::start(target.client_on(channel.clone()), Vec::new()).await?;
         for _ in 0..STOPPED {
-            feed.give(Vec::new());
+            feed.give(Vec::new()).await;
             let session = taker.ready().await?;
             count();
             let (target, channel) = (target.clone(), channel.clone());
             open.spawn(async move {
                 let id = Some((SESSION_ID_KEY, session.as_str()));
-                let body = Body::unfinished(&target.unfinished_report);
+                let (body, _held) = Body::unfinished(&target.unfinished_report);
                 target.call(channel, EXECUTE, id, body).await;
             });
         }
-        open.spawn(async move { while taker.ready().await.is_some() {} });
+        let target = target.clone();
+        open.spawn(async move {
+            let _running = target;
+            while taker.ready().await.is_some() {}
+        });
     }
     while open.join_next().await.is_some() {}
     None
@@ -121,7 +125,7 @@ pub(super) async fn many_shapes(
                 let mime = format!("m/{worker}-{}", number % MIME_TYPES);
                 let kind = format!("kind-{}", number % (2 * KINDS));
                 let odd = Payload::file(format!("odd-{number}"), "o", "o/o", "x");
-                feed.give(vec![Payload::file(kind, "k", mime, "x"), odd]);
+                feed.give(vec![Payload::file(kind, "k", mime, "x"), odd]).await;
             }
         }
     }
