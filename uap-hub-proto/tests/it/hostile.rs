@@ -4,7 +4,7 @@ use std::{
     io::{BufRead as _, BufReader, Write as _},
     process::{Child, Command, Stdio},
     sync::{
-        Arc, Mutex,
+        Arc, Mutex, Once,
         atomic::{AtomicUsize, Ordering},
         mpsc::channel,
     },
@@ -187,6 +187,24 @@ fn a_feed_that_blocks_holds_up_the_attack_alone() {
         std::thread::yield_now();
     }
     assert_eq!(PANICS.load(Ordering::Relaxed), 0);
+}
+
+#[test]
+fn an_honest_agent_whose_job_does_not_come_is_locked_out() {
+    let (_runtime, served) = served(ServerConfig::default());
+    let (fed, first) = (served.clone(), Once::new());
+    let run = HostileRun::new(served.url())
+        .with_attacks(&[Attack::Garbage])
+        // The one in the calm before the attack runs, and no other.
+        .with_feed(move |job| first.call_once(|| drop(fed.submit(job))))
+        .with_time(Duration::from_nanos(1));
+    let report = run.run().unwrap();
+    assert_eq!((report.calm.served, report.calm.failed), (1, 0), "{report}");
+    assert!(
+        report.to_string().contains("FAILED: locked out"),
+        "{report}"
+    );
+    assert!(!report.is_survived());
 }
 
 fn served(config: ServerConfig) -> (Runtime, HubHandle) {

@@ -347,7 +347,7 @@ async fn health_and_reflection_tell_of_the_hub() {
     let mut hangs = hub.submit(Job::test("hang", vec![])).unwrap();
     while !matches!(
         within(hangs.next_event()).await,
-        Some(uap_hub_proto::role::hub::JobEvent::Started { .. })
+        Some(hub::JobEvent::Started { .. })
     ) {}
     let leaving = hub.clone();
     let mut tasks = tokio::task::JoinSet::new();

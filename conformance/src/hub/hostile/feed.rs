@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use uap_hub_proto::{role::hub::Job, wire::Payload};
 
-/// The test type of the jobs.
+/// The test type of the jobs that attackers take.
 pub(super) const SKILL: &str = "hostile";
 /// How long a job may take, so that none is left behind an attack.
 const JOB_LIMIT: Duration = Duration::from_secs(2);
@@ -23,6 +23,11 @@ impl Feed {
     pub(super) async fn give(&self, payloads: Vec<Payload>) {
         let mut job = Job::test(SKILL, payloads);
         job.time_limit = Some(JOB_LIMIT);
+        self.give_job(job).await;
+    }
+
+    /// Gives a job of any kind.
+    pub(super) async fn give_job(&self, job: Job) {
         let feed = Arc::clone(&self.0);
         // A function that panics has given nothing.
         let _ = tokio::task::spawn_blocking(move || feed(job)).await;

@@ -1,6 +1,6 @@
 //! Strangers that attack a hub, and what an honest agent notices of them.
 //!
-//! Each attack runs alone, until the last of an honest agent's tries to register and open its control stream has ended: what
+//! Each attack runs alone, until the last of an honest agent's tries to register, listen and do a job has ended: what
 //! counts as served was served while the attack went on. The hub's memory is read meanwhile. Where the hub is at an IPv4
 //! address of this machine alone, the attacks come from another address than the honest agent. Nothing here breaks a rule of the
 //! network: a hub that may face strangers must stand all of it. Some attacks need jobs, which the caller gives to the hub.
@@ -136,7 +136,15 @@ impl HostileRun {
         };
         let [_, honest] = &shown;
         let report = runtime.block_on(async {
-            let calm = honest::trips(&endpoint, honest, &clock, self.time.min(PATIENCE)).await;
+            let time = self.time.min(PATIENCE);
+            let trips = |feed| honest::trips(&endpoint, honest, feed, &clock, time);
+            let mut feed = self.feed.as_ref();
+            let mut calm = trips(feed).await;
+            if calm.served == 0 && feed.is_some() {
+                // No job comes of it: the honest agent listens alone, and attacks that need jobs find nothing to do.
+                feed = None;
+                calm = trips(feed).await;
+            }
             if calm.served == 0 {
                 let why = "no hub serves an honest agent there";
                 return Err(io::Error::new(io::ErrorKind::ConnectionRefused, why));
@@ -150,7 +158,7 @@ impl HostileRun {
             };
             for attack in self.attacks.iter().copied().filter(may_run) {
                 rounds.push(
-                    self.round(attack, &target, (&endpoint, honest), &clock)
+                    self.round(attack, &target, (&endpoint, honest, feed), &clock)
                         .await,
                 );
             }
@@ -158,6 +166,7 @@ impl HostileRun {
                 calm,
                 rounds,
                 max_growth: self.max_growth,
+                does_jobs: feed.is_some(),
             })
         });
         // All tasks have ended. Somebody's function that still blocks is not waited for.
@@ -169,7 +178,7 @@ impl HostileRun {
         &self,
         attack: Attack,
         target: &Target,
-        (endpoint, shown): (&Endpoint, &Shown),
+        (endpoint, shown, feed): (&Endpoint, &Shown, Option<&Feed>),
         clock: &Clock,
     ) -> HostileRound {
         let before = memory::resident(self.process);
@@ -183,7 +192,7 @@ impl HostileRun {
             }
         };
         let _ = tokio::time::timeout(PATIENCE, begun).await;
-        let trips = honest::trips(endpoint, shown, clock, self.time);
+        let trips = honest::trips(endpoint, shown, feed, clock, self.time);
         let (under, most) = memory::most_during(self.process, trips).await;
         attacking.abort();
         // Its calls are over before the next attack begins: whoever still has the target runs.
@@ -210,6 +219,8 @@ pub struct HostileReport {
     /// Each attack.
     pub rounds: Vec<HostileRound>,
     max_growth: u64,
+    /// Whether the honest agent does a job each time.
+    does_jobs: bool,
 }
 
 /// One attack, and what was noticed of it.
@@ -229,9 +240,9 @@ pub struct HostileRound {
 }
 
 impl HostileReport {
-    /// Whether each attack was tried, and while it went on the honest agent came to listen each time that it tried, within 10 s,
-    /// nobody learned what is another's, and the memory grew no further than it may. Shorter times are for people to judge: they
-    /// are the machine's as well.
+    /// Whether each attack was tried, and while it went on the honest agent was served each time that it tried, within 10 s,
+    /// nobody learned what is another's, and the memory grew no further than it may. To be served is to listen, and where jobs come
+    /// of the feed to do one to its end. Shorter times are for people to judge: they are the machine's as well.
     #[must_use]
     pub fn is_survived(&self) -> bool {
         self.rounds
@@ -287,8 +298,13 @@ impl fmt::Display for HostileReport {
         write!(
             f,
             "columns: attack, attempts; of an honest agent: served, failed, median and 99th percentile in ms; growth of memory\n\
-             ok: it was tried, the honest agent listened each time within {} s, nobody learned what is another's, and the memory \
+             ok: it was tried, the honest agent {} each time within {} s, nobody learned what is another's, and the memory \
              grew by no more than {} MiB where it is known",
+            if self.does_jobs {
+                "listened and did a job"
+            } else {
+                "listened"
+            },
             PATIENCE.as_secs(),
             self.max_growth >> 20,
         )
