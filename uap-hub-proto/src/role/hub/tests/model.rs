@@ -216,6 +216,34 @@ impl Model {
                     .answer(listen, &self.offers[n].session.clone(), false);
             }
             Act::Open(n) => self.open(n),
+            Act::Break(n) => {
+                self.budget.losses -= 1;
+                self.offers[n].step = Step::Past;
+                let stream = self.offers[n].stream.take().unwrap();
+                self.rig.reset(stream);
+            }
+            Act::Leave(agent) => {
+                self.budget.losses -= 1;
+                let listen = self.listens[agent].take().unwrap();
+                self.rig.reset(listen);
+            }
+            Act::Return(agent) => self.come_back(agent),
+            Act::Join(agent) => self.join(agent),
+            Act::Tick => {
+                self.budget.ticks = self.budget.ticks.saturating_sub(1);
+                let next = self.rig.hub.poll_timeout().unwrap();
+                let span = next.saturating_since(self.rig.now.mono);
+                self.rig.pass(span);
+            }
+            _ => self.act_in_session(act),
+        }
+        self.hear();
+        self.check();
+    }
+
+    /// What can happen to a session whose stream was opened.
+    fn act_in_session(&mut self, act: Act) {
+        match act {
             Act::OpenCut(n) => {
                 self.open(n);
                 let opened = self.offers[n].stream;
@@ -241,12 +269,6 @@ impl Model {
                 let stream = self.offers[n].stream.unwrap();
                 self.rig.half_close(stream);
             }
-            Act::Break(n) => {
-                self.budget.losses -= 1;
-                self.offers[n].step = Step::Past;
-                let stream = self.offers[n].stream.take().unwrap();
-                self.rig.reset(stream);
-            }
             Act::Cut(n) => self.cut(n),
             Act::Resume(n) => self.resume(n),
             Act::Late(n) => {
@@ -255,22 +277,8 @@ impl Model {
                 let resume = Resume::Reports(self.offers[n].opened);
                 self.rig.open_as(Rpc::Execute, Some(&session), Some(resume));
             }
-            Act::Leave(agent) => {
-                self.budget.losses -= 1;
-                let listen = self.listens[agent].take().unwrap();
-                self.rig.reset(listen);
-            }
-            Act::Return(agent) => self.come_back(agent),
-            Act::Join(agent) => self.join(agent),
-            Act::Tick => {
-                self.budget.ticks = self.budget.ticks.saturating_sub(1);
-                let next = self.rig.hub.poll_timeout().unwrap();
-                let span = next.saturating_since(self.rig.now.mono);
-                self.rig.pass(span);
-            }
+            other => panic!("{other:?} is of no session"),
         }
-        self.hear();
-        self.check();
     }
 
     fn accept(&mut self, agent: usize, n: usize) {
@@ -466,24 +474,7 @@ impl Model {
         let agent = agent.expect("nothing is said to who does not listen");
         match message.event.unwrap() {
             listen_response::Event::SessionProposal(proposal) => {
-                let same = |offer: &Offer| offer.session == proposal.session_id;
-                if let Some(again) = self.offers.iter().find(|offer| same(offer)) {
-                    assert_eq!((again.agent, again.step), (agent, Step::Asked));
-                    return;
-                }
-                self.offers.push(Offer {
-                    session: proposal.session_id,
-                    agent,
-                    job: offered.unwrap(),
-                    step: Step::Asked,
-                    stream: None,
-                    opened: 0,
-                    inits: 0,
-                    made: 0,
-                    acknowledged: 0,
-                    told: 0,
-                    has_result: false,
-                });
+                self.proposed(agent, proposal.session_id, offered);
             }
             listen_response::Event::SessionReady(ready) => {
                 let n = self.named(&ready.session_id);
@@ -493,6 +484,27 @@ impl Model {
                 offer.step = Step::Told;
             }
         }
+    }
+
+    /// An agent is asked, or asked again on another control stream.
+    fn proposed(&mut self, agent: usize, session: String, offered: Option<usize>) {
+        if let Some(again) = self.offers.iter().find(|offer| offer.session == session) {
+            assert_eq!((again.agent, again.step), (agent, Step::Asked));
+            return;
+        }
+        self.offers.push(Offer {
+            session,
+            agent,
+            job: offered.unwrap(),
+            step: Step::Asked,
+            stream: None,
+            opened: 0,
+            inits: 0,
+            made: 0,
+            acknowledged: 0,
+            told: 0,
+            has_result: false,
+        });
     }
 
     fn closed(&mut self, stream: StreamId) {
