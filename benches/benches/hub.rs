@@ -125,6 +125,30 @@ fn place() {
     };
     let kind = format!("different agents, {SHAPES} shapes of jobs for two each");
     place_among(&kind, |n| different(n / 2), of_two);
+    say_why();
+}
+
+/// Why a job waits that no agent can do, of jobs of more shapes than are known.
+fn say_why() {
+    let (mut hub, _) = fleet(different);
+    let now = Now::new(Mono::ZERO, Timestamp::EPOCH);
+    let jobs: Vec<_> = (0..1_000)
+        .map(|n| {
+            let lacks = vec![Payload::new(format!("beside-{n}"))];
+            let job = hub.submit(now, Job::test("t", lacks));
+            while hub.poll_output().is_some() {}
+            job.expect("is taken")
+        })
+        .collect();
+    let asked = jobs.iter().map(|job| {
+        let begun = Instant::now();
+        black_box(hub.why_waiting(*job)).expect("it waits");
+        begun.elapsed()
+    });
+    let micros = median(asked.collect()).as_secs_f64() * 1e6;
+    let what =
+        format!("hub: us to say why a job waits that none of {AGENTS} different agents can do");
+    report(&what, micros, Bar::None);
 }
 
 /// An agent that takes plain text, and a type that no other takes.
@@ -142,11 +166,8 @@ fn different(n: usize) -> Capability {
     Capability { format }
 }
 
-fn place_among(
-    kind: &str,
-    capability: impl Fn(usize) -> Capability,
-    payloads: impl Fn(usize) -> Vec<Payload>,
-) {
+/// A hub whose agents listen, and their names.
+fn fleet(capability: impl Fn(usize) -> Capability) -> (Hub, HashMap<String, usize>) {
     let config = Config::default()
         .with_max_agents(AGENTS)
         .with_max_jobs(AGENTS);
@@ -173,6 +194,16 @@ fn place_among(
         agents.insert(id, n);
         while hub.poll_output().is_some() {}
     }
+    (hub, agents)
+}
+
+fn place_among(
+    kind: &str,
+    capability: impl Fn(usize) -> Capability,
+    payloads: impl Fn(usize) -> Vec<Payload>,
+) {
+    let (mut hub, agents) = fleet(capability);
+    let now = Now::new(Mono::ZERO, Timestamp::EPOCH);
     let (mut placed, mut looked_up) = (Vec::new(), Vec::new());
     let keys: Vec<String> = agents.keys().cloned().collect();
     for (n, key) in keys.iter().cycle().take(50_000).enumerate() {
@@ -225,6 +256,13 @@ fn sessions() {
             ours.allocations / SESSIONS,
             by_hand.allocations / SESSIONS,
         );
+        if threads == 1 {
+            for (whose, cost) in [("ours", ours), ("by hand", by_hand)] {
+                let each = cost.allocations as f64 / SESSIONS as f64;
+                let what = format!("hub: allocations a session, of both ends, {whose}");
+                report(&what, each, Bar::None);
+            }
+        }
         // Over the processor time, which waiting for other processes does not change.
         let ratio = by_hand.processor.as_secs_f64() / ours.processor.as_secs_f64();
         let bar = if threads == 1 {

@@ -1,7 +1,8 @@
 """A fleet agent with the habits of deployed ones.
 
 Each habit is a test type: the hub chooses by the job. Like most agents in use it opens a session's stream without a
-word and waits for the job, and comes back after a fixed second.
+word and waits for the job, and comes back after a fixed second. With --resume it does better: its sessions outlive their
+connections.
 """
 
 import argparse
@@ -11,9 +12,10 @@ import time
 
 import grpc
 
+import resume
 import wire
 
-END = object()
+END = resume.END
 
 
 def state(name):
@@ -84,6 +86,17 @@ def hang(init, say, call):
     time.sleep(3600)
 
 
+def interrupted(init, say, call):
+    """Says ten lines, ten more when it was cut, and its result."""
+    say(status("RUNNING"))
+    for line in range(20):
+        if line == 10:
+            print("halfway", flush=True)
+            call.was_cut.wait()
+        say(wire.TestResponse(telemetry=wire.Telemetry(message=str(line), severity=wire.Severity.Value("SEVERITY_INFO"))))
+    say(result("COMPLETED", "all 20"))
+
+
 #: The first is what the conformance kit asks for.
 HABITS = {
     "echo": echo,
@@ -95,6 +108,7 @@ HABITS = {
     "large": large,
     "reset": reset,
     "hang": hang,
+    "interrupted": interrupted,
 }
 
 
@@ -129,43 +143,72 @@ def session(open_call, session_id, habit, speaks_first):
         print(f"session {session_id}: {type(error).__name__}", flush=True)
 
 
+def resumed(open_call, session_id, habit, _):
+    """As `session`, for one that outlives its connection."""
+    resume.Session(open_call, session_id).run(habit, status("ACKNOWLEDGED"))
+
+
+def register(stub, options):
+    tests = [wire.Capability(test=wire.TestCapability(type=name)) for name in HABITS]
+    translation = wire.Capability(translation=wire.TranslationCapability(type="upper"))
+    registration = wire.AgentRegistration(display_name=options.name, capabilities=tests + [translation])
+    return stub.Register(registration, timeout=10).client_id
+
+
 def life(options):
     """Registers, listens, and serves until the connection is lost."""
     with grpc.insecure_channel(options.hub, options=wire.LIMITS) as channel:
         stub = wire.service.AgentHubStub(channel)
-        tests = [wire.Capability(test=wire.TestCapability(type=name)) for name in HABITS]
-        translation = wire.Capability(translation=wire.TranslationCapability(type="upper"))
-        registration = wire.AgentRegistration(display_name=options.name, capabilities=tests + [translation])
-        client_id = stub.Register(registration, timeout=10).client_id
-        said = queue.Queue()
-        if not options.no_ready:
-            ready = wire.ListenRequest()
-            ready.ready.SetInParent()
-            said.put(ready)
-        listening = stub.Listen(iter(said.get, END), metadata=[("x-client-id", client_id)])
-        print("listening", flush=True)
-        accepted = {}
-        try:
-            for message in listening:
-                event = message.WhichOneof("event")
-                if event == "session_proposal":
-                    proposal = message.session_proposal
-                    habit = None
-                    if proposal.WhichOneof("details") == "test":
-                        habit = HABITS.get(proposal.test.type)
-                        accepted[proposal.session_id] = (stub.Execute, habit)
-                    elif proposal.translation.type == "upper":
-                        habit = upper
-                        accepted[proposal.session_id] = (stub.Translate, habit)
-                    answer = wire.SessionAcceptance(session_id=proposal.session_id, accepted=habit is not None)
-                    said.put(wire.ListenRequest(session_acceptance=answer))
-                elif event == "session_ready" and message.session_ready.session_id in accepted:
-                    session_id = message.session_ready.session_id
-                    open_call, habit = accepted.pop(session_id)
-                    arguments = (open_call, session_id, habit, options.speaks_first)
-                    threading.Thread(target=session, args=arguments, daemon=True).start()
-        finally:
-            said.put(END)
+        listen(stub, register(stub, options), options, session)
+
+
+def lives(options):
+    """As `life`, and comes back by the id that it has, for as long as the hub knows it."""
+    soon = [("grpc.initial_reconnect_backoff_ms", 100), ("grpc.min_reconnect_backoff_ms", 100)]
+    with grpc.insecure_channel(options.hub, options=wire.LIMITS + soon) as channel:
+        stub = wire.service.AgentHubStub(channel)
+        client_id = register(stub, options)
+        while True:
+            try:
+                listen(stub, client_id, options, resumed)
+            except grpc.RpcError as error:
+                print(f"lost: {error.code().name}", flush=True)
+                if error.code() != grpc.StatusCode.UNAVAILABLE:
+                    raise
+            time.sleep(0.05)
+
+
+def listen(stub, client_id, options, session):
+    """Serves until the connection is lost."""
+    said = queue.Queue()
+    if not options.no_ready:
+        ready = wire.ListenRequest()
+        ready.ready.SetInParent()
+        said.put(ready)
+    listening = stub.Listen(iter(said.get, END), metadata=[("x-client-id", client_id)])
+    print("listening", flush=True)
+    accepted = {}
+    try:
+        for message in listening:
+            event = message.WhichOneof("event")
+            if event == "session_proposal":
+                proposal = message.session_proposal
+                habit = None
+                if proposal.WhichOneof("details") == "test":
+                    habit = HABITS.get(proposal.test.type)
+                    accepted[proposal.session_id] = (stub.Execute, habit)
+                elif proposal.translation.type == "upper":
+                    habit = upper
+                    accepted[proposal.session_id] = (stub.Translate, habit)
+                answer = wire.SessionAcceptance(session_id=proposal.session_id, accepted=habit is not None)
+                said.put(wire.ListenRequest(session_acceptance=answer))
+            elif event == "session_ready" and message.session_ready.session_id in accepted:
+                session_id = message.session_ready.session_id
+                open_call, habit = accepted.pop(session_id)
+                arguments = (open_call, session_id, habit, options.speaks_first)
+                threading.Thread(target=session, args=arguments, daemon=True).start()
+    finally:
+        said.put(END)
 
 
 def main():
@@ -174,10 +217,11 @@ def main():
     parser.add_argument("--name", default="python")
     parser.add_argument("--no-ready", action="store_true", help="never say ready")
     parser.add_argument("--speaks-first", action="store_true", help="acknowledge before the job came")
+    parser.add_argument("--resume", action="store_true", help="sessions outlive their connections, and the client id does")
     options = parser.parse_args()
     while True:
         try:
-            life(options)
+            (lives if options.resume else life)(options)
         except grpc.RpcError as error:
             print(f"lost: {error.code().name}", flush=True)
         time.sleep(1)

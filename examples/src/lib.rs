@@ -23,6 +23,7 @@ pub mod manual;
 pub mod osw_agent;
 #[cfg(unix)]
 pub mod osw_core;
+mod out;
 pub mod plan;
 pub mod sap_agent;
 pub mod sap_send;

@@ -18,8 +18,10 @@ usage: hub [OPTIONS] [FILES...]
                       the first line that is printed
   --store DIR         keeps jobs and their ends in that folder: a hub that is killed goes on with them when it
                       is started again
-  --archive DIR       moves what the store does not need any more to that folder: all ends but the last 1000. At the start
-                      only: while the hub runs its store grows
+  --archive DIR       moves what the store does not need any more to that folder: all ends but the last of --keep-ends, at
+                      the start and each time that as many have come since. Whole files of 64 MiB go there, and --store with
+                      that folder and --results prints what is in them. The ids of jobs that went are free again
+  --keep-ends N       ends that stay in the store when others are archived, 1 to 1000000; default 1000
   --results           prints the ends of all jobs in the store, and does nothing else
   --nats URL          shares one queue of jobs with other hubs, on NATS JetStream
   --ack-wait SECONDS  how long a hub of the queue may be silent about a job before another gets it, 1 to 86400; default 30.
@@ -57,10 +59,11 @@ payload: {\"type\":TYPE, \"name\":NAME, \"mime_type\":MIME, \"text\":TEXT | \"ba
          \"metadata\":{...}}
 
 events, each with at, the hub's time:
-        listening, agent-registered, agent-listening, agent-away, agent-gone, audit, missed, left-out; submitted, restored, known,
-        waiting, proposed, accepted, rejected, ready, init-sent, status, telemetry, cut, resumed, requeued, and for each job
+        listening, archived, not-archived (and why), agent-registered, agent-listening, agent-away, agent-gone, audit, missed,
+        left-out; submitted, restored, known, waiting, proposed, accepted, rejected, ready, init-sent, status, telemetry, cut, resumed, requeued, and for each job
         one of result (the agent gave one) and failed (it did not), both with state; refused, for a line that is no job.
-        waiting says why no agent has the job, after a second and when the reason is another, ever more rarely; not of a queue's
+        waiting says why no agent has the job, after a second and when the reason is another, ever more rarely; a job of a queue
+        is told of by the hub that has it
         status and telemetry have the agent's time as agent_at; audit is an action of an agent that was ignored
 a line: has at most 16 KiB about an agent, 1 MiB about a job on its way, 96 MiB about its end; left_out_bytes says what is missing
         8 MiB of lines may wait to be read. Beyond it news of agents is left out, and a line left-out counts it; jobs wait
@@ -92,6 +95,8 @@ pub(super) struct Args {
     pub(super) store: Option<PathBuf>,
     /// Where what the store does not need any more goes.
     pub(super) archive: Option<PathBuf>,
+    /// Ends that stay in the store when others are archived.
+    pub(super) keep_ends: usize,
     /// Whether to print the stored ends only.
     pub(super) results: bool,
     /// The NATS server.
@@ -128,6 +133,7 @@ impl Default for Args {
             listen: SocketAddr::from(([127, 0, 0, 1], 9000)),
             store: None,
             archive: None,
+            keep_ends: 1000,
             results: false,
             nats: None,
             ack_wait: Duration::from_secs(30),
@@ -172,6 +178,7 @@ pub(super) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Opt
             }
             "--store" => args.store = Some(value("a folder")?.into()),
             "--archive" => args.archive = Some(value("a folder")?.into()),
+            "--keep-ends" => args.keep_ends = size(number(1, MILLION)?),
             "--results" => args.results = true,
             "--nats" => args.nats = Some(value("a URL")?.to_string_lossy().into_owned()),
             "--ack-wait" => args.ack_wait = Duration::from_secs(number(1, DAY)?),
@@ -264,6 +271,7 @@ mod tests {
             "--token-file",
             "--results",
             "--archive d",
+            "--store d --archive d --keep-ends 0",
             "--store d --nats nats://x",
         ] {
             assert!(read(wrong).is_err(), "{wrong}");

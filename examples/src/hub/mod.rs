@@ -4,10 +4,12 @@
 //! args     the command line
 //! jobs     JSON lines in
 //! lines    JSON lines out, and what happens when nobody reads them
+//! archive  ends that leave the store
 //! desk     what is to be done with each job, and when everything is
 //! shared   the same with a queue that several hubs share
 //! ```
 
+mod archive;
 mod args;
 mod desk;
 mod jobs;
@@ -28,9 +30,10 @@ use uap_hub_proto::role::hub::{self, Event};
 use uap_hub_proto::store::{FileStore, FileStoreError, JobStore};
 use uap_hub_proto::transport::server::{Denied, HubHandle, ServerConfig, serve};
 use ubos_common::id::IdSource;
-use ubos_common::log::{self, FsDir, LogId, OpenError};
+use ubos_common::log::{self, LogId, OpenError};
 
 use crate::secured;
+use archive::Archiving;
 use args::Args;
 use lines::Lines;
 
@@ -39,8 +42,6 @@ const FAILED: u8 = 3;
 const INTERRUPTED: u8 = 130;
 const TERMINATED: u8 = 143;
 
-/// Ends that stay in a store when the others are archived.
-const KEPT_ENDS: usize = 1000;
 /// How long the ends of jobs may take to be stored and told after the time for draining.
 const SETTLING: Duration = Duration::from_secs(10);
 /// How long the last lines may take to be read after a signal.
@@ -121,9 +122,11 @@ async fn hub(
     }
     let store = args.store.as_deref().map(open).transpose();
     let store = store.map_err(|why| (UNUSABLE, why))?.map(Arc::new);
-    if let (Some(store), Some(folder)) = (&store, &args.archive) {
-        let moved = archived(store, folder);
-        let moved = moved.map_err(|why| (UNUSABLE, format!("{}: {why}", folder.display())))?;
+    let archiving = store.as_ref().zip(args.archive.as_ref());
+    let archiving =
+        archiving.map(|(store, folder)| Archiving::new(Arc::clone(store), folder, args.keep_ends));
+    if let Some(archiving) = &archiving {
+        let moved = archiving.archive().map_err(|why| (UNUSABLE, why))?;
         lines.say("archived", json!({"jobs": moved}));
     }
     if let (Some(store), true) = (&store, args.results) {
@@ -138,9 +141,11 @@ async fn hub(
         .with_wait_limit(Duration::from_secs(24 * 60 * 60));
     let mut config =
         secured(args, ServerConfig::default().with_hub(config)).map_err(|why| (UNUSABLE, why))?;
-    if let Some(store) = &store {
-        config = config.with_store(store.clone());
-    }
+    config = match (&store, &archiving) {
+        (_, Some(archiving)) => config.with_store(archiving.clone()),
+        (Some(store), None) => config.with_store(store.clone()),
+        (None, None) => config,
+    };
     let hub = serve(args.listen, config).await;
     let hub = hub.map_err(|err| (UNUSABLE, format!("{}: {err}", args.listen)))?;
     let news = hub.events();
@@ -153,6 +158,7 @@ async fn hub(
     let worked = tokio::select! {
         worked = &mut working => worked,
         () = agents(news, &hub, lines) => Ok(FAILED),
+        () = archive(archiving, lines) => Ok(FAILED),
         code = interrupted => {
             leave.send_replace(true);
             // Jobs that end in time have their end stored and told. Those of a queue that do not go back to it.
@@ -168,13 +174,12 @@ async fn hub(
     Ok(code)
 }
 
-fn archived(store: &FileStore, folder: &Path) -> Result<usize, String> {
-    let folder = FsDir::create(folder).map_err(|err| err.to_string())?;
-    let moved = store.compact(KEPT_ENDS, &folder);
-    moved.map_err(|err| {
-        let cause = std::error::Error::source(&err).map(|cause| format!(": {cause}"));
-        format!("{err}{}", cause.unwrap_or_default())
-    })
+/// Archives what is not needed any more, for ever.
+async fn archive(archiving: Option<Arc<Archiving>>, lines: &Lines) {
+    match archiving {
+        Some(archiving) => archiving.run(lines).await,
+        None => std::future::pending().await,
+    }
 }
 
 /// Lets in whom the arguments let in.

@@ -6,13 +6,15 @@ use std::time::Duration;
 
 use serde_json::json;
 use tokio::sync::{Notify, mpsc, watch};
+use tokio::time::Instant;
 use uap_hub_proto::id::JobId;
-use uap_hub_proto::role::hub::{JobEvent, Outcome, Verdict};
+use uap_hub_proto::role::hub::{JobEvent, JobInfo, JobStage, Outcome, Verdict};
 use uap_hub_proto::transport::nats::{JobQueue, QueueConfig, QueueError};
 use uap_hub_proto::transport::server::HubHandle;
 use ubos_common::id::IdSource;
 
 use super::args::Args;
+use super::desk::wait::Wait;
 use super::jobs::{self, Input};
 use super::lines::Lines;
 use super::{FAILED, Problem, UNUSABLE};
@@ -40,6 +42,8 @@ struct Desk<'a> {
     ids: RefCell<IdSource>,
     /// Jobs that came in here and have no end, with their labels.
     open: RefCell<BTreeMap<JobId, Option<String>>>,
+    /// Of the jobs that this hub has, whosever they are: no more than it takes of the queue.
+    waits: RefCell<BTreeMap<JobId, Wait>>,
     some_failed: Cell<bool>,
     some_refused: Cell<bool>,
     /// Whether all input was read.
@@ -66,6 +70,7 @@ pub(super) async fn work(
         lines,
         ids: RefCell::new(ids),
         open: RefCell::default(),
+        waits: RefCell::default(),
         some_failed: Cell::default(),
         some_refused: Cell::default(),
         is_read: Cell::default(),
@@ -81,7 +86,7 @@ pub(super) async fn work(
         }
     };
     let own = async {
-        let end = desk.run(args, inputs).await?;
+        let end = desk.run(args, hub, inputs).await?;
         done.notify_one();
         // Agents end what they run for other hubs, and what waits goes back.
         let drain = if end == RunEnd::Done {
@@ -122,6 +127,7 @@ impl Desk<'_> {
     async fn run(
         &self,
         args: &Args,
+        hub: &HubHandle,
         mut inputs: mpsc::Receiver<Input>,
     ) -> Result<RunEnd, QueueError> {
         let mut look = tokio::time::interval(LOOK);
@@ -136,7 +142,10 @@ impl Desk<'_> {
                     Some(input) => self.input(input).await?,
                     None => self.is_read.set(true),
                 },
-                _ = look.tick(), if has_room => self.look().await?,
+                _ = look.tick(), if has_room => {
+                    self.tell_waiting(hub);
+                    self.look().await?;
+                }
                 () = self.lines.room(), if !has_room => {}
                 () = self.lines.broken() => return Ok(RunEnd::Unread),
             }
@@ -215,6 +224,24 @@ impl Desk<'_> {
             let is_good = outcome.verdict == Verdict::Completed;
             self.some_failed.set(self.some_failed.get() || !is_good);
             self.lines.end(job, label.as_deref(), outcome);
+        }
+    }
+
+    /// Says why jobs that this hub has wait, when they do and when the reason is another.
+    fn tell_waiting(&self, hub: &HubHandle) {
+        let job = |job: JobInfo| (job.id, job.stage == JobStage::Waiting);
+        let here: BTreeMap<JobId, bool> = hub.inspect(|view| view.jobs().map(job).collect());
+        let mut waits = self.waits.borrow_mut();
+        waits.retain(|id, _| here.contains_key(id));
+        for (id, is_waiting) in here {
+            let wait = waits.entry(id).or_default();
+            wait.set_waiting(is_waiting);
+            if wait.is_due(Instant::now())
+                && let Some(why) = wait.changed(hub.why_waiting(id))
+            {
+                let label = self.open.borrow().get(&id).cloned().flatten();
+                self.lines.waiting(Some(id), label.as_deref(), &why);
+            }
         }
     }
 

@@ -9,14 +9,19 @@ mod args;
 pub mod work;
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::broadcast::error::RecvError;
 use uap_hub_proto::role::agent::Event;
 use uap_hub_proto::transport::client::{AgentBuilder, AgentHandle};
 
+use crate::out::Out;
 use crate::secured;
 use args::{Args, USAGE};
+
+/// How long the last lines may take to be read.
+const LAST_LINES: Duration = Duration::from_secs(2);
 
 /// Runs the program.
 #[must_use]
@@ -82,25 +87,38 @@ async fn serve(agent: &AgentHandle, args: &Args) -> ExitCode {
         }
     };
     let mut news = agent.events();
+    // Who does not read what it says holds up nothing, a signal least of all.
+    let out = Out::start(std::io::stderr(), |lines| {
+        said(&format!("{lines} lines were left out"))
+    });
     let code = loop {
         tokio::select! {
             event = news.recv() => match event {
-                Ok(event) => tell(&event),
-                Err(RecvError::Lagged(n)) => note!("hub-agent: {n} events were not shown"),
+                Ok(event) => out.news(line_of(&event)),
+                Err(RecvError::Lagged(n)) => out.news(said(&format!("{n} events were not shown"))),
                 Err(RecvError::Closed) => break 3,
             },
             _ = interrupted.recv() => break 130,
             _ = terminated.recv() => break 0,
         }
     };
-    note!("hub-agent: leaving");
+    out.news(said("leaving"));
     agent.shutdown(args.drain).await;
+    let _ = tokio::time::timeout(LAST_LINES, out.flushed()).await;
     ExitCode::from(code)
 }
 
-fn tell(event: &Event) {
+/// A line of the program.
+fn said(words: &str) -> String {
+    format!("hub-agent: {words}\n")
+}
+
+/// The line of an event.
+fn line_of(event: &Event) -> String {
     let line = match event {
-        Event::Listening { client_id } => format!("listening as {client_id}"),
+        Event::Listening { client_id } => {
+            format!("listening as {}", client_id.as_str().escape_debug())
+        }
         Event::Retrying { after, reason } => {
             format!("trying again in {after:?}: {}", reason.escape_debug())
         }
@@ -115,5 +133,5 @@ fn tell(event: &Event) {
         },
         other => format!("{other:?}"),
     };
-    note!("hub-agent: {line}");
+    said(&line)
 }

@@ -1,12 +1,14 @@
 //! The program `hub`, run as its users run it, with agents of this process.
 
 use std::fs;
-use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
+use prost::Message as _;
+use rustix::process::Signal;
 use serde_json::{Value, json};
+use tonic::Code;
 use uap_hub_proto::transport::client::{AgentBuilder, AgentHandle, HandlerError};
 use uap_hub_proto::wire::{
     AgentRegistration, Capability, Payload, Severity, TestCapability, TestResult,
@@ -14,70 +16,7 @@ use uap_hub_proto::wire::{
 };
 use ubos_conformance::hub::{Attack, HostileRun};
 
-/// A hub that runs, and what it printed so far.
-struct Hub {
-    child: Child,
-    stdin: Option<ChildStdin>,
-    lines: std::io::Lines<BufReader<std::process::ChildStdout>>,
-    seen: Vec<Value>,
-    url: String,
-}
-
-impl Hub {
-    fn start(options: &[&str]) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_hub"))
-            .args(["--listen", "127.0.0.1:0"])
-            .args(options)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let mut hub = Self {
-            stdin: child.stdin.take(),
-            child,
-            lines,
-            seen: Vec::new(),
-            url: String::new(),
-        };
-        let first = hub.until("listening");
-        hub.url = first["url"].as_str().unwrap().to_owned();
-        hub
-    }
-
-    fn say(&mut self, line: &Value) {
-        let stdin = self.stdin.as_mut().unwrap();
-        writeln!(stdin, "{line}").unwrap();
-    }
-
-    /// Reads lines up to the first of an event.
-    fn until(&mut self, event: &str) -> Value {
-        loop {
-            let line = self.lines.next().expect("more lines").unwrap();
-            let line: Value = serde_json::from_str(&line).unwrap();
-            self.seen.push(line.clone());
-            if line["event"] == event {
-                return line;
-            }
-        }
-    }
-
-    /// Ends the input, and gives the exit code and all that was printed.
-    fn end(mut self) -> (i32, Vec<Value>) {
-        drop(self.stdin.take());
-        for line in self.lines {
-            self.seen
-                .push(serde_json::from_str(&line.unwrap()).unwrap());
-        }
-        (self.child.wait().unwrap().code().unwrap(), self.seen)
-    }
-
-    fn kill(mut self) -> Vec<Value> {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-        self.seen
-    }
-}
+use crate::hub_programs::{Hub, with};
 
 fn agent(url: &str, name: &str) -> AgentHandle {
     let first = |payloads: &[Payload]| {
@@ -120,10 +59,6 @@ fn events(lines: &[Value]) -> Vec<&str> {
         .collect()
 }
 
-fn with<'a>(lines: &'a [Value], event: &str) -> Vec<&'a Value> {
-    lines.iter().filter(|line| line["event"] == event).collect()
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn jobs_run_and_every_step_is_told() {
     let mut hub = Hub::start(&["--exit-when-done"]);
@@ -132,7 +67,7 @@ async fn jobs_run_and_every_step_is_told() {
     hub.until("result");
     hub.say(&json!({"kind": "translation", "type": "upper", "payloads": [{"type": "text", "base64": "YWJj"}]}));
     let (code, lines) = hub.end();
-    assert_eq!(code, 0);
+    assert_eq!(code, Some(0));
     let told = events(&lines);
     for event in [
         "listening",
@@ -155,6 +90,11 @@ async fn jobs_run_and_every_step_is_told() {
         (&json!("COMPLETED"), &json!("hi"))
     );
     assert_eq!(results[1]["payloads"][0]["text"], "ABC");
+    // The agent's clock, with parts of a second, beside the hub's.
+    for line in [with(&lines, "telemetry")[0], with(&lines, "status")[0]] {
+        let at = line["agent_at"].as_str().unwrap();
+        assert!(at.contains('.') && at.ends_with('Z'), "{line}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -164,7 +104,7 @@ async fn exit_codes_say_how_it_went() {
     hub.say(&json!({"kind": "test", "type": "fail"}));
     hub.say(&json!({"kind": "test", "type": "nobody", "timeout_ms": 50}));
     let (code, lines) = hub.end();
-    assert_eq!(code, 1);
+    assert_eq!(code, Some(1));
     let states: Vec<_> = lines
         .iter()
         .filter_map(|line| line["state"].as_str())
@@ -177,13 +117,13 @@ async fn exit_codes_say_how_it_went() {
     hub.say(&json!({"kind": "nothing", "type": "t"}));
     hub.say(&echo("still"));
     let (code, lines) = hub.end();
-    assert_eq!((code, with(&lines, "result").len()), (2, 1));
+    assert_eq!((code, with(&lines, "result").len()), (Some(2), 1));
     assert_eq!(with(&lines, "refused")[0]["line"], "stdin:1");
 }
 
 #[test]
 fn what_of_an_agent_was_ignored_is_told() {
-    let mut hub = Hub::start(&[]);
+    let mut hub = Hub::start::<&str>(&[]);
     let run = HostileRun::new(hub.url.clone())
         .with_attacks(&[Attack::StrayAnswers])
         .with_time(Duration::from_millis(500));
@@ -251,7 +191,7 @@ async fn it_is_told_why_a_job_waits() {
     drop(needs_text);
     let _agent = agent(&hub.url, "two");
     // It runs, and lacks its text.
-    assert_eq!(hub.end().0, 1);
+    assert_eq!(hub.end().0, Some(1));
 }
 
 /// An agent whose echo wants a text.
@@ -262,26 +202,23 @@ fn hub_agent_that_echoes(url: &str) -> AgentHandle {
 }
 
 // spec: HUB-4-6
-#[cfg(unix)]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_signal_ends_a_hub_whose_lines_nobody_reads() {
-    let mut hub = Hub::start(&[]);
+    let mut hub = Hub::start::<&str>(&[]);
     let mut stranger = AgentHubClient::connect(hub.url.clone()).await.unwrap();
     // More than a pipe takes.
     for _ in 0..30 {
         stranger.register(large()).await.unwrap();
     }
-    let pid = i32::try_from(hub.child.id()).unwrap();
-    let pid = rustix::process::Pid::from_raw(pid).unwrap();
-    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    hub.signal(Signal::TERM);
     // It says that the last lines were not read.
     assert_eq!(hub.child.wait().unwrap().code(), Some(3));
 }
 
 #[test]
 fn what_cannot_be_used_is_said() {
-    let taken = Hub::start(&[]);
-    let address = taken.url.strip_prefix("http://").unwrap().to_owned();
+    let taken = Hub::start::<&str>(&[]);
+    let address = taken.address().to_owned();
     let run = |arguments: &[&str]| {
         let output = Command::new(env!("CARGO_BIN_EXE_hub"))
             .args(arguments)
@@ -315,16 +252,26 @@ async fn a_job_waits_for_the_agent_that_it_names() {
     hub.until("agent-listening");
     let mut job = echo("for two");
     job["agent"] = "two".into();
+    job["id"] = "x".into();
     hub.say(&job);
-    job["timeout_ms"] = 100.into();
-    job["agent"] = "three".into();
-    hub.say(&job);
+    let waiting = hub.until("waiting");
+    assert_eq!(
+        (&waiting["id"], &waiting["reason"]),
+        (
+            &json!("x"),
+            &json!("no agent \"two\" listens; agents that listen: 1")
+        )
+    );
+    let mut late = echo("for three");
+    late["timeout_ms"] = 100.into();
+    late["agent"] = "three".into();
+    hub.say(&late);
     assert_eq!(hub.until("failed")["state"], "TIMED_OUT");
     let _two = agent(&hub.url, "two");
     assert_eq!(hub.until("agent-registered")["name"], "two");
     let two = hub.seen.last().unwrap()["agent"].clone();
     assert_eq!(hub.until("result")["agent"], two);
-    assert_eq!(hub.end().0, 1);
+    assert_eq!(hub.end().0, Some(1));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -348,7 +295,7 @@ async fn a_killed_hub_goes_on_with_its_jobs() {
     hub.say(&job);
     hub.say(&sleep);
     let (code, after) = hub.end();
-    assert_eq!(code, 0);
+    assert_eq!(code, Some(0));
     assert_eq!(
         with(&after, "known").len(),
         2,
@@ -385,15 +332,8 @@ async fn jobs_come_from_files_and_a_signal_ends_the_hub() {
     let mut hub = Hub::start(&[jobs.to_str().unwrap()]);
     let _agent = agent(&hub.url, "one");
     assert_eq!(hub.until("result")["message"], "from a file");
-    #[cfg(unix)]
-    {
-        let pid = i32::try_from(hub.child.id()).unwrap();
-        let pid = rustix::process::Pid::from_raw(pid).unwrap();
-        rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
-        assert_eq!(hub.end().0, 130);
-    }
-    #[cfg(not(unix))]
-    hub.kill();
+    hub.signal(Signal::INT);
+    assert_eq!(hub.end().0, Some(130));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -416,33 +356,73 @@ async fn a_line_with_the_id_of_an_open_job_is_refused() {
     let (code, lines) = hub.end();
     assert_eq!(
         (code, with(&lines, "result").len()),
-        (2, 2),
+        (Some(2), 2),
         "the id is free again"
     );
 }
 
+/// How a hub prints the ends in a folder.
+fn ends_in(options: &[&str]) -> Vec<Value> {
+    let output = Command::new(env!("CARGO_BIN_EXE_hub"))
+        .args(options)
+        .arg("--results")
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    let lines = String::from_utf8(output.stdout).unwrap();
+    lines
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+// spec: HUB-6-1
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_store_is_archived_before_the_hub_begins() {
+async fn a_store_is_archived_while_the_hub_runs_and_before_it_begins() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     let (store, archive) = (path("store"), path("archive"));
-    let mut hub = Hub::start(&["--store", &store, "--exit-when-done"]);
+    let options = ["--store", &store, "--archive", &archive, "--keep-ends"];
+    let options = [&options[..], &["3", "--exit-when-done"]].concat();
+    let mut hub = Hub::start(&options);
     let _agent = agent(&hub.url, "one");
-    hub.say(&echo("hi"));
-    assert_eq!(hub.end().0, 0);
-    let output = Command::new(env!("CARGO_BIN_EXE_hub"))
-        .args(["--store", &store, "--archive", &archive, "--results"])
-        .output()
-        .unwrap();
-    let lines = String::from_utf8(output.stdout).unwrap();
-    let lines: Vec<Value> = lines
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect();
-    assert_eq!(
-        (&lines[0]["event"], &lines[0]["jobs"]),
-        (&json!("archived"), &json!(0))
-    );
-    assert_eq!(with(&lines, "result").len(), 1, "the last ends stay");
+    assert_eq!(with(&hub.seen, "archived")[0]["jobs"], 0);
+    // An id is taken once, until its job has gone.
+    let job = |n: u32| {
+        let mut job = echo("hi");
+        job["id"] = n.to_string().into();
+        job
+    };
+    let mut ended = 0;
+    loop {
+        hub.say(&job(ended));
+        hub.until("result");
+        ended += 1;
+        let told = with(&hub.seen, "archived");
+        if told.iter().any(|line| line["jobs"].as_u64().unwrap() > 0) {
+            break;
+        }
+    }
+    hub.say(&job(0));
+    assert_eq!(hub.until("submitted")["id"], "0");
+    let (code, lines) = hub.end();
+    assert_eq!((code, with(&lines, "not-archived").len()), (Some(0), 0));
+    // What went is in the store's file until that is whole, and the store does not know it any more.
+    let lines = ends_in(&options[..6]);
+    assert!(lines[0]["jobs"].as_u64().unwrap() > 0, "{lines:?}");
+    assert_eq!(with(&lines, "result").len(), 3, "the last ends stay");
     assert!(Path::new(&archive).is_dir());
+}
+
+// spec: HUB-4-6
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_bytes_of_a_control_message_are_those_that_were_given() {
+    let bytes = large().encoded_len();
+    for (most, code) in [(bytes, Code::Ok), (bytes - 1, Code::ResourceExhausted)] {
+        let hub = Hub::start(&["--max-control-bytes", &most.to_string()]);
+        let mut stranger = AgentHubClient::connect(hub.url.clone()).await.unwrap();
+        let answer = stranger.register(large()).await;
+        let seen = answer.map_or_else(|status| status.code(), |_| Code::Ok);
+        assert_eq!(seen, code, "{most}");
+    }
 }

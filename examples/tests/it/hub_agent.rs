@@ -1,9 +1,10 @@
 //! The program `hub-agent`, run as its users run it.
 
-use std::io::{BufRead as _, BufReader, Lines};
-use std::process::{Child, ChildStderr, Command, Stdio};
+use std::io::Write as _;
+use std::process::Command;
 use std::time::Duration;
 
+use rustix::process::Signal;
 use tokio::runtime::Runtime;
 use uap_hub_proto::capability::Skill;
 use uap_hub_proto::message::JobResult;
@@ -11,42 +12,7 @@ use uap_hub_proto::role::hub::{Job, Outcome, Verdict};
 use uap_hub_proto::transport::server::{Denied, HubHandle, ServerConfig, serve};
 use uap_hub_proto::wire::Payload;
 
-/// The program, killed when it is dropped.
-struct Agent {
-    child: Child,
-    said: Lines<BufReader<ChildStderr>>,
-}
-
-impl Agent {
-    fn start(arguments: &[&str]) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_hub-agent"))
-            .args(arguments)
-            .stdin(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let said = BufReader::new(child.stderr.take().unwrap()).lines();
-        Self { child, said }
-    }
-
-    fn says(&mut self, wanted: &str) -> String {
-        let mut lines = self.said.by_ref().map(Result::unwrap);
-        lines.find(|line| line.contains(wanted)).unwrap()
-    }
-
-    fn signal(&mut self, signal: rustix::process::Signal) -> i32 {
-        let pid = rustix::process::Pid::from_child(&self.child);
-        rustix::process::kill_process(pid, signal).unwrap();
-        self.child.wait().unwrap().code().unwrap()
-    }
-}
-
-impl Drop for Agent {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
+use crate::hub_programs::Agent;
 
 fn a_hub(runtime: &Runtime, config: ServerConfig) -> HubHandle {
     runtime
@@ -130,7 +96,7 @@ fn it_does_what_its_help_says() {
     let skills = hub.agents()[0].skills.clone();
     assert_eq!(skills.len(), 4);
     assert!(skills.contains(&Skill::translation("upper")));
-    assert_eq!(agent.signal(rustix::process::Signal::TERM), 0);
+    assert_eq!(agent.signal(Signal::TERM), Some(0));
 }
 
 // spec: HUB-5-2, HUB-6-3
@@ -161,7 +127,46 @@ fn it_shows_its_token_and_comes_back() {
     agent.says("listening as ");
     let done = outcome(&runtime, &hub, Job::test("echo", vec![text("again")]));
     assert_eq!(done.message, "again");
-    assert_eq!(agent.signal(rustix::process::Signal::INT), 130);
+    assert_eq!(agent.signal(Signal::INT), Some(130));
+}
+
+// spec: HUB-5-2
+#[test]
+fn it_goes_on_when_nobody_reads_what_it_says() {
+    let runtime = Runtime::new().unwrap();
+    let hub = a_hub(&runtime, ServerConfig::default());
+    let addr = hub.local_addr();
+    let mut agent = Agent::start(&["--hub", &hub.url()]);
+    agent.says("listening as ");
+    agent.said = None;
+    // It has something to say of a hub that goes and of one that comes.
+    runtime.block_on(hub.shutdown(Duration::ZERO)).unwrap();
+    drop(hub);
+    let hub = runtime.block_on(serve(addr, ServerConfig::default()));
+    let hub = hub.unwrap();
+    let done = outcome(&runtime, &hub, Job::test("echo", vec![text("still")]));
+    assert_eq!(done.message, "still");
+    assert_eq!(agent.signal(Signal::TERM), Some(0));
+}
+
+// spec: HUB-5-3
+#[test]
+fn a_signal_ends_it_though_nobody_reads_what_it_says() {
+    let runtime = Runtime::new().unwrap();
+    let hub = a_hub(&runtime, ServerConfig::default());
+    // A pipe that is full.
+    let (unread, mut full) = std::io::pipe().unwrap();
+    full.write_all(&[b'x'; 64 << 10]).unwrap();
+    let child = Command::new(env!("CARGO_BIN_EXE_hub-agent"))
+        .args(["--hub", &hub.url()])
+        .stderr(full)
+        .spawn();
+    let (child, said) = (child.unwrap(), None);
+    let mut agent = Agent { child, said };
+    let done = outcome(&runtime, &hub, Job::test("echo", vec![text("hello")]));
+    assert_eq!(done.message, "hello");
+    assert_eq!(agent.signal(Signal::TERM), Some(0));
+    drop(unread);
 }
 
 #[test]

@@ -117,7 +117,34 @@ fn a_command_that_reads_nothing_holds_up_nobody() {
     // What was not tried was not survived.
     assert_eq!(attacked.status.code(), Some(1), "{table}");
     assert!(table.contains("not tried"), "{table}");
-    assert_eq!(table.lines().count(), 3, "{table}");
+    assert_eq!(table.lines().count(), 5, "{table}");
+}
+
+/// The jobs that were for the command, and those that it did not read.
+fn given(table: &str) -> [u64; 2] {
+    let last = table.lines().last().unwrap();
+    let numbers = last.split(|c: char| !c.is_ascii_digit());
+    let numbers: Vec<_> = numbers.filter_map(|word| word.parse().ok()).collect();
+    numbers.try_into().unwrap_or_else(|_| panic!("{last}"))
+}
+
+#[test]
+fn jobs_that_the_command_does_not_read_are_counted() {
+    let dir = tempfile::tempdir().unwrap();
+    let hub = Hub::start(dir.path());
+    let lost_by = |command: &[&str]| {
+        let attacked = attack(
+            &hub,
+            dir.path(),
+            &[&["--attack", "many shapes", "--"], command].concat(),
+        );
+        let table = String::from_utf8(attacked.stdout).unwrap();
+        assert!(attacked.stderr.is_empty(), "no task of it panics");
+        given(&table)
+    };
+    // More than a pipe takes and may wait.
+    let [all, lost] = lost_by(&["sleep", "600"]);
+    assert!(0 < lost && lost < all, "{lost} of {all}");
 }
 
 #[test]

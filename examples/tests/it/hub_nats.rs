@@ -5,23 +5,26 @@
     reason = "the server is asked over a socket what the programs do not tell"
 )]
 
-use std::io::{BufRead as _, BufReader, Lines, Write as _};
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpStream;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 use uap_hub_proto::role::hub::{Job, Verdict};
 use uap_hub_proto::transport::client::{AgentBuilder, AgentHandle, Context};
 use uap_hub_proto::transport::nats::{JobQueue, QueueConfig};
 use uap_hub_proto::wire::{
-    AgentRegistration, Severity, TestResult, agent_hub_client::AgentHubClient,
+    AgentRegistration, PayloadRequirement, Severity, TestCapability, TestResult,
+    agent_hub_client::AgentHubClient,
 };
 use ubos_common::id::IdSource;
+
+use crate::hub_programs::Hub;
 
 /// A server with a folder of its own.
 struct Nats {
@@ -98,73 +101,10 @@ impl Drop for Nats {
     }
 }
 
-/// A hub that is killed when it is dropped.
-struct Hub {
-    child: Child,
-    stdin: Option<ChildStdin>,
-    lines: Lines<BufReader<ChildStdout>>,
-    seen: Vec<Value>,
-    url: String,
-}
-
-impl Hub {
-    fn start(nats: &Nats, options: &[&str]) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_hub"))
-            .args(["--listen", "127.0.0.1:0", "--nats", &nats.url()])
-            .args(options)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let mut hub = Self {
-            stdin: child.stdin.take(),
-            child,
-            lines,
-            seen: Vec::new(),
-            url: String::new(),
-        };
-        hub.url = hub.until("listening")["url"].as_str().unwrap().to_owned();
-        hub
-    }
-
-    fn say(&mut self, line: &Value) {
-        writeln!(self.stdin.as_mut().unwrap(), "{line}").unwrap();
-    }
-
-    /// Reads lines up to the first of an event.
-    fn until(&mut self, event: &str) -> Value {
-        loop {
-            let line = self.lines.next().expect("more lines").unwrap();
-            let line: Value = serde_json::from_str(&line).unwrap();
-            self.seen.push(line.clone());
-            if line["event"] == event {
-                return line;
-            }
-        }
-    }
-
-    fn signal(&self, signal: Signal) {
-        let pid = i32::try_from(self.child.id()).unwrap();
-        kill_process(Pid::from_raw(pid).unwrap(), signal).unwrap();
-    }
-
-    /// Gives the exit code, and all that was printed.
-    fn end(mut self) -> (Option<i32>, Vec<Value>) {
-        drop(self.stdin.take());
-        let mut seen = std::mem::take(&mut self.seen);
-        for line in self.lines.by_ref() {
-            seen.push(serde_json::from_str(&line.unwrap()).unwrap());
-        }
-        (self.child.wait().unwrap().code(), seen)
-    }
-}
-
-impl Drop for Hub {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+/// A hub of the queue.
+fn start(nats: &Nats, options: &[&str]) -> Hub {
+    let mut command = Hub::command();
+    Hub::of(command.args(["--nats", &nats.url()]).args(options))
 }
 
 /// An agent whose jobs end when they may.
@@ -219,11 +159,11 @@ async fn leaves(url: &str) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn jobs_of_one_hub_run_at_another_and_their_ends_are_told_where_they_came_from() {
     let nats = Nats::start();
-    let mut one = Hub::start(&nats, &["--max-jobs", "1", "--exit-when-done"]);
+    let mut one = start(&nats, &["--max-jobs", "1", "--exit-when-done"]);
     // It has one job that no agent of its own takes, and room for no other.
     one.say(&json!({"kind": "test", "type": "nothing", "id": "stays", "timeout_ms": 600_000}));
     one.until("submitted");
-    let two = Hub::start(&nats, &[]);
+    let two = start(&nats, &[]);
     let free = Arc::new(Semaphore::new(100));
     let agents = [agent(&one.url, "one", &free), agent(&two.url, "two", &free)];
     for n in 0..5 {
@@ -241,7 +181,7 @@ async fn jobs_of_one_hub_run_at_another_and_their_ends_are_told_where_they_came_
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hub_that_is_told_to_end_settles_what_ends_in_time_first() {
     let nats = Nats::start();
-    let mut hub = Hub::start(&nats, &["--drain-ms", "3600000"]);
+    let mut hub = start(&nats, &["--drain-ms", "3600000"]);
     let may_end = Arc::new(Semaphore::new(0));
     let _agent = agent(&hub.url, "one", &may_end);
     hub.say(&wait("a"));
@@ -261,7 +201,7 @@ async fn a_hub_that_is_told_to_end_settles_what_ends_in_time_first() {
 async fn what_does_not_end_in_time_goes_to_another_hub_at_once() {
     let nats = Nats::start();
     // Another hub would wait for an hour for what was not given back.
-    let mut one = Hub::start(&nats, &["--drain-ms", "0", "--ack-wait", "3600"]);
+    let mut one = start(&nats, &["--drain-ms", "0", "--ack-wait", "3600"]);
     let never = Arc::new(Semaphore::new(0));
     let _agent = agent(&one.url, "one", &never);
     one.say(&wait("a"));
@@ -270,7 +210,7 @@ async fn what_does_not_end_in_time_goes_to_another_hub_at_once() {
     let (code, lines) = one.end();
     assert_eq!((code, ends(&lines)), (Some(143), vec![]));
     assert_eq!(nats.messages("uap-hub_ends"), 0);
-    let mut two = Hub::start(&nats, &["--ack-wait", "3600"]);
+    let mut two = start(&nats, &["--ack-wait", "3600"]);
     let _agent = agent(&two.url, "two", &Arc::new(Semaphore::new(9)));
     two.until("init-sent");
     while nats.messages("uap-hub_jobs") > 0 {
@@ -290,7 +230,7 @@ async fn a_full_hub_gives_jobs_back_and_has_not_taken_them() {
         "1",
         "--exit-when-done",
     ];
-    let mut hub = Hub::start(&nats, &options);
+    let mut hub = start(&nats, &options);
     let may_end = Arc::new(Semaphore::new(0));
     let _agent = agent(&hub.url, "one", &may_end);
     hub.say(&wait("a"));
@@ -309,7 +249,7 @@ async fn a_full_hub_gives_jobs_back_and_has_not_taken_them() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hub_that_was_killed_goes_on_with_its_jobs_when_it_is_started_again() {
     let nats = Nats::start();
-    let mut hub = Hub::start(&nats, &["--ack-wait", "2"]);
+    let mut hub = start(&nats, &["--ack-wait", "2"]);
     let never = Arc::new(Semaphore::new(0));
     let lost = agent(&hub.url, "one", &never);
     hub.say(&wait("a"));
@@ -318,7 +258,7 @@ async fn a_hub_that_was_killed_goes_on_with_its_jobs_when_it_is_started_again() 
     let (code, lines) = hub.end();
     assert_eq!((code, ends(&lines)), (None, vec![]));
     lost.shutdown(Duration::ZERO).await;
-    let mut again = Hub::start(&nats, &["--ack-wait", "2"]);
+    let mut again = start(&nats, &["--ack-wait", "2"]);
     let _agent = agent(&again.url, "two", &Arc::new(Semaphore::new(9)));
     again.until("init-sent");
     while nats.messages("uap-hub_jobs") > 0 {
@@ -331,7 +271,7 @@ async fn a_hub_that_was_killed_goes_on_with_its_jobs_when_it_is_started_again() 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hub_whose_lines_nobody_reads_keeps_its_jobs() {
     let nats = Nats::start();
-    let mut one = Hub::start(&nats, &["--ack-wait", "10"]);
+    let mut one = start(&nats, &["--ack-wait", "10"]);
     let (begun, free) = (Arc::new(AtomicUsize::new(0)), Arc::new(Semaphore::new(0)));
     let talks = |url: &str| {
         let (begun, free) = (Arc::clone(&begun), Arc::clone(&free));
@@ -355,7 +295,7 @@ async fn a_hub_whose_lines_nobody_reads_keeps_its_jobs() {
     let _first = talks(&one.url);
     one.say(&json!({"kind": "test", "type": "talk", "id": "a"}));
     one.until("init-sent");
-    let two = Hub::start(&nats, &["--ack-wait", "10"]);
+    let two = start(&nats, &["--ack-wait", "10"]);
     let _second = talks(&two.url);
     // The hub goes on saying that it is at the job.
     let is_at_it = |said: &String| {
@@ -382,7 +322,7 @@ async fn a_hub_whose_own_jobs_have_ended_ends_what_it_runs_for_others() {
     let theirs = JobQueue::connect(&nats.url(), config).await.unwrap();
     let id = IdSource::from_os().unwrap().next_id();
     theirs.submit(id, &Job::test("wait", vec![])).await.unwrap();
-    let mut two = Hub::start(&nats, &["--exit-when-done", "--drain-ms", "0"]);
+    let mut two = start(&nats, &["--exit-when-done", "--drain-ms", "0"]);
     let may_end = Arc::new(Semaphore::new(0));
     let _agent = agent(&two.url, "two", &may_end);
     two.until("init-sent");
@@ -395,4 +335,58 @@ async fn a_hub_whose_own_jobs_have_ended_ends_what_it_runs_for_others() {
     assert_eq!(code, Some(0));
     let end = theirs.outcome(id).await.unwrap().unwrap();
     assert_eq!(end.verdict, Verdict::Completed);
+}
+
+// spec: HUB-6-2
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_two_lines_with_one_id_the_second_is_refused_at_once() {
+    let nats = Nats::start();
+    let mut hub = start(&nats, &["--exit-when-done"]);
+    let may_end = Arc::new(Semaphore::new(0));
+    let _agent = agent(&hub.url, "one", &may_end);
+    hub.say(&wait("a"));
+    hub.until("init-sent");
+    hub.say(&wait("a"));
+    let refused = hub.until("refused");
+    assert_eq!(
+        (&refused["id"], &refused["line"]),
+        (&json!("a"), &json!("stdin:2"))
+    );
+    may_end.add_permits(2);
+    hub.until("result");
+    hub.say(&wait("a"));
+    let (code, lines) = hub.end();
+    let both = [("a", "COMPLETED"), ("a", "COMPLETED")];
+    assert_eq!((code, &ends(&lines)[..]), (Some(2), &both[..]));
+}
+
+// spec: HUB-6-2, HUB-3-6
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn it_is_told_why_a_job_of_the_queue_waits() {
+    let nats = Nats::start();
+    let mut hub = start(&nats, &["--exit-when-done"]);
+    hub.say(&wait("a"));
+    let waiting = hub.until("waiting");
+    assert_eq!(waiting["id"], "a");
+    assert_eq!(waiting["reason"], r#"no agent offers test type "wait""#);
+    let picky = TestCapability {
+        r#type: "wait".to_owned(),
+        payloads: vec![PayloadRequirement {
+            r#type: "text".to_owned(),
+            is_required: true,
+            ..PayloadRequirement::default()
+        }],
+    };
+    let picky = AgentBuilder::new("picky")
+        .on_test(picky, |_, _| async { Ok(TestResult::completed("")) })
+        .start(&hub.url)
+        .unwrap();
+    assert_eq!(
+        hub.until("waiting")["reason"],
+        r#"agents that offer test type "wait": 1, of which 0 take these payloads: a payload of type "text" is missing"#
+    );
+    drop(picky);
+    let _agent = agent(&hub.url, "one", &Arc::new(Semaphore::new(1)));
+    let (code, lines) = hub.end();
+    assert_eq!((code, ends(&lines)), (Some(0), vec![("a", "COMPLETED")]));
 }

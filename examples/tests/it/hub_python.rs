@@ -13,12 +13,14 @@ use tokio::runtime::Runtime;
 use uap_hub_proto::convert::to_struct;
 use uap_hub_proto::message::JobResult;
 use uap_hub_proto::role::agent::Event;
-use uap_hub_proto::role::hub::{Job, JobEvent, Outcome, Verdict};
+use uap_hub_proto::role::hub::{self, Job, JobEvent, Outcome, Verdict};
 use uap_hub_proto::transport::client::AgentHandle;
 use uap_hub_proto::transport::server::{HubHandle, ServerConfig, serve};
 use uap_hub_proto::wire::Payload;
 use ubos_conformance::hub::{TestHub, agent_kit};
 use ubos_conformance::{Expectations, Verdict as Judgement};
+
+use crate::hub_programs::Proxy;
 
 /// A script that runs, and what it says; killed when it is dropped.
 struct Python {
@@ -235,6 +237,68 @@ fn the_kit_finds_the_habits_of_their_agent_and_no_more() {
         "registers again after 1, 2 and 4 s",
     ];
     assert_eq!(found, habits, "{report}");
+}
+
+/// A hub that waits for agents that were cut off, behind a proxy that cuts, and their agent.
+fn behind_a_proxy(runtime: &Runtime, arguments: &[&str]) -> (HubHandle, Proxy, Python) {
+    let grace = Duration::from_secs(600);
+    let config = hub::Config::default().with_resume_grace(grace);
+    let config = ServerConfig::default().with_hub(config);
+    let hub = runtime.block_on(serve(anywhere(), config)).unwrap();
+    let proxy = Proxy::start(hub.local_addr().to_string());
+    let python = Python::start(
+        "agent.py",
+        &[&["--hub", &proxy.address], arguments].concat(),
+    );
+    python.says("listening");
+    (hub, proxy, python)
+}
+
+// spec: HUB-8-1, HUB-5-4
+#[test]
+fn a_session_of_their_agent_outlives_its_connection() {
+    let runtime = Runtime::new().unwrap();
+    let (hub, proxy, agent) = behind_a_proxy(&runtime, &["--resume"]);
+    let mut job = hub.submit(Job::test("interrupted", vec![])).unwrap();
+    agent.says("halfway");
+    proxy.cut();
+    let (mut lines, mut begun, mut resumed) = (Vec::new(), 0, 0);
+    let outcome = loop {
+        let next = async { tokio::time::timeout(Duration::from_secs(60), job.next_event()).await };
+        match runtime.block_on(next).unwrap().unwrap() {
+            JobEvent::Telemetry { telemetry, .. } => lines.push(telemetry.message),
+            JobEvent::Started { .. } => begun += 1,
+            JobEvent::Resumed { .. } => resumed += 1,
+            JobEvent::Ended(outcome) => break outcome,
+            _ => {}
+        }
+    };
+    assert_eq!(outcome.message, "all 20");
+    let wanted: Vec<_> = (0..20).map(|line| line.to_string()).collect();
+    assert_eq!((lines, begun), (wanted, 1), "each once, in order");
+    assert!(resumed > 0);
+    // It is the same agent, by its old id.
+    let echo = Job::test("echo", vec![text("again")]);
+    assert_eq!(done(&runtime, &hub, echo).agent, outcome.agent);
+}
+
+// spec: HUB-8-1, HUB-5-4, HUB-5-1
+#[test]
+fn their_agent_that_knows_nothing_of_resumption_is_treated_as_ever() {
+    let runtime = Runtime::new().unwrap();
+    let (hub, proxy, agent) = behind_a_proxy(&runtime, &[]);
+    let mut job = hub.submit(Job::test("hang", vec![])).unwrap();
+    let running =
+        async { while !matches!(job.next_event().await, Some(JobEvent::Status { .. })) {} };
+    runtime.block_on(running);
+    proxy.cut();
+    let outcome = runtime.block_on(job.outcome());
+    let lost = (Verdict::Failed, "Agent disconnected".to_owned());
+    assert_eq!((outcome.verdict, outcome.message), lost);
+    agent.says("listening");
+    let echo = done(&runtime, &hub, Job::test("echo", vec![text("again")]));
+    assert_eq!(echo.message, "again");
+    assert_ne!(echo.agent, outcome.agent, "it registers anew");
 }
 
 // ---- our agent, their hub

@@ -1,9 +1,10 @@
 //! `hub` and `hub-agent` together, over TLS, with certificates on both sides and a token.
 
+use std::ffi::OsString;
 use std::fs;
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::Read as _;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use futures::StreamExt as _;
@@ -18,6 +19,11 @@ use uap_hub_proto::wire::{
     AgentRegistration, ListenRequest, SessionAcceptance, TestResponse,
     agent_hub_client::AgentHubClient, listen_request, listen_response,
 };
+
+use crate::hub_programs::{Agent, Hub, with};
+
+const HUB: &str = env!("CARGO_BIN_EXE_hub");
+const AGENT: &str = env!("CARGO_BIN_EXE_hub-agent");
 
 /// A folder with an authority, a certificate of each side, and two tokens.
 struct Papers(TempDir);
@@ -50,8 +56,8 @@ impl Papers {
         self.0.path().join(name)
     }
 
-    /// A program with options; a value that names a paper is its file.
-    fn run(&self, program: &str, options: &[&str]) -> Program {
+    /// Options of a program; a value that names a paper is its file.
+    fn options(&self, options: &[&str]) -> Vec<OsString> {
         let options = options.iter().map(|option| {
             let paper = self.path(option);
             if paper.exists() {
@@ -60,69 +66,28 @@ impl Papers {
                 (*option).into()
             }
         });
-        let child = Command::new(program)
-            .args(options)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        Program(child)
+        options.collect()
     }
 }
-
-/// A program that is killed when it is dropped.
-struct Program(Child);
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-impl Program {
-    /// Its JSON lines.
-    fn events(&mut self) -> impl Iterator<Item = Value> + use<> {
-        let lines = BufReader::new(self.0.stdout.take().unwrap()).lines();
-        lines.map(|line| serde_json::from_str(&line.unwrap()).unwrap())
-    }
-
-    /// The first line on standard error that has these words.
-    fn complains(&mut self, words: &str) {
-        let lines = BufReader::new(self.0.stderr.take().unwrap()).lines();
-        let found = lines.map(Result::unwrap).find(|line| line.contains(words));
-        assert!(found.is_some(), "{words}");
-    }
-}
-
-const HUB: &str = env!("CARGO_BIN_EXE_hub");
-const AGENT: &str = env!("CARGO_BIN_EXE_hub-agent");
 
 // spec: HUB-6-3
 #[test]
 fn both_sides_show_papers() {
     let papers = Papers::new();
-    let mut hub = papers.run(
-        HUB,
-        &[
-            "--listen",
-            "127.0.0.1:0",
-            "--exit-when-done",
-            "--max-control-bytes",
-            "65536",
-            "--tls-cert",
-            "hub.pem",
-            "--tls-key",
-            "hub.key",
-            "--tls-ca",
-            "ca",
-            "--token-file",
-            "token",
-        ],
-    );
-    let mut events = hub.events();
-    let url = events.next().unwrap()["url"].as_str().unwrap().to_owned();
+    let mut hub = Hub::start(&papers.options(&[
+        "--exit-when-done",
+        "--max-control-bytes",
+        "65536",
+        "--tls-cert",
+        "hub.pem",
+        "--tls-key",
+        "hub.key",
+        "--tls-ca",
+        "ca",
+        "--token-file",
+        "token",
+    ]));
+    let url = hub.url.clone();
     assert!(url.starts_with("https://"), "{url}");
     let own = ["--tls-cert", "agent.pem", "--tls-key", "agent.key"];
     let base = ["--hub", &url, "--tls-ca", "ca"];
@@ -134,9 +99,8 @@ fn both_sides_show_papers() {
             "not a token of the hub",
         ),
     ] {
-        papers
-            .run(AGENT, &[&base[..], &options].concat())
-            .complains(words);
+        let options = [&base[..], &options].concat();
+        Agent::start(&papers.options(&options)).says(words);
     }
     let right = [
         &base[..],
@@ -144,30 +108,22 @@ fn both_sides_show_papers() {
         &["--token-file", "token", "--name", "known"],
     ]
     .concat();
-    let mut agent = papers.run(AGENT, &right);
-    agent.complains("listening as ");
-    let job = json!({"kind": "test", "type": "echo", "payloads": [{"type": "text", "text": "hi"}]});
-    writeln!(hub.0.stdin.take().unwrap(), "{job}").unwrap();
-    let told: Vec<Value> = events.collect();
-    let result = told.iter().find(|line| line["event"] == "result");
-    assert_eq!(
-        result.map(|line| &line["message"]),
-        Some(&json!("hi")),
-        "{told:?}"
-    );
-    let registered: Vec<_> = told
-        .iter()
-        .filter(|line| line["event"] == "agent-registered")
-        .collect();
+    let mut agent = Agent::start(&papers.options(&right));
+    agent.says("listening as ");
+    let payloads = json!([{"type": "text", "text": "hi"}]);
+    hub.say(&json!({"kind": "test", "type": "echo", "payloads": payloads}));
+    let (code, told) = hub.end();
+    assert_eq!(code, Some(0));
+    assert_eq!(with(&told, "result")[0]["message"], "hi", "{told:?}");
+    let registered = with(&told, "agent-registered");
     assert_eq!(registered.len(), 1, "strangers came in: {registered:?}");
     assert_eq!(registered[0]["name"], "known");
     assert!(told.iter().all(|line| line["at"].is_string()), "{told:?}");
-    let status = told.iter().find(|line| line["event"] == "status").unwrap();
+    let status = with(&told, "status")[0];
     assert!(
         status["agent_at"].as_str().unwrap().contains('.'),
         "whole seconds: {status}"
     );
-    assert_eq!(hub.0.wait().unwrap().code(), Some(0));
 }
 
 #[test]
@@ -198,8 +154,10 @@ fn papers_that_cannot_be_used_are_said() {
         } else {
             &[]
         };
-        let mut run = papers.run(program, &[listen, options].concat());
-        assert_eq!(run.0.wait().unwrap().code(), Some(2), "{options:?}");
+        let run = Command::new(program)
+            .args(papers.options(&[listen, options].concat()))
+            .output();
+        assert_eq!(run.unwrap().status.code(), Some(2), "{options:?}");
     }
 }
 
@@ -240,10 +198,10 @@ async fn first<T>(opened: Response<Streaming<T>>) -> Code {
 async fn what_one_holder_was_given_is_of_no_use_to_another() {
     let papers = Papers::new();
     papers.write("tokens", "one sesame\ntwo simsim\nopen-all\n");
-    let mut program = papers.run(HUB, &["--listen", "127.0.0.1:0", "--token-file", "tokens"]);
-    let mut events = program.events();
-    let url = events.next().unwrap()["url"].as_str().unwrap().to_owned();
-    let mut hub = AgentHubClient::connect(url).await.unwrap();
+    let mut command = Hub::command();
+    command.args(papers.options(&["--token-file", "tokens"]));
+    let mut program = Hub::of(command.stderr(Stdio::piped()));
+    let mut hub = AgentHubClient::connect(program.url.clone()).await.unwrap();
     let registration = AgentRegistration {
         display_name: "one".to_owned(),
         capabilities: vec![Skill::test("t").into()],
@@ -262,9 +220,7 @@ async fn what_one_holder_was_given_is_of_no_use_to_another() {
     let (sender, answers) = mpsc::unbounded();
     let listening = hub.listen(shown("sesame", id, answers)).await.unwrap();
     let mut listening = listening.into_inner();
-    let job = json!({"kind": "test", "type": "t"});
-    let mut stdin = program.0.stdin.take().unwrap();
-    writeln!(stdin, "{job}").unwrap();
+    program.say(&json!({"kind": "test", "type": "t"}));
     let session = loop {
         let said = listening.next().await.unwrap().unwrap();
         match said.event {
@@ -289,30 +245,21 @@ async fn what_one_holder_was_given_is_of_no_use_to_another() {
     ] {
         assert_eq!(executes(&mut hub, token, &session).await, code, "{token}");
     }
-    drop((sender, hub, stdin, listening));
+    drop((sender, hub, listening));
     // What is told of an agent that went comes behind all else that is told of it.
-    let told = tokio::task::spawn_blocking(move || {
-        let mut told = Vec::new();
-        for line in events {
-            told.push(line.to_string());
-            if line["event"] == "agent-away" || line["event"] == "agent-gone" {
-                break;
-            }
-        }
-        told
+    let program = tokio::task::spawn_blocking(move || {
+        program.until("agent-gone");
+        program
     });
-    let told = told.await.unwrap();
-    program.0.kill().unwrap();
+    let mut program = program.await.unwrap();
+    program.child.kill().unwrap();
+    let told = program.seen.iter().map(Value::to_string);
+    let told: Vec<String> = told.collect();
     let foreign = told.iter().filter(|line| line.contains("ForeignIdentity"));
     assert_eq!(foreign.count(), 4, "{told:?}");
     let mut complaints = String::new();
-    program
-        .0
-        .stderr
-        .take()
-        .unwrap()
-        .read_to_string(&mut complaints)
-        .unwrap();
+    let mut stderr = program.child.stderr.take().unwrap();
+    stderr.read_to_string(&mut complaints).unwrap();
     for token in ["sesame", "simsim", "open-all"] {
         assert!(!told.iter().any(|line| line.contains(token)), "{told:?}");
         assert!(!complaints.contains(token), "{complaints}");

@@ -17,6 +17,7 @@ mod conformance;
 mod core;
 mod corpus;
 mod dependencies;
+#[cfg(unix)]
 mod hub;
 #[cfg(unix)]
 mod hub_agent;
@@ -24,6 +25,8 @@ mod hub_agent;
 mod hub_hostile;
 #[cfg(all(unix, feature = "external-tests"))]
 mod hub_nats;
+#[cfg(unix)]
+mod hub_programs;
 #[cfg(all(unix, feature = "external-tests"))]
 mod hub_python;
 #[cfg(unix)]

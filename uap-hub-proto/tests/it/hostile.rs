@@ -3,7 +3,11 @@
 use std::{
     io::{BufRead as _, BufReader, Write as _},
     process::{Child, Command, Stdio},
-    sync::Mutex,
+    sync::{
+        Arc, Mutex, Once,
+        atomic::{AtomicUsize, Ordering},
+        mpsc::channel,
+    },
     time::Duration,
 };
 
@@ -150,6 +154,57 @@ fn attacks_that_need_jobs_are_left_out_without_them() {
         .with_time(Duration::from_millis(10));
     let report = run.run().unwrap();
     assert_eq!(report.rounds.len(), 1, "{report}");
+}
+
+#[test]
+fn a_feed_that_blocks_holds_up_the_attack_alone() {
+    /// Panics of the threads that attack.
+    static PANICS: AtomicUsize = AtomicUsize::new(0);
+    let before = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        let thread = std::thread::current();
+        let is_ours = thread.name().is_some_and(|name| name == "hub-hostile");
+        PANICS.fetch_add(usize::from(is_ours), Ordering::Relaxed);
+        before(info);
+    }));
+    let (_runtime, served) = served(ServerConfig::default());
+    let (open, gate) = channel::<()>();
+    let (gate, fed) = (Mutex::new(gate), Arc::new(()));
+    let is_fed = Arc::clone(&fed);
+    let run = HostileRun::new(served.url())
+        .with_attacks(&[Attack::EndedSessions, Attack::Garbage])
+        .with_feed(move |_| {
+            let _is_fed = &is_fed;
+            // Until the run is over.
+            let _ = gate.lock().map(|gate| gate.recv());
+        })
+        .with_time(Duration::from_millis(50));
+    let report = run.run().unwrap();
+    assert_eq!(report.rounds[0].attempts, 0, "{report}");
+    assert!(report.rounds[1].attempts > 0, "{report}");
+    drop((open, run));
+    while Arc::strong_count(&fed) > 1 {
+        std::thread::yield_now();
+    }
+    assert_eq!(PANICS.load(Ordering::Relaxed), 0);
+}
+
+#[test]
+fn an_honest_agent_whose_job_does_not_come_is_locked_out() {
+    let (_runtime, served) = served(ServerConfig::default());
+    let (fed, first) = (served.clone(), Once::new());
+    let run = HostileRun::new(served.url())
+        .with_attacks(&[Attack::Garbage])
+        // The one in the calm before the attack runs, and no other.
+        .with_feed(move |job| first.call_once(|| drop(fed.submit(job))))
+        .with_time(Duration::from_nanos(1));
+    let report = run.run().unwrap();
+    assert_eq!((report.calm.served, report.calm.failed), (1, 0), "{report}");
+    assert!(
+        report.to_string().contains("FAILED: locked out"),
+        "{report}"
+    );
+    assert!(!report.is_survived());
 }
 
 fn served(config: ServerConfig) -> (Runtime, HubHandle) {

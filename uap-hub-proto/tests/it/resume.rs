@@ -41,8 +41,10 @@ pub(crate) struct Proxy {
 impl Proxy {
     pub(crate) async fn start(hub: &HubHandle) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap());
-        let hub = hub.url().trim_start_matches("http://").to_owned();
+        let hub = hub.url();
+        let (scheme, hub) = hub.split_once("://").unwrap();
+        let url = format!("{scheme}://{}", listener.local_addr().unwrap());
+        let hub = hub.to_owned();
         let open = Arc::new(Mutex::new(HashMap::new()));
         let connections = Arc::clone(&open);
         tokio::spawn(async move {
@@ -122,7 +124,7 @@ async fn lines(mut job: JobHandle) -> (Vec<String>, usize, Verdict) {
 // spec: HUB-5-4
 #[tokio::test]
 async fn a_thousand_cuts_lose_no_session_and_no_report() {
-    let config = hub::Config::default().with_resume_grace(Duration::from_secs(600));
+    let config = hub::Config::default().with_resume_grace(GRACE);
     let hub = serve(
         ([127, 0, 0, 1], 0).into(),
         ServerConfig::default().with_hub(config),
@@ -159,16 +161,28 @@ async fn a_thousand_cuts_lose_no_session_and_no_report() {
 
 /// Lines of a session that is cut once.
 const MANY: usize = 500;
+/// How long a hub waits for an agent that was cut off: longer than any test.
+pub(crate) const GRACE: Duration = Duration::from_secs(600);
 
 /// Cuts a session when so many of its lines are written, and reads its events then at the latest.
 async fn survives_a_cut(hub: hub::Config, is_read: bool, cut_at: usize, retry: Duration) {
-    let hub = hub.with_resume_grace(Duration::from_secs(600));
-    let config = ServerConfig::default().with_hub(hub);
+    let config = ServerConfig::default().with_hub(hub.with_resume_grace(GRACE));
+    survives_a_cut_of(config, AgentBuilder::new("a"), is_read, cut_at, retry).await;
+}
+
+/// The same of a hub and an agent that are set up in some way.
+pub(crate) async fn survives_a_cut_of(
+    config: ServerConfig,
+    agent: AgentBuilder,
+    is_read: bool,
+    cut_at: usize,
+    retry: Duration,
+) {
     let hub = serve(([127, 0, 0, 1], 0).into(), config).await.unwrap();
     let proxy = Proxy::start(&hub).await;
     let (count, mut written) = watch::channel(0);
     let count = Arc::new(count);
-    let _agent = AgentBuilder::new("a")
+    let _agent = agent
         .configure(|config| config.with_resume(true).with_first_retry(retry))
         .on_test("t", move |_, context| {
             let count = Arc::clone(&count);

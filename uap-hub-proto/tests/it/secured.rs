@@ -14,7 +14,11 @@ use tonic_reflection::pb::v1::{
     server_reflection_request::MessageRequest, server_reflection_response::MessageResponse,
 };
 use uap_hub_proto::{
-    role::{CLIENT_ID_KEY, agent::Event, hub::Job},
+    role::{
+        CLIENT_ID_KEY,
+        agent::Event,
+        hub::{self, Job},
+    },
     transport::{
         Tls,
         client::{AgentBuilder, AgentHandle, StartError},
@@ -23,7 +27,10 @@ use uap_hub_proto::{
     wire::{AgentRegistration, TestResult, agent_hub_client::AgentHubClient},
 };
 
-use crate::loopback::within;
+use crate::{
+    loopback::within,
+    resume::{GRACE, survives_a_cut_of},
+};
 
 /// An authority that signs certificates.
 struct Authority(CertifiedIssuer<'static, KeyPair>);
@@ -150,6 +157,19 @@ async fn mutual_tls_proves_the_agents_to_their_hub() {
         refused(&agent).await;
     }
     assert_eq!(hub.agents().len(), 1);
+}
+
+// spec: HUB-5-4, HUB-6-3
+#[tokio::test]
+async fn a_session_outlives_its_connection_over_mutual_tls() {
+    let authority = Authority::new();
+    let tls = identified(authority.sign("127.0.0.1")).with_authority(authority.pem());
+    let config = hub::Config::default().with_resume_grace(GRACE);
+    let config = ServerConfig::default().with_hub(config).with_tls(tls);
+    let tls = identified(authority.sign("agent")).with_authority(authority.pem());
+    let agent = AgentBuilder::new("a").with_tls(tls);
+    let retry = Duration::from_millis(5);
+    survives_a_cut_of(config, agent, true, 200, retry).await;
 }
 
 // spec: HUB-6-3, HUB-2-2
@@ -327,7 +347,7 @@ async fn health_and_reflection_tell_of_the_hub() {
     let mut hangs = hub.submit(Job::test("hang", vec![])).unwrap();
     while !matches!(
         within(hangs.next_event()).await,
-        Some(uap_hub_proto::role::hub::JobEvent::Started { .. })
+        Some(hub::JobEvent::Started { .. })
     ) {}
     let leaving = hub.clone();
     let mut tasks = tokio::task::JoinSet::new();

@@ -6,9 +6,12 @@
 )]
 
 use std::ffi::OsString;
+use std::fmt;
 use std::io::Write as _;
 use std::process::{Child, Command, ExitCode, Stdio};
-use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -26,17 +29,28 @@ const MAX_SECONDS: u64 = 3600;
 
 /// Attacks what the arguments say.
 pub(super) fn main(arguments: impl Iterator<Item = OsString>) -> ExitCode {
-    let run = match parse(arguments) {
-        Ok(Some(run)) => run,
+    let (run, feeder) = match parse(arguments) {
+        Ok(Some(parsed)) => parsed,
         Ok(None) => {
             return printed(USAGE, 0);
         }
         Err(why) => return told(&why),
     };
-    match run.run() {
-        Ok(report) => printed(&format!("{report}\n"), u8::from(!report.is_survived())),
+    let code = match run.run() {
+        Ok(report) => {
+            let given = feeder.as_ref().map(|feeder| format!("{feeder}\n"));
+            let given = given.unwrap_or_default();
+            printed(
+                &format!("{report}\n{given}"),
+                u8::from(!report.is_survived()),
+            )
+        }
         Err(err) => told(&err.to_string()),
+    };
+    if let Some(feeder) = feeder {
+        feeder.end();
     }
+    code
 }
 
 fn told(why: &str) -> ExitCode {
@@ -44,7 +58,10 @@ fn told(why: &str) -> ExitCode {
     ExitCode::from(2)
 }
 
-fn parse(mut arguments: impl Iterator<Item = OsString>) -> Result<Option<HostileRun>, String> {
+/// What is to be done, and the command that gives jobs.
+type Parsed = (HostileRun, Option<Arc<Feeder>>);
+
+fn parse(mut arguments: impl Iterator<Item = OsString>) -> Result<Option<Parsed>, String> {
     let (mut url, mut process, mut growth) = (None, None, None);
     let (mut seconds, mut tokens, mut command) = (5, None, Vec::new());
     let mut attacks = Vec::new();
@@ -88,11 +105,13 @@ fn parse(mut arguments: impl Iterator<Item = OsString>) -> Result<Option<Hostile
     if let Some([attackers, honest]) = tokens {
         run = run.with_tokens(attackers, honest);
     }
-    if !command.is_empty() {
-        let feeder = Feeder::start(&command)?;
-        run = run.with_feed(move |job| feeder.give(&job));
+    if command.is_empty() {
+        return Ok(Some((run, None)));
     }
-    Ok(Some(run))
+    let feeder = Arc::new(Feeder::start(&command)?);
+    let gives = Arc::clone(&feeder);
+    run = run.with_feed(move |job| gives.give(&job));
+    Ok(Some((run, Some(feeder))))
 }
 
 fn attack(name: &str) -> Result<Attack, String> {
@@ -119,13 +138,32 @@ fn read_tokens(file: &str) -> Result<[Secret<String>; 2], String> {
 
 /// Lines that may wait for the command, which reads more slowly than attacks give.
 const MAX_WAITING: usize = 64;
+/// How long a line may wait for room among them, and how often that is looked for.
+const ROOM: Duration = Duration::from_secs(1);
+const ROOM_POLL: Duration = Duration::from_millis(5);
 /// How long the command may go on when there is nothing more to read.
 const LEAVE: Duration = Duration::from_secs(5);
 
 /// The command that gives jobs to the hub, which it reads as JSON lines.
 struct Feeder {
-    lines: Option<SyncSender<String>>,
-    child: Child,
+    lines: Mutex<Option<SyncSender<String>>>,
+    child: Mutex<Child>,
+    /// The jobs that were for it.
+    given: AtomicU64,
+    /// Those that its standard input took.
+    read: Arc<AtomicU64>,
+}
+
+impl fmt::Display for Feeder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let read = self.read.load(Ordering::Relaxed);
+        let given = self.given.load(Ordering::Relaxed);
+        let lost = given.saturating_sub(read);
+        write!(
+            f,
+            "jobs for the command: {given}, of which it did not read {lost}"
+        )
+    }
 }
 
 impl Feeder {
@@ -139,21 +177,28 @@ impl Feeder {
         let child = started.spawn();
         let mut child = child.map_err(|err| format!("{}: {err}", program.to_string_lossy()))?;
         let (lines, waiting) = sync_channel::<String>(MAX_WAITING);
+        let read = Arc::<AtomicU64>::default();
         if let Some(mut stdin) = child.stdin.take() {
+            let read = Arc::clone(&read);
             // On a thread of its own: a command that stops reading must not hold up who judges the hub.
             thread::spawn(move || {
                 for line in waiting {
                     if writeln!(stdin, "{line}").is_err() {
                         return;
                     }
+                    read.fetch_add(1, Ordering::Relaxed);
                 }
             });
         }
-        let lines = Some(lines);
-        Ok(Self { lines, child })
+        Ok(Self {
+            lines: Mutex::new(Some(lines)),
+            child: Mutex::new(child),
+            given: AtomicU64::new(0),
+            read,
+        })
     }
 
-    /// Writes a job as the program `hub` reads it. One that nobody reads is lost, and the attack finds nothing to do.
+    /// Writes a job as the program `hub` reads it. It waits for room a while: one that nobody reads then is lost, and counted.
     fn give(&self, job: &Job) {
         let payload = |payload: &Payload| {
             let text = String::from_utf8_lossy(payload.data()).into_owned();
@@ -167,23 +212,34 @@ impl Feeder {
         let line = json!({
             "kind": "test", "type": job.skill.name(), "payloads": payloads, "timeout_ms": limit,
         });
-        if let Some(lines) = &self.lines {
-            let _ = lines.try_send(line.to_string());
+        self.given.fetch_add(1, Ordering::Relaxed);
+        let mut line = line.to_string();
+        let end = Instant::now() + ROOM;
+        while let Some(lines) = lock(&self.lines).clone() {
+            match lines.try_send(line) {
+                Err(TrySendError::Full(back)) if Instant::now() < end => line = back,
+                _ => return,
+            }
+            thread::sleep(ROOM_POLL);
         }
+    }
+
+    /// Ends the command: there is nothing more to read.
+    fn end(&self) {
+        *lock(&self.lines) = None;
+        let mut child = lock(&self.child);
+        let end = Instant::now() + LEAVE;
+        while Instant::now() < end {
+            if !matches!(child.try_wait(), Ok(None)) {
+                return;
+            }
+            thread::sleep(ROOM_POLL);
+        }
+        let _ = child.kill();
+        let _ = child.wait();
     }
 }
 
-impl Drop for Feeder {
-    fn drop(&mut self) {
-        self.lines = None;
-        let end = Instant::now() + LEAVE;
-        while Instant::now() < end {
-            if !matches!(self.child.try_wait(), Ok(None)) {
-                return;
-            }
-            thread::sleep(Duration::from_millis(10));
-        }
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

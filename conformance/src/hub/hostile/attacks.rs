@@ -183,7 +183,7 @@ impl Attack {
         let mut client = target.client_on(channel.clone());
         match self {
             Self::UnfinishedRegistrations => {
-                let body = Body::unfinished(&target.unfinished);
+                let (body, _held) = Body::unfinished(&target.unfinished);
                 called(target, channel, REGISTER, body, attempts).await;
             }
             Self::LargeRegistrations => {
@@ -208,7 +208,7 @@ impl Attack {
                 target.empty_parts(channel).await;
             }
             Self::UnfinishedHealthChecks => {
-                let body = Body::unfinished(&target.unfinished_check);
+                let (body, _held) = Body::unfinished(&target.unfinished_check);
                 called(target, channel, CHECK, body, attempts).await;
             }
             Self::GuessedIds => {
@@ -275,7 +275,7 @@ async fn unfinished_message(client: &mut Client, target: &Target, channel: Chann
     if let Ok(answer) = client.register(AgentRegistration::default()).await {
         let id = answer.into_inner().client_id;
         let id = Some((CLIENT_ID_KEY, id.as_str()));
-        let body = Body::unfinished(&target.unfinished);
+        let (body, _held) = Body::unfinished(&target.unfinished);
         target.call(channel, LISTEN, id, body).await;
     }
 }

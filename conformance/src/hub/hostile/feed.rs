@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use uap_hub_proto::{role::hub::Job, wire::Payload};
 
-/// The test type of the jobs.
+/// The test type of the jobs that attackers take.
 pub(super) const SKILL: &str = "hostile";
 /// How long a job may take, so that none is left behind an attack.
 const JOB_LIMIT: Duration = Duration::from_secs(2);
@@ -18,11 +18,19 @@ impl Feed {
         Self(Arc::new(feed))
     }
 
-    /// Gives a job. It may block.
-    pub(super) fn give(&self, payloads: Vec<Payload>) {
+    /// Gives a job. The caller's function may block: its thread is none that tasks run on, and it may go on when they have
+    /// ended.
+    pub(super) async fn give(&self, payloads: Vec<Payload>) {
         let mut job = Job::test(SKILL, payloads);
         job.time_limit = Some(JOB_LIMIT);
-        tokio::task::block_in_place(|| self.0(job));
+        self.give_job(job).await;
+    }
+
+    /// Gives a job of any kind.
+    pub(super) async fn give_job(&self, job: Job) {
+        let feed = Arc::clone(&self.0);
+        // A function that panics has given nothing.
+        let _ = tokio::task::spawn_blocking(move || feed(job)).await;
     }
 }
 

@@ -2,32 +2,37 @@
 
 use std::time::Duration;
 
-use tonic::{Request, transport::Endpoint};
+use tonic::transport::Endpoint;
 use uap_hub_proto::{
-    role::CLIENT_ID_KEY,
-    wire::{
-        AgentRegistration, Capability, ListenRequest, PayloadRequirement, TestCapability,
-        capability::Format,
-    },
+    role::hub::Job,
+    state::State,
+    wire::{Payload, PayloadRequirement, TestResponse, TestResult, test_response},
 };
 use ubos_common::os::Clock;
 
 use super::{
     client::{Shown, client},
-    target::silence,
+    feed::Feed,
+    jobs::{Taker, of_session},
 };
 
-/// How long an honest agent may take to register and listen before it counts as locked out.
+/// How long an honest agent may take to register, listen and do its job before it counts as locked out.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long its job may take to come and end: one that the hub had no room for, or that was lost on its way, is given again.
+const JOB_LIMIT: Duration = Duration::from_secs(4);
+
+/// The test type of its job.
+const SKILL: &str = "honest";
 
 /// The pause between two trips.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// How long an honest agent took from connecting until it listened.
+/// How long an honest agent took from connecting until it listened; and until its job had ended, where the hub is given any.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Latency {
-    /// How often it got to listen.
+    /// How often it got so far.
     pub served: usize,
     /// How often it was locked out: not in 10 s, although it tried again and again.
     pub failed: usize,
@@ -54,10 +59,11 @@ impl Latency {
     }
 }
 
-/// Connects, registers and listens, again and again, for a time.
+/// Connects, registers, listens, and does a job if there is a feed, again and again, for a time.
 pub(super) async fn trips(
     endpoint: &Endpoint,
     shown: &Shown,
+    feed: Option<&Feed>,
     clock: &Clock,
     time: Duration,
 ) -> Latency {
@@ -68,7 +74,7 @@ pub(super) async fn trips(
         if begin >= end && times.len() + failed > 0 {
             return Latency::of(times, failed);
         }
-        match tokio::time::timeout(PATIENCE, trip(endpoint, shown)).await {
+        match tokio::time::timeout(PATIENCE, trip(endpoint, shown, feed)).await {
             Ok(()) => times.push(clock.now().mono.saturating_since(begin)),
             Err(_) => failed += 1,
         }
@@ -76,38 +82,44 @@ pub(super) async fn trips(
     }
 }
 
-/// Tries until it listens, as an agent does whose registration was displaced.
-async fn trip(endpoint: &Endpoint, shown: &Shown) {
-    while listens(endpoint, shown).await.is_none() {
+/// Tries until it is served, as an agent does whose registration was displaced.
+async fn trip(endpoint: &Endpoint, shown: &Shown, feed: Option<&Feed>) {
+    while is_served(endpoint, shown, feed).await.is_none() {
         tokio::time::sleep(PAUSE).await;
     }
 }
 
-async fn listens(endpoint: &Endpoint, shown: &Shown) -> Option<()> {
-    let mut client = client(endpoint.connect().await.ok()?, shown);
-    let answer = client.register(registration()).await.ok()?;
-    let (_held, nothing) = silence::<ListenRequest>();
-    let mut request = Request::new(nothing);
-    let id = answer.into_inner().client_id.parse().ok()?;
-    request.metadata_mut().insert(CLIENT_ID_KEY, id);
-    client.listen(request).await.ok().map(drop)
-}
-
-/// Of an agent that does a little: it needs room for what it can do, as any does.
-fn registration() -> AgentRegistration {
+async fn is_served(endpoint: &Endpoint, shown: &Shown, feed: Option<&Feed>) -> Option<()> {
+    let client = client(endpoint.connect().await.ok()?, shown);
+    // It does a little: it needs room for what it can do, as any does.
     let text = PayloadRequirement {
         r#type: "text".to_owned(),
         is_required: true,
         is_repeatable: false,
         accepted_mime_types: vec!["text/plain".to_owned(), "text/markdown".to_owned()],
     };
-    let test = TestCapability {
-        r#type: "honest".to_owned(),
-        payloads: vec![text],
+    let mut agent = Taker::start(client, SKILL, vec![text]).await?;
+    let Some(feed) = feed else {
+        return Some(());
     };
-    let format = Some(Format::Test(test));
-    AgentRegistration {
-        display_name: "honest".to_owned(),
-        capabilities: vec![Capability { format }],
-    }
+    let does_its_job = async {
+        let text = Payload::file("text", "t", "text/plain", "x");
+        let job = Job::test(SKILL, vec![text]);
+        feed.give_job(job.with_time_limit(JOB_LIMIT)).await;
+        let session = agent.ready().await?;
+        let result = TestResult::new(State::Completed, "done");
+        let result = TestResponse {
+            timestamp: None,
+            event: Some(test_response::Event::Result(result)),
+            number: 0,
+        };
+        let reports = tokio_stream::once(result);
+        let opened = agent.client.execute(of_session(&session, reports)).await;
+        let mut opened = opened.ok()?.into_inner();
+        // The hub ends the stream well where it has the result.
+        while opened.message().await.ok()?.is_some() {}
+        Some(())
+    };
+    let done = tokio::time::timeout(JOB_LIMIT, does_its_job).await;
+    done.ok().flatten()
 }

@@ -38,10 +38,10 @@ pub(super) async fn ended_sessions(
     feed: &Feed,
     count: impl Fn() -> u64,
 ) -> Option<()> {
-    let mut taker = Taker::start(target.client(), Vec::new()).await?;
+    let mut taker = Taker::start(target.client(), SKILL, Vec::new()).await?;
     let mut other = target.other();
     loop {
-        feed.give(Vec::new());
+        feed.give(Vec::new()).await;
         let session = taker.ready().await?;
         let ends = tokio_stream::empty::<TestResponse>();
         if let Ok(opened) = taker.client.execute(of_session(&session, ends)).await {
@@ -74,19 +74,23 @@ pub(super) async fn stopped_messages(
     let mut open = JoinSet::new();
     for _ in 0..AGENTS {
         let channel = target.channel();
-        let mut taker = Taker::start(target.client_on(channel.clone()), Vec::new()).await?;
+        let mut taker = Taker::start(target.client_on(channel.clone()), SKILL, Vec::new()).await?;
         for _ in 0..STOPPED {
-            feed.give(Vec::new());
+            feed.give(Vec::new()).await;
             let session = taker.ready().await?;
             count();
             let (target, channel) = (target.clone(), channel.clone());
             open.spawn(async move {
                 let id = Some((SESSION_ID_KEY, session.as_str()));
-                let body = Body::unfinished(&target.unfinished_report);
+                let (body, _held) = Body::unfinished(&target.unfinished_report);
                 target.call(channel, EXECUTE, id, body).await;
             });
         }
-        open.spawn(async move { while taker.ready().await.is_some() {} });
+        let target = target.clone();
+        open.spawn(async move {
+            let _running = target;
+            while taker.ready().await.is_some() {}
+        });
     }
     while open.join_next().await.is_some() {}
     None
@@ -108,7 +112,7 @@ pub(super) async fn many_shapes(
             .collect(),
     };
     let requirements = (0..KINDS).map(requirement).collect();
-    let mut taker = Taker::start(target.client(), requirements).await?;
+    let mut taker = Taker::start(target.client(), SKILL, requirements).await?;
     loop {
         tokio::select! {
             said = taker.listening.message() => {
@@ -121,30 +125,35 @@ pub(super) async fn many_shapes(
                 let mime = format!("m/{worker}-{}", number % MIME_TYPES);
                 let kind = format!("kind-{}", number % (2 * KINDS));
                 let odd = Payload::file(format!("odd-{number}"), "o", "o/o", "x");
-                feed.give(vec![Payload::file(kind, "k", mime, "x"), odd]);
+                feed.give(vec![Payload::file(kind, "k", mime, "x"), odd]).await;
             }
         }
     }
 }
 
 /// An agent that takes every job.
-struct Taker {
-    client: Client,
+pub(super) struct Taker {
+    pub(super) client: Client,
     answers: mpsc::Sender<ListenRequest>,
     listening: Streaming<ListenResponse>,
 }
 
 impl Taker {
-    async fn start(mut client: Client, payloads: Vec<PayloadRequirement>) -> Option<Self> {
+    /// Registers for tests of a type, and listens.
+    pub(super) async fn start(
+        mut client: Client,
+        skill: &str,
+        payloads: Vec<PayloadRequirement>,
+    ) -> Option<Self> {
         let test = TestCapability {
-            r#type: SKILL.to_owned(),
+            r#type: skill.to_owned(),
             payloads,
         };
         let capability = Capability {
             format: Some(Format::Test(test)),
         };
         let registration = AgentRegistration {
-            display_name: SKILL.to_owned(),
+            display_name: skill.to_owned(),
             capabilities: vec![capability],
         };
         let id = client.register(registration).await.ok()?.into_inner();
@@ -169,7 +178,7 @@ impl Taker {
     }
 
     /// Accepts all offers, and gives the next session that is ready.
-    async fn ready(&mut self) -> Option<String> {
+    pub(super) async fn ready(&mut self) -> Option<String> {
         loop {
             match self.listening.message().await.ok()??.event {
                 Some(Event::SessionProposal(offer)) => self.answer(offer.session_id, true).await?,
@@ -180,6 +189,7 @@ impl Taker {
     }
 }
 
-fn of_session<S>(id: &str, reports: S) -> Request<S> {
+/// The opening of a session's stream.
+pub(super) fn of_session<S>(id: &str, reports: S) -> Request<S> {
     with(SESSION_ID_KEY, id, reports)
 }

@@ -1,6 +1,6 @@
 //! Strangers that attack a hub, and what an honest agent notices of them.
 //!
-//! Each attack runs alone, until the last of an honest agent's tries to register and open its control stream has ended: what
+//! Each attack runs alone, until the last of an honest agent's tries to register, listen and do a job has ended: what
 //! counts as served was served while the attack went on. The hub's memory is read meanwhile. Where the hub is at an IPv4
 //! address of this machine alone, the attacks come from another address than the honest agent. Nothing here breaks a rule of the
 //! network: a hub that may face strangers must stand all of it. Some attacks need jobs, which the caller gives to the hub.
@@ -30,6 +30,9 @@ use feed::Feed;
 pub use honest::Latency;
 use honest::PATIENCE;
 use target::{Target, other_address};
+
+/// The name of the threads that attack.
+const THREAD: &str = "hub-hostile";
 
 /// Attacks on a hub at a URL.
 ///
@@ -75,7 +78,8 @@ impl HostileRun {
         self
     }
 
-    /// Sets how the hub is given a job. It may block. Without it, attacks that need jobs are left out.
+    /// Sets how the hub is given a job. It may block, and then holds up the attack alone: one that never returns keeps its
+    /// thread, and the run ends. Without it, attacks that need jobs are left out.
     #[must_use]
     pub fn with_feed(mut self, feed: impl Fn(Job) + Send + Sync + 'static) -> Self {
         self.feed = Some(Feed::new(feed));
@@ -120,6 +124,7 @@ impl HostileRun {
     pub fn run(&self) -> io::Result<HostileReport> {
         let runtime = Builder::new_multi_thread()
             .worker_threads(2)
+            .thread_name(THREAD)
             .enable_all()
             .build()?;
         let endpoint = Endpoint::from_shared(self.url.clone()).map_err(io::Error::other)?;
@@ -130,8 +135,16 @@ impl HostileRun {
             None => Default::default(),
         };
         let [_, honest] = &shown;
-        runtime.block_on(async {
-            let calm = honest::trips(&endpoint, honest, &clock, self.time.min(PATIENCE)).await;
+        let report = runtime.block_on(async {
+            let time = self.time.min(PATIENCE);
+            let trips = |feed| honest::trips(&endpoint, honest, feed, &clock, time);
+            let mut feed = self.feed.as_ref();
+            let mut calm = trips(feed).await;
+            if calm.served == 0 && feed.is_some() {
+                // No job comes of it: the honest agent listens alone, and attacks that need jobs find nothing to do.
+                feed = None;
+                calm = trips(feed).await;
+            }
             if calm.served == 0 {
                 let why = "no hub serves an honest agent there";
                 return Err(io::Error::new(io::ErrorKind::ConnectionRefused, why));
@@ -145,7 +158,7 @@ impl HostileRun {
             };
             for attack in self.attacks.iter().copied().filter(may_run) {
                 rounds.push(
-                    self.round(attack, &target, (&endpoint, honest), &clock)
+                    self.round(attack, &target, (&endpoint, honest, feed), &clock)
                         .await,
                 );
             }
@@ -153,20 +166,25 @@ impl HostileRun {
                 calm,
                 rounds,
                 max_growth: self.max_growth,
+                does_jobs: feed.is_some(),
             })
-        })
+        });
+        // All tasks have ended. Somebody's function that still blocks is not waited for.
+        runtime.shutdown_background();
+        report
     }
 
     async fn round(
         &self,
         attack: Attack,
         target: &Target,
-        (endpoint, shown): (&Endpoint, &Shown),
+        (endpoint, shown, feed): (&Endpoint, &Shown, Option<&Feed>),
         clock: &Clock,
     ) -> HostileRound {
         let before = memory::resident(self.process);
         let attempts = Arc::default();
-        let attacking = super::spawn(attack.run(target.clone(), Arc::clone(&attempts)));
+        let (its_target, mut ended) = target.for_attack();
+        let attacking = super::spawn(attack.run(its_target, Arc::clone(&attempts)));
         // The honest agent begins when the attack has, or when that has long had its time.
         let begun = async {
             while attempts.load(Ordering::Relaxed) == 0 && !attacking.is_finished() {
@@ -174,11 +192,12 @@ impl HostileRun {
             }
         };
         let _ = tokio::time::timeout(PATIENCE, begun).await;
-        let trips = honest::trips(endpoint, shown, clock, self.time);
+        let trips = honest::trips(endpoint, shown, feed, clock, self.time);
         let (under, most) = memory::most_during(self.process, trips).await;
         attacking.abort();
-        // Its connections are closed before the next attack begins.
+        // Its calls are over before the next attack begins: whoever still has the target runs.
         let _ = attacking.await;
+        while ended.recv().await.is_some() {}
         HostileRound {
             attack,
             attempts: attempts.load(Ordering::Relaxed),
@@ -200,6 +219,8 @@ pub struct HostileReport {
     /// Each attack.
     pub rounds: Vec<HostileRound>,
     max_growth: u64,
+    /// Whether the honest agent does a job each time.
+    does_jobs: bool,
 }
 
 /// One attack, and what was noticed of it.
@@ -219,20 +240,27 @@ pub struct HostileRound {
 }
 
 impl HostileReport {
-    /// Whether each attack was tried, and while it went on the honest agent was served each time, nobody learned what is another's,
-    /// and the memory grew no further than it may. Times are for people to judge: they are the machine's as well.
+    /// Whether each attack was tried, and while it went on the honest agent was served each time that it tried, within 10 s,
+    /// nobody learned what is another's, and the memory grew no further than it may. To be served is to listen, and where jobs come
+    /// of the feed to do one to its end. Shorter times are for people to judge: they are the machine's as well.
     #[must_use]
     pub fn is_survived(&self) -> bool {
-        self.rounds.iter().all(|round| self.is_withstood(round))
+        self.rounds
+            .iter()
+            .all(|round| self.faults(round).is_empty())
     }
 
-    fn is_withstood(&self, round: &HostileRound) -> bool {
-        let is_served = round.under.served > 0 && round.under.failed == 0;
-        let is_tried = round.attempts > 0;
-        is_tried
-            && is_served
-            && round.breaches == 0
-            && round.grown.is_none_or(|grown| grown <= self.max_growth)
+    /// What the hub did not stand of an attack.
+    fn faults(&self, round: &HostileRound) -> Vec<&'static str> {
+        let (under, grown) = (&round.under, round.grown);
+        let judged = [
+            (round.attempts == 0, "not tried"),
+            (under.served == 0 || under.failed > 0, "locked out"),
+            (round.breaches > 0, "told of others"),
+            (grown.is_some_and(|grown| grown > self.max_growth), "memory"),
+        ];
+        let faults = judged.into_iter().filter(|(is_so, _)| *is_so);
+        faults.map(|(_, fault)| fault).collect()
     }
 }
 
@@ -254,22 +282,31 @@ impl fmt::Display for HostileReport {
             let grown = round
                 .grown
                 .map(|grown| format!("{:.1} MiB", grown as f64 / 1048576.0));
-            let verdict = match round.attempts {
-                0 => "not tried",
-                _ if self.is_withstood(round) => "ok",
-                _ => "FAILED",
+            let verdict = match &self.faults(round)[..] {
+                [] => "ok".to_owned(),
+                ["not tried"] => "not tried".to_owned(),
+                faults => format!("FAILED: {}", faults.join(", ")),
             };
             line(
                 round.attack.name(),
                 &round.attempts.to_string(),
                 &round.under,
                 grown.as_deref().unwrap_or("?"),
-                verdict,
+                &verdict,
             )?;
         }
         write!(
             f,
-            "columns: attack, attempts; of an honest agent: served, failed, median and 99th percentile in ms; growth of memory"
+            "columns: attack, attempts; of an honest agent: served, failed, median and 99th percentile in ms; growth of memory\n\
+             ok: it was tried, the honest agent {} each time within {} s, nobody learned what is another's, and the memory \
+             grew by no more than {} MiB where it is known",
+            if self.does_jobs {
+                "listened and did a job"
+            } else {
+                "listened"
+            },
+            PATIENCE.as_secs(),
+            self.max_growth >> 20,
         )
     }
 }

@@ -67,6 +67,8 @@ pub(super) struct Target {
     pub(super) feed: Option<Feed>,
     /// Answers that tell somebody what is another's.
     breaches: Arc<AtomicU64>,
+    /// Held by all tasks of an attack.
+    running: Option<mpsc::Sender<Infallible>>,
 }
 
 impl Target {
@@ -100,7 +102,16 @@ impl Target {
             shown,
             feed,
             breaches: Arc::default(),
+            running: None,
         }
+    }
+
+    /// The same for one attack, and what is closed when all its tasks have ended.
+    pub(super) fn for_attack(&self) -> (Self, mpsc::Receiver<Infallible>) {
+        let (running, ended) = mpsc::channel(1);
+        let mut target = self.clone();
+        target.running = Some(running);
+        (target, ended)
     }
 
     /// A connection of its own.
@@ -217,9 +228,8 @@ impl Target {
         mut channel: Channel,
         call: &str,
         id: Option<(&str, &str)>,
-        mut body: Body,
+        body: Body,
     ) {
-        let _held = body.hold();
         let uri = format!("{}{call}", self.endpoint.uri());
         let mut request = http::Request::post(uri).header("content-type", "application/grpc");
         if let Some((name, id)) = id {
@@ -254,7 +264,6 @@ pub(super) fn silence<T>() -> (mpsc::Sender<T>, ReceiverStream<T>) {
 /// Some bytes, and then the end, or nothing while it is held.
 pub(super) struct Body {
     bytes: Option<Bytes>,
-    ends: bool,
     held: Option<mpsc::Receiver<Infallible>>,
 }
 
@@ -279,27 +288,15 @@ impl Body {
     pub(super) fn whole(bytes: &Bytes) -> Self {
         Self {
             bytes: Some(bytes.clone()),
-            ends: true,
             held: None,
         }
     }
 
-    pub(super) fn unfinished(bytes: &Bytes) -> Self {
-        Self {
-            bytes: Some(bytes.clone()),
-            ends: false,
-            held: None,
-        }
-    }
-
-    /// What a body without an end of its own ends with.
-    fn hold(&mut self) -> Option<mpsc::Sender<Infallible>> {
-        if self.ends {
-            return None;
-        }
-        let (held, silence) = mpsc::channel(1);
-        self.held = Some(silence);
-        Some(held)
+    /// A body that ends when the other part is dropped.
+    pub(super) fn unfinished(bytes: &Bytes) -> (Self, mpsc::Sender<Infallible>) {
+        let (holds, held) = mpsc::channel(1);
+        let (bytes, held) = (Some(bytes.clone()), Some(held));
+        (Self { bytes, held }, holds)
     }
 }
 

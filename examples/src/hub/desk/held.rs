@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use tokio::time::Instant;
 
 use super::super::jobs::Read;
+use super::wait::Wait;
 
 /// Jobs that wait for agents that are not there.
 const MAX_HELD: usize = 1000;
@@ -13,6 +14,14 @@ const MAX_HELD: usize = 1000;
 pub(super) struct HeldJob {
     pub(super) read: Read,
     pub(super) until: Option<Instant>,
+    wait: Wait,
+}
+
+impl HeldJob {
+    /// When its time is over, or it is to be said why it waits.
+    fn due(&self) -> Option<Instant> {
+        [self.until, self.wait.next()].into_iter().flatten().min()
+    }
 }
 
 /// All of them, in the order in which they came. They are looked at when an agent begins to listen, and when one is due.
@@ -33,8 +42,27 @@ impl Held {
 
     pub(super) fn add(&mut self, read: Read) {
         let until = read.job.time_limit.map(|limit| Instant::now() + limit);
-        self.due = [self.due, until].into_iter().flatten().min();
-        self.jobs.push_back(HeldJob { read, until });
+        let wait = Wait::default();
+        let job = HeldJob { read, until, wait };
+        self.due = [self.due, job.due()].into_iter().flatten().min();
+        self.jobs.push_back(job);
+    }
+
+    /// Looks at those that it is time to look at; gives those of which there is something new to say, with the reason, which is
+    /// made of the agent's name.
+    pub(super) fn look(
+        &mut self,
+        now: Instant,
+        why: impl Fn(&str) -> String,
+    ) -> Vec<(&Read, String)> {
+        let mut news = Vec::new();
+        for job in self.jobs.iter_mut().filter(|job| job.wait.is_due(now)) {
+            let why = why(job.read.agent.as_deref().unwrap_or_default());
+            if let Some(why) = job.wait.changed(Some(why)) {
+                news.push((&job.read, why));
+            }
+        }
+        news
     }
 
     /// Takes out those for agents of these names or client ids.
@@ -50,12 +78,12 @@ impl Held {
     fn take(&mut self, is_taken: impl Fn(&HeldJob) -> bool) -> Vec<HeldJob> {
         let all = std::mem::take(&mut self.jobs).into_iter();
         let (taken, left): (VecDeque<_>, VecDeque<_>) = all.partition(is_taken);
-        self.due = left.iter().filter_map(|job| job.until).min();
+        self.due = left.iter().filter_map(HeldJob::due).min();
         self.jobs = left;
         taken.into()
     }
 
-    /// Ready when the time of one is over; never where none has a time.
+    /// Ready when the time of one is over, or it is time to say why it waits; never where there is none.
     pub(super) async fn due(&self) {
         match self.due {
             Some(due) => tokio::time::sleep_until(due).await,
@@ -96,10 +124,34 @@ mod tests {
         assert!(held.due.is_some_and(|due| due <= Instant::now()));
         assert_eq!(agents(held.take_due(Instant::now())), ["b"]);
         let later = Instant::now() + Duration::from_secs(60);
-        assert!(held.due.is_some_and(|due| due > later), "the next one");
+        let over = |held: &Held| held.jobs.iter().filter_map(|job| job.until).min();
+        assert!(over(&held).is_some_and(|due| due > later), "the next one");
         assert_eq!(agents(held.take_for(|name| name == "a")), ["a", "a"]);
-        assert_eq!(held.due, None, "what is left has no time");
+        assert_eq!(over(&held), None, "what is left has no time");
         assert_eq!(agents(held.take_for(|_| true)), ["c"]);
         assert!(held.is_empty());
+        assert_eq!(held.due, None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn it_is_said_why_one_waits_when_it_does_and_when_the_reason_is_another() {
+        let mut held = Held::default();
+        held.add(job("a", None));
+        let said = |held: &mut Held, why: &str| {
+            let news = held.look(Instant::now(), |name| format!("{why} {name}"));
+            let news = news.into_iter().map(|(_, why)| why);
+            let news = news.collect::<Vec<_>>();
+            drop(held.take(|_| false));
+            news
+        };
+        assert_eq!(said(&mut held, "no"), [""; 0], "it has not waited");
+        for (why, wanted) in [
+            ("no", &["no a"][..]),
+            ("no", &[]),
+            ("still no", &["still no a"]),
+        ] {
+            held.due().await;
+            assert_eq!(said(&mut held, why), wanted);
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! What is to be done with each job of this hub, and when everything is.
 
 mod held;
-mod wait;
+pub(super) mod wait;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -113,7 +113,7 @@ pub(super) async fn work(
             found = looked(&mut desk.looking), if may_begin => desk.looked(found),
             Some(ended) = desk.running.next() => desk.ended(ended),
             agent = listening(&mut desk.news), if looks_at_held => desk.came(agent.as_ref()),
-            () = desk.held.due(), if looks_at_held => desk.give_up_held(),
+            () = desk.held.due(), if looks_at_held => desk.held_due(),
             () = lines.room(), if !has_room => {}
             () = lines.broken() => return FAILED,
             // Who says so may be gone, and nobody leaves then.
@@ -292,14 +292,25 @@ impl Desk<'_> {
         let names: BTreeSet<_> = listening
             .flat_map(|agent| [agent.client_id.as_str().to_owned(), agent.name])
             .collect();
-        for HeldJob { mut read, until } in self.held.take_for(|name| names.contains(name)) {
+        for HeldJob {
+            mut read, until, ..
+        } in self.held.take_for(|name| names.contains(name))
+        {
             read.job.time_limit = until.map(|until| until - Instant::now());
             self.take(read, None);
         }
     }
 
-    fn give_up_held(&mut self) {
-        for HeldJob { read, .. } in self.held.take_due(Instant::now()) {
+    /// The time of a held job is over, or it is time to say why it waits.
+    fn held_due(&mut self) {
+        let now = Instant::now();
+        let listening = self.hub.inspect(|view| view.counts().available_agents);
+        let why =
+            |name: &str| format!("no agent {name:?} listens; agents that listen: {listening}");
+        for (read, why) in self.held.look(now, why) {
+            self.lines.waiting(None, read.job.label.as_deref(), &why);
+        }
+        for HeldJob { read, .. } in self.held.take_due(now) {
             self.some_failed = true;
             if let Some(label) = &read.job.label {
                 self.given.remove(&**label);
@@ -328,7 +339,7 @@ impl Desk<'_> {
                     event = job.next_event() => event,
                     () = wait.look() => {
                         if let Some(why) = wait.changed(job.why_waiting()) {
-                            lines.waiting(id, label.as_deref(), &why);
+                            lines.waiting(Some(id), label.as_deref(), &why);
                         }
                         continue;
                     }

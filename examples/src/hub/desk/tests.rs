@@ -11,31 +11,8 @@ use uap_hub_proto::transport::client::AgentBuilder;
 use uap_hub_proto::transport::server::{ServerConfig, serve};
 use uap_hub_proto::wire::TestResult;
 
+use super::super::lines::Page;
 use super::*;
-
-/// Where lines are written, and who waits for them.
-#[derive(Clone, Default)]
-struct Page(Arc<(Mutex<Vec<u8>>, Notify)>);
-
-impl Write for Page {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.0.lock().unwrap().extend(bytes);
-        self.0.1.notify_one();
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl Page {
-    async fn until(&self, words: &str) {
-        while !String::from_utf8_lossy(&self.0.0.lock().unwrap()).contains(words) {
-            self.0.1.notified().await;
-        }
-    }
-}
 
 /// A page that nobody reads until the gate is opened.
 struct Unread(std_mpsc::Receiver<()>, Page);
@@ -127,7 +104,7 @@ async fn a_store_that_answers_late_holds_up_nothing_else() {
     let (code, ()) = tokio::join!(work, script);
     assert_eq!(code, 0);
     lines.flushed().await;
-    let page = String::from_utf8(page.0.0.lock().unwrap().clone()).unwrap();
+    let page = page.text();
     assert_eq!(page.matches("it ended").count(), 2, "{page}");
 }
 
@@ -208,7 +185,7 @@ async fn what_is_about_jobs_waits_for_who_reads_and_news_is_counted() {
     assert_eq!(code, 0);
     drop(open);
     lines.flushed().await;
-    let text = String::from_utf8(page.0.0.lock().unwrap().clone()).unwrap();
+    let text = page.text();
     assert!(text.contains("it ended"));
     let mut left_out = text.lines().filter(|line| line.contains("left-out"));
     let left_out = left_out.next().unwrap();

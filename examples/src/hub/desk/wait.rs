@@ -11,7 +11,7 @@ const FIRST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(64);
 
 /// When to look at why a job waits, and what was told.
-pub(super) struct Wait {
+pub(in crate::hub) struct Wait {
     /// `None` while it does not wait.
     next: Option<Instant>,
     pause: Duration,
@@ -30,25 +30,41 @@ impl Default for Wait {
 
 impl Wait {
     /// Ready when it is time to look.
-    pub(super) async fn look(&self) {
+    pub(in crate::hub) async fn look(&self) {
         match self.next {
             Some(next) => tokio::time::sleep_until(next).await,
             None => std::future::pending().await,
         }
     }
 
+    /// When to look; `None` while the job does not wait.
+    pub(in crate::hub) const fn next(&self) -> Option<Instant> {
+        self.next
+    }
+
+    /// Whether it is time to look.
+    pub(in crate::hub) fn is_due(&self, now: Instant) -> bool {
+        self.next.is_some_and(|next| next <= now)
+    }
+
     /// Takes note of an event of the job: an offer that was refused, or a session that was lost, makes it wait again.
-    pub(super) fn heard(&mut self, event: &JobEvent) {
-        match event {
-            JobEvent::Stored | JobEvent::Declined { .. } | JobEvent::Requeued { .. } => {
-                self.next = Some(Instant::now() + self.pause);
-            }
-            _ => self.next = None,
-        }
+    pub(in crate::hub) fn heard(&mut self, event: &JobEvent) {
+        let waits = matches!(
+            event,
+            JobEvent::Stored | JobEvent::Declined { .. } | JobEvent::Requeued { .. }
+        );
+        self.next = None;
+        self.set_waiting(waits);
+    }
+
+    /// Takes note of whether the job waits.
+    pub(in crate::hub) fn set_waiting(&mut self, waits: bool) {
+        let next = || Instant::now() + self.pause;
+        self.next = waits.then(|| self.next.unwrap_or_else(next));
     }
 
     /// The reason, if it is another than the one that was told.
-    pub(super) fn changed(&mut self, why: Option<String>) -> Option<String> {
+    pub(in crate::hub) fn changed(&mut self, why: Option<String>) -> Option<String> {
         self.pause = (self.pause * 2).min(LONGEST);
         self.next = why.is_some().then(|| Instant::now() + self.pause);
         let why = why.filter(|why| self.told.as_ref() != Some(why))?;

@@ -2,11 +2,12 @@
 //!
 //! ```text
 //! fit   shortens what a peer chose
-//! out   the queue before standard output
+//! page  what tests read of them
 //! ```
 
 mod fit;
-mod out;
+#[cfg(test)]
+mod page;
 
 use std::fmt;
 use std::io::{self, Write};
@@ -26,7 +27,9 @@ use uap_hub_proto::wire::{
 };
 use ubos_common::os::Clock;
 
-use out::Out;
+use crate::out::Out;
+#[cfg(test)]
+pub(super) use page::Page;
 
 /// A skill of an agent; of a translation what it makes, where the agent says so.
 fn ability(skill: &Skill, info: &AgentInfo) -> Value {
@@ -167,9 +170,10 @@ impl Lines {
         self.news("missed", json!({"events": events}), MAX_AGENT_BYTES);
     }
 
-    /// Why a job waits for an agent.
-    pub(super) fn waiting(&self, job: JobId, label: Option<&str>, why: &str) {
-        let members = json!({"job": job.to_string(), "id": label, "reason": why});
+    /// Why a job waits for an agent; without an id it was not submitted, because the agent that it names is not there.
+    pub(super) fn waiting(&self, job: Option<JobId>, label: Option<&str>, why: &str) {
+        let job = job.map(|job| job.to_string());
+        let members = json!({"job": job, "id": label, "reason": why});
         self.news("waiting", members, MAX_JOB_BYTES);
     }
 

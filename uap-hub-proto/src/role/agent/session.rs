@@ -24,6 +24,9 @@ use crate::{
     },
 };
 
+/// Sessions beyond those that may run: they have given their result, and wait for the hub's end.
+const MAX_FINISHING: usize = 256;
+
 impl FleetAgent {
     pub(super) fn control(&mut self, now: Now, stream: StreamId, event: listen_response::Event) {
         match event {
@@ -88,12 +91,14 @@ impl FleetAgent {
         self.answer(stream, listen_request::Event::SessionAcceptance(answer));
     }
 
-    /// Whether as many sessions run as may. Those that wait for the hub's end take no place.
+    /// Whether as many sessions run as may. Those that wait for the hub's end take no place, but what a hub that never ends them
+    /// has the agent keep is bounded.
     fn is_busy(&self) -> bool {
-        let most = self.config.max_sessions;
+        let (all, most) = (self.sessions.len(), self.config.max_sessions);
         let takes_place = |(_, session): &(_, &Session)| session.stage != SessionStage::Finishing;
         // They are counted only where there can be enough.
-        self.sessions.len() >= most && self.sessions.iter().filter(takes_place).count() >= most
+        all >= most.saturating_add(MAX_FINISHING)
+            || (all >= most && self.sessions.iter().filter(takes_place).count() >= most)
     }
 
     /// Opens the call and acknowledges at once: a hub may wait for that before it sends the job.

@@ -7,6 +7,9 @@
 
 mod reasons;
 
+#[cfg(test)]
+pub(super) use self::reasons::MAX_ASKED;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,

@@ -315,8 +315,8 @@ impl Hub {
     }
 
     /// Why a job waits, in words for people: what agents lack for it, and what the last one that was asked said. `None` where it
-    /// does not wait.
-    pub fn why_waiting(&mut self, job: JobId) -> Option<String> {
+    /// does not wait. Where it is not known which agents of very many can do it, 64 are asked, and the words say so.
+    pub fn why_waiting(&self, job: JobId) -> Option<String> {
         let entry = self.queue.get(job)?;
         if entry.stage != JobStage::Waiting {
             return None;

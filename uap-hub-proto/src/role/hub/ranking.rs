@@ -173,6 +173,11 @@ impl Ranking {
         }
     }
 
+    /// The number of a shape, if it is known.
+    pub(super) fn number_of(&self, shape: &Shape) -> Option<usize> {
+        self.shapes.get(shape).map(|known| known.number)
+    }
+
     /// The number of a shape. Against one that is not known, all members are held.
     pub(super) fn know(&mut self, shape: &Shape) -> usize {
         self.uses += 1;

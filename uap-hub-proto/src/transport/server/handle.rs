@@ -92,6 +92,12 @@ impl HubHandle {
         self.0.shared.command(|hub, now| hub.cancel(now, job))
     }
 
+    /// Why a job waits, in words for people; `None` where it does not. It costs a look at no more than 64 agents.
+    #[must_use]
+    pub fn why_waiting(&self, job: JobId) -> Option<String> {
+        self.0.shared.act(|hub, _| hub.why_waiting(job))
+    }
+
     /// The registered agents, ordered by client id.
     #[must_use]
     pub fn agents(&self) -> Vec<AgentInfo> {
@@ -210,8 +216,7 @@ impl JobHandle {
         event
     }
 
-    /// Why the job waits, in words for people; `None` where it does not. It costs a look at the agents of the job's skill where
-    /// none of them takes its payloads, so do not ask often.
+    /// As [`HubHandle::why_waiting`].
     #[must_use]
     pub fn why_waiting(&self) -> Option<String> {
         self.shared.act(|hub, _| hub.why_waiting(self.id))

@@ -356,6 +356,31 @@ fn a_session_that_gave_its_result_is_not_busy() {
     );
 }
 
+// spec: HUB-3-7
+#[test]
+fn so_many_results_wait_for_the_hub_and_the_next_proposal_is_refused() {
+    let mut rig = Rig::new(|config| config.with_max_sessions(1).with_resume(true));
+    rig.registered();
+    let last = |rig: &mut Rig, session: &str| {
+        rig.propose(session, test("t"));
+        let said = rig.take();
+        said.into_iter().rfind(|word| word.contains(": ")).unwrap()
+    };
+    let sessions = 1 + 256;
+    for n in 0..sessions {
+        let session = n.to_string();
+        assert_eq!(last(&mut rig, &session), format!("1: accept {n}"));
+        rig.ready(&session);
+        rig.init(n + 2);
+        let done = TestResult::completed("done").into();
+        let id = SessionId::from(session);
+        rig.agent.finish(rig.now, &id, done).unwrap();
+    }
+    assert_eq!(last(&mut rig, "more"), "1: refuse more the agent is busy");
+    rig.ended(2, Code::Ok);
+    assert_eq!(last(&mut rig, "next"), "1: accept next");
+}
+
 // spec: HUB-4-8
 #[test]
 fn the_result_half_closes_and_the_call_lingers() {

@@ -83,6 +83,46 @@ fn jobs_of_one_key_go_to_one_agent() {
     assert_eq!(asked(&mut rig, grouped()).0, second);
 }
 
+/// Jobs of one label on one agent.
+#[derive(Debug)]
+struct Labelled;
+
+impl Placement for Labelled {
+    fn rank(&self, agent: &Candidate<'_>, _: &Skill) -> [u64; 2] {
+        [agent.load as u64, 0]
+    }
+
+    fn affinity<'j>(&self, job: &'j Job) -> Option<&'j str> {
+        job.label.as_deref()
+    }
+}
+
+// spec: HUB-3-6
+#[test]
+fn the_key_of_a_job_may_be_its_label() {
+    let mut rig = Rig::with(Config::default().with_placement(Labelled));
+    let (first, second) = (agent(&mut rig, "a"), agent(&mut rig, "b"));
+    let labelled = |label: &str| Job::test("t", vec![]).with_label(label);
+    let (home, session) = asked(&mut rig, labelled("x"));
+    assert_eq!(home, first);
+    rig.answer(home, &session, true);
+    assert_eq!(
+        asked(&mut rig, labelled("y")).0,
+        second,
+        "it has less to do"
+    );
+    assert_eq!(
+        asked(&mut rig, labelled("y")).0,
+        first,
+        "nobody accepted one"
+    );
+    assert_eq!(
+        asked(&mut rig, labelled("x")).0,
+        first,
+        "although it has more"
+    );
+}
+
 // spec: HUB-3-2
 #[test]
 fn a_home_that_cannot_take_the_job_is_passed_over() {

@@ -2,12 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use super::{super::job::Job, Fleet};
+use super::{
+    super::{job::Job, ranking::Capable, ranking::Standing},
+    Agent, Fleet,
+};
 use crate::capability::{Shape, Skill};
 
 impl Fleet {
     /// Why a job that waited was offered to no agent, in words for people.
-    pub(in crate::role::hub) fn why_unplaced(&mut self, job: &Job, shape: &Shape) -> String {
+    pub(in crate::role::hub) fn why_unplaced(&self, job: &Job, shape: &Shape) -> String {
         let skill = &job.skill;
         if let Some(only) = &job.agent {
             let fault = match self.agents.get(only) {
@@ -21,15 +24,20 @@ impl Fleet {
             };
             return format!("the agent that the job is for {fault}");
         }
-        let Some(work) = self.rank(skill, shape) else {
+        let Some(of_skill) = self.by_skill.get(skill) else {
             return format!("no agent offers {skill}");
         };
-        let ranking = self.rankings.get(work.ranking);
-        let (offering, free) = ranking.map_or((0, 0), |ranking| {
-            (ranking.len(), ranking.ranked(work.shape).count())
-        });
-        let begin = format!("agents that offer {skill}: {offering}, of which");
-        let able = self.counts(work);
+        let offering = of_skill.agents.len();
+        let able = match self.known(skill, shape) {
+            Some(able) => able,
+            None => self.sampled(skill, shape),
+        };
+        let begin = match able.asked {
+            asked if asked < offering => {
+                format!("agents that offer {skill}: {offering}; of {asked} that were asked")
+            }
+            _ => format!("agents that offer {skill}: {offering}, of which"),
+        };
         if able.all == 0 {
             return format!(
                 "{begin} 0 take these payloads: {}",
@@ -39,7 +47,7 @@ impl Fleet {
         let standings = [
             (able.all - able.listening, "away"),
             (able.listening - able.present, "paused"),
-            (able.present - free, "without room"),
+            (able.present - able.free, "without room"),
         ];
         let standings = standings.iter().filter(|(count, _)| *count > 0);
         let standings: Vec<_> = standings
@@ -51,6 +59,49 @@ impl Fleet {
             able.all,
             standings.join(", ")
         )
+    }
+
+    /// Counts the agents that can do a job, where it is known which can.
+    fn known(&self, skill: &Skill, shape: &Shape) -> Option<Able> {
+        let of_skill = self.by_skill.get(skill)?;
+        let ranking = self.rankings.get(of_skill.ranking?)?;
+        let shape = ranking.number_of(shape)?;
+        let Capable {
+            all,
+            listening,
+            present,
+        } = ranking.counts(shape);
+        Some(Able {
+            asked: ranking.len(),
+            all,
+            listening,
+            present,
+            free: ranking.ranked(shape).count(),
+        })
+    }
+
+    /// Counts them among some agents: a job of a shape that is not known must not have all of them held against it, nor take the
+    /// place of one that is.
+    fn sampled(&self, skill: &Skill, shape: &Shape) -> Able {
+        let mut able = Able::default();
+        for agent in self.some(skill) {
+            able.asked += 1;
+            if agent.is_capable(skill, shape) {
+                let standing = Standing::of(agent);
+                able.all += 1;
+                able.listening += usize::from(standing.is_listening);
+                able.present += usize::from(standing.is_present);
+                able.free += usize::from(standing.has_room);
+            }
+        }
+        able
+    }
+
+    /// Those that stand for all with a skill where they are very many.
+    fn some(&self, skill: &Skill) -> impl Iterator<Item = &Agent> {
+        let of_skill = self.by_skill.get(skill);
+        let ids = of_skill.into_iter().flat_map(|of_skill| &of_skill.agents);
+        ids.take(MAX_ASKED).filter_map(|id| self.agents.get(id))
     }
 
     /// What a job lacks for an agent, in words for people.
@@ -66,37 +117,57 @@ impl Fleet {
         Some(requirements.unmet_by(shape)?.to_string())
     }
 
-    /// What a job lacks for the agents with its skill, of which none can do it. Where they are very many, some stand for all.
+    /// What a job lacks for the agents with its skill, of which none can do it. Where they are very many, some stand for all,
+    /// and that is said.
     pub(in crate::role::hub) fn faults(&self, skill: &Skill, shape: &Shape) -> String {
         let Some(of_skill) = self.by_skill.get(skill) else {
             return format!("no agent offers {skill}");
         };
-        let mut faults = BTreeMap::<String, usize>::new();
-        for id in of_skill.agents.iter().take(MAX_ASKED) {
-            let fault = self.unmet_by(id.as_str(), skill, shape);
-            *faults.entry(fault.unwrap_or_default()).or_default() += 1;
+        let (mut faults, mut asked) = (BTreeMap::<String, usize>::new(), 0);
+        for agent in self.some(skill) {
+            let requirements = agent.skills.get(skill);
+            let unmet = requirements.and_then(|requirements| requirements.unmet_by(shape));
+            let fault = unmet.map(|unmet| unmet.to_string()).unwrap_or_default();
+            *faults.entry(fault).or_default() += 1;
+            asked += 1;
         }
         let mut faults: Vec<_> = faults
             .into_iter()
             .map(|(fault, count)| (count, fault))
             .collect();
         faults.sort_by(|(one, _), (other, _)| other.cmp(one));
-        if let [(_, only)] = &faults[..] {
+        let left = of_skill.agents.len() - asked;
+        if let ([(_, only)], 0) = (&faults[..], left) {
             return only.clone();
         }
         let said = faults.iter().take(MAX_FAULTS);
         let mut said: Vec<_> = said
             .map(|(count, fault)| format!("{count}: {fault}"))
             .collect();
-        let left: usize = faults.iter().skip(MAX_FAULTS).map(|(count, _)| count).sum();
+        let others: usize = faults.iter().skip(MAX_FAULTS).map(|(count, _)| count).sum();
+        if others > 0 {
+            said.push(format!("{others}: other reasons"));
+        }
         if left > 0 {
-            said.push(format!("{left}: other reasons"));
+            said.push(format!("{left} were not asked"));
         }
         said.join("; ")
     }
 }
 
+/// Agents with a skill that can do a job.
+#[derive(Clone, Copy, Debug, Default)]
+struct Able {
+    /// Of how many agents that is known.
+    asked: usize,
+    all: usize,
+    listening: usize,
+    present: usize,
+    /// Those that have room.
+    free: usize,
+}
+
 /// Agents that are asked why they cannot do a job.
-const MAX_ASKED: usize = 64;
+pub(in crate::role::hub) const MAX_ASKED: usize = 64;
 /// Reasons that are told.
 const MAX_FAULTS: usize = 3;

@@ -17,8 +17,8 @@ use crate::{
     id::StreamId,
     state::State,
     wire::{
-        Capability, ListenRequest, SessionAcceptance, TestResponse, TestResult, TestStatus,
-        listen_request, listen_response, test_response,
+        Capability, ListenRequest, SessionAcceptance, Severity, Telemetry, TestResponse,
+        TestResult, TestStatus, listen_request, listen_response, test_response,
     },
 };
 use rig::Rig;

@@ -2,8 +2,11 @@
 //!
 //! A state of hub and agents is reached by replaying the acts that lead to it; a state that was seen before is not
 //! gone on from. What the agents may do is more than ours do: they answer late, twice and for each other, they
-//! open streams twice, break off, and come back. From every state on, a fleet that behaves must bring both jobs
-//! to their end.
+//! open streams twice, break off, and come back, by their old name or as somebody new. From every state on, a fleet
+//! that behaves must bring both jobs to their end.
+//!
+//! Where sessions are resumed their reports are numbered. What a cut took on its way, in either direction, the agent sends
+//! again; whatever happens, the caller is told the reports of a session in their order, each once.
 
 use std::{
     collections::{HashSet, VecDeque},
@@ -22,6 +25,12 @@ enum Act {
     Accept(usize, usize),
     Refuse(usize),
     Open(usize),
+    /// Its stream is opened, and the connection is lost before the job comes.
+    OpenCut(usize),
+    /// An agent makes a report, and sends it where its stream is open.
+    Report(usize),
+    /// An agent makes a report that is lost with the connection.
+    ReportCut(usize),
     Finish(usize),
     Close(usize),
     Break(usize),
@@ -29,7 +38,11 @@ enum Act {
     Cut(usize),
     /// Its stream is opened again, whether or not the hub has seen the end of the last one.
     Resume(usize),
+    /// An opening of its stream comes that was made before the last one.
+    Late(usize),
     Leave(usize),
+    /// An agent listens by the id that it had, whether or not the hub has seen that it was away, or has forgotten it since.
+    Return(usize),
     Join(usize),
     Tick,
 }
@@ -55,7 +68,14 @@ struct Offer {
     stream: Option<StreamId>,
     /// How often its stream was opened.
     opened: u64,
+    /// How often the agent got the job.
     inits: usize,
+    /// Reports that the agent made, that it was told the hub has, and that the caller was told, each of them in order.
+    made: u64,
+    acknowledged: u64,
+    told: u64,
+    /// The last that was made is the result.
+    has_result: bool,
 }
 
 /// The most faults.
@@ -64,12 +84,16 @@ struct Budget {
     losses: usize,
     strays: usize,
     ticks: usize,
+    /// Reports beside those that begin and end a session.
+    reports: usize,
 }
 
 struct Model {
     rig: Rig,
     jobs: Vec<JobId>,
     listens: [Option<StreamId>; AGENTS],
+    /// By which each may come back.
+    ids: [Option<String>; AGENTS],
     offers: Vec<Offer>,
     /// The offer that each job is assigned to, and whether it has ended.
     assigned: [Option<usize>; JOBS],
@@ -88,6 +112,7 @@ impl Model {
             rig,
             jobs,
             listens: [None; AGENTS],
+            ids: Default::default(),
             offers: Vec::new(),
             assigned: [None; JOBS],
             ended: [false; JOBS],
@@ -115,9 +140,13 @@ impl Model {
                 }
                 Step::Told => acts.push(Act::Open(n)),
                 Step::Open if offer.stream.is_none() => acts.push(Act::Resume(n)),
+                Step::Finished if offer.stream.is_none() => acts.push(Act::Resume(n)),
                 Step::Open => acts.push(Act::Finish(n)),
                 Step::Finished => acts.push(Act::Close(n)),
                 _ => {}
+            }
+            if self.resumes {
+                self.cuts_and_reports(n, &mut acts);
             }
             if self.budget.strays > 0 {
                 let answered = offer.step != Step::Asked;
@@ -132,15 +161,18 @@ impl Model {
             }
             if self.budget.losses > 0 && offer.stream.is_some() {
                 acts.push(Act::Break(n));
-                if self.resumes {
-                    acts.extend([Act::Cut(n), Act::Resume(n)]);
-                }
             }
         }
         for agent in 0..AGENTS {
+            let may_lose = self.budget.losses > 0;
+            let may_return = self.resumes && self.ids[agent].is_some();
             match self.listens[agent] {
+                None if may_return => acts.extend([Act::Return(agent), Act::Join(agent)]),
                 None => acts.push(Act::Join(agent)),
-                Some(_) if self.budget.losses > 0 => acts.push(Act::Leave(agent)),
+                Some(_) if may_lose && may_return => {
+                    acts.extend([Act::Leave(agent), Act::Return(agent)]);
+                }
+                Some(_) if may_lose => acts.push(Act::Leave(agent)),
                 Some(_) => {}
             }
         }
@@ -148,6 +180,30 @@ impl Model {
             acts.push(Act::Tick);
         }
         acts
+    }
+
+    /// What may happen to a session that can be resumed.
+    fn cuts_and_reports(&self, n: usize, acts: &mut Vec<Act>) {
+        let (offer, budget) = (&self.offers[n], &self.budget);
+        let runs = offer.step == Step::Open && offer.inits > 0;
+        if budget.losses > 0 && offer.step == Step::Told {
+            acts.push(Act::OpenCut(n));
+        }
+        if budget.losses > 0 && offer.stream.is_some() {
+            acts.extend([Act::Cut(n), Act::Resume(n)]);
+        }
+        if runs && offer.stream.is_none() {
+            acts.push(Act::Finish(n));
+        }
+        if runs && budget.reports > 0 {
+            acts.push(Act::Report(n));
+            if budget.losses > 0 && offer.stream.is_some() {
+                acts.push(Act::ReportCut(n));
+            }
+        }
+        if budget.strays > 0 && offer.opened > 0 {
+            acts.push(Act::Late(n));
+        }
     }
 
     fn act(&mut self, act: Act) {
@@ -160,28 +216,18 @@ impl Model {
                     .answer(listen, &self.offers[n].session.clone(), false);
             }
             Act::Open(n) => self.open(n),
-            Act::Finish(n) => {
-                self.offers[n].step = Step::Finished;
-                let stream = self.offers[n].stream.unwrap();
-                self.rig.result(stream, State::Completed);
-            }
-            Act::Close(n) => {
-                let stream = self.offers[n].stream.unwrap();
-                self.rig.half_close(stream);
-            }
             Act::Break(n) => {
                 self.budget.losses -= 1;
                 self.offers[n].step = Step::Past;
                 let stream = self.offers[n].stream.take().unwrap();
                 self.rig.reset(stream);
             }
-            Act::Cut(n) => self.cut(n),
-            Act::Resume(n) => self.resume(n),
             Act::Leave(agent) => {
                 self.budget.losses -= 1;
                 let listen = self.listens[agent].take().unwrap();
                 self.rig.reset(listen);
             }
+            Act::Return(agent) => self.come_back(agent),
             Act::Join(agent) => self.join(agent),
             Act::Tick => {
                 self.budget.ticks = self.budget.ticks.saturating_sub(1);
@@ -189,9 +235,50 @@ impl Model {
                 let span = next.saturating_since(self.rig.now.mono);
                 self.rig.pass(span);
             }
+            _ => self.act_in_session(act),
         }
         self.hear();
         self.check();
+    }
+
+    /// What can happen to a session whose stream was opened.
+    fn act_in_session(&mut self, act: Act) {
+        match act {
+            Act::OpenCut(n) => {
+                self.open(n);
+                let opened = self.offers[n].stream;
+                let came = |output: &Output| !matches!(output, Output::Send { stream, .. } if Some(*stream) == opened);
+                self.rig.said.retain(came);
+                self.cut(n);
+            }
+            Act::Report(n) => {
+                self.budget.reports -= 1;
+                self.report(n);
+            }
+            Act::ReportCut(n) => {
+                self.budget.reports -= 1;
+                self.offers[n].made += 1;
+                self.cut(n);
+            }
+            Act::Finish(n) => {
+                self.offers[n].step = Step::Finished;
+                self.offers[n].has_result = true;
+                self.report(n);
+            }
+            Act::Close(n) => {
+                let stream = self.offers[n].stream.unwrap();
+                self.rig.half_close(stream);
+            }
+            Act::Cut(n) => self.cut(n),
+            Act::Resume(n) => self.resume(n),
+            Act::Late(n) => {
+                self.budget.strays -= 1;
+                let session = self.offers[n].session.clone();
+                let resume = Resume::Reports(self.offers[n].opened);
+                self.rig.open_as(Rpc::Execute, Some(&session), Some(resume));
+            }
+            other => panic!("{other:?} is of no session"),
+        }
     }
 
     fn accept(&mut self, agent: usize, n: usize) {
@@ -220,30 +307,69 @@ impl Model {
             self.offers[n].stream = Some(stream);
             self.offers[n].opened = 1;
             self.offers[n].step = Step::Open;
+            // That it is there, before it has the job.
+            if self.resumes && self.offers[n].made == 0 {
+                self.report(n);
+            }
         }
     }
 
     fn cut(&mut self, n: usize) {
         self.budget.losses -= 1;
-        let offer = &mut self.offers[n];
-        if offer.step == Step::Finished {
-            // The hub has the result, and the agent learns that when it comes back.
-            offer.step = Step::Past;
-        }
-        let stream = offer.stream.take().unwrap();
+        let stream = self.offers[n].stream.take().unwrap();
         self.rig.lose(stream);
     }
 
+    /// Makes the next report; without a stream it waits for one.
+    fn report(&mut self, n: usize) {
+        let offer = &mut self.offers[n];
+        offer.made += 1;
+        let number = offer.made;
+        if self.offers[n].stream.is_some() {
+            self.send_report(n, number);
+        }
+    }
+
+    fn send_report(&mut self, n: usize, number: u64) {
+        let offer = &self.offers[n];
+        let stream = offer.stream.unwrap();
+        let is_result = offer.has_result && number == offer.made;
+        self.rig.number = self.resumes.then_some(number);
+        let words = number.to_string();
+        self.rig.say(
+            stream,
+            match is_result {
+                true => test_response::Event::Result(TestResult::completed(words)),
+                false => test_response::Event::Telemetry(Telemetry::new(Severity::Info, words)),
+            },
+        );
+    }
+
+    /// The stream is opened again, and what the agent does not know to have come is sent again.
     fn resume(&mut self, n: usize) {
         let offer = &mut self.offers[n];
         if offer.stream.is_some() {
             self.budget.losses -= 1;
         }
         offer.opened += 1;
-        let resume = Resume::Reports(offer.opened);
-        let session = offer.session.clone();
+        let resume = match offer.inits {
+            0 => Resume::Job(offer.opened),
+            _ => Resume::Reports(offer.opened),
+        };
+        let (session, kept) = (offer.session.clone(), offer.acknowledged + 1..=offer.made);
         let stream = self.rig.open_as(Rpc::Execute, Some(&session), Some(resume));
         self.offers[n].stream = Some(stream);
+        kept.for_each(|number| self.send_report(n, number));
+    }
+
+    /// The agent listens again, by its old id; if the hub has forgotten it, as somebody new after that.
+    fn come_back(&mut self, agent: usize) {
+        if self.listens[agent].is_some() {
+            self.budget.losses -= 1;
+        }
+        let id = self.ids[agent].clone().unwrap();
+        self.listens[agent] = Some(StreamId(self.rig.streams + 1));
+        self.rig.open(Rpc::Listen, Some(&id));
     }
 
     /// An agent that is away registers anew and forgets its offers; running sessions go on.
@@ -263,6 +389,7 @@ impl Model {
         // Offers come at once, and must be attributed to this agent.
         self.listens[agent] = Some(StreamId(self.rig.streams + 1));
         self.rig.open(Rpc::Listen, Some(&id));
+        self.ids[agent] = Some(id);
     }
 
     /// Takes the hub's outputs, and compares them with those that are allowed.
@@ -282,7 +409,13 @@ impl Model {
                         JobEvent::Requeued { .. } => {
                             assert!(self.assigned[job].take().is_some());
                         }
-                        JobEvent::Ended(_) => {
+                        JobEvent::Telemetry { telemetry, .. } => {
+                            self.tell(job, &telemetry.message);
+                        }
+                        JobEvent::Ended(outcome) => {
+                            if self.resumes && outcome.result.is_some() {
+                                self.tell(job, &outcome.message);
+                            }
                             self.ended[job] = true;
                             self.assigned[job] = None;
                         }
@@ -296,22 +429,33 @@ impl Model {
         }
     }
 
+    /// The caller is told a report of a job's session.
+    fn tell(&mut self, job: usize, number: &str) {
+        let offer = &mut self.offers[self.assigned[job].unwrap()];
+        offer.told += 1;
+        assert_eq!(number, offer.told.to_string(), "each report once, in order");
+    }
+
     fn named(&self, session: &str) -> usize {
         let is = |offer: &Offer| offer.session == session;
         self.offers.iter().position(is).unwrap()
     }
 
     fn told(&mut self, stream: StreamId, message: Outbound, offered: Option<usize>) {
+        let is_of = |offer: &&mut Offer| offer.stream == Some(stream);
+        if let Outbound::Test(init) = &message
+            && let Some(number) = init.acknowledged
+            && let Some(offer) = self.offers.iter_mut().find(is_of)
+        {
+            assert!(number <= offer.made, "it has what was made");
+            offer.acknowledged = number;
+        }
         if matches!(&message, Outbound::Test(init) if init.test_type.is_empty()) {
             return;
         }
         let Outbound::Listen(message) = message else {
-            let offer = self
-                .offers
-                .iter_mut()
-                .find(|offer| offer.stream == Some(stream));
             // A stream that was opened twice gets no message, so this is the right one.
-            return match offer {
+            return match self.offers.iter_mut().find(is_of) {
                 Some(offer) => {
                     offer.inits += 1;
                     assert_eq!(offer.inits, 1, "the job is sent once");
@@ -329,28 +473,45 @@ impl Model {
             .position(|listen| *listen == Some(stream));
         let agent = agent.expect("nothing is said to who does not listen");
         match message.event.unwrap() {
-            listen_response::Event::SessionProposal(proposal) => self.offers.push(Offer {
-                session: proposal.session_id,
-                agent,
-                job: offered.unwrap(),
-                step: Step::Asked,
-                stream: None,
-                opened: 0,
-                inits: 0,
-            }),
+            listen_response::Event::SessionProposal(proposal) => {
+                self.proposed(agent, proposal.session_id, offered);
+            }
             listen_response::Event::SessionReady(ready) => {
                 let n = self.named(&ready.session_id);
                 let offer = &mut self.offers[n];
-                assert_eq!((offer.agent, offer.step), (agent, Step::Accepted));
+                let may_be_told = matches!(offer.step, Step::Accepted | Step::Told);
+                assert!(offer.agent == agent && may_be_told, "{offer:?}");
                 offer.step = Step::Told;
             }
         }
     }
 
+    /// An agent is asked, or asked again on another control stream.
+    fn proposed(&mut self, agent: usize, session: String, offered: Option<usize>) {
+        if let Some(again) = self.offers.iter().find(|offer| offer.session == session) {
+            assert_eq!((again.agent, again.step), (agent, Step::Asked));
+            return;
+        }
+        self.offers.push(Offer {
+            session,
+            agent,
+            job: offered.unwrap(),
+            step: Step::Asked,
+            stream: None,
+            opened: 0,
+            inits: 0,
+            made: 0,
+            acknowledged: 0,
+            told: 0,
+            has_result: false,
+        });
+    }
+
     fn closed(&mut self, stream: StreamId) {
-        for listen in &mut self.listens {
+        for (listen, id) in self.listens.iter_mut().zip(&mut self.ids) {
             if *listen == Some(stream) {
-                *listen = None;
+                // The hub does not know it any more.
+                (*listen, *id) = (None, None);
             }
         }
         for offer in &mut self.offers {
@@ -399,6 +560,7 @@ impl Model {
             losses: 0,
             strays: 0,
             ticks: 0,
+            reports: 0,
         };
         for _ in 0..200 {
             let mut acts = self.acts();
@@ -452,6 +614,15 @@ impl Model {
             .collect()
     }
 
+    /// How far the reports of an offer are, on both sides.
+    fn progress(&self, offer: &Offer) -> (usize, [u64; 4], bool) {
+        let session = self.rig.hub.sessions.named(&offer.session);
+        let received = session.and_then(|session| session.reports);
+        let received = received.map_or(0, |reports| reports.received);
+        let numbers = [offer.made, offer.acknowledged, offer.told, received];
+        (offer.inits, numbers, offer.has_result)
+    }
+
     /// The state, whatever its ids are and however it was reached.
     fn fingerprint(&self) -> u64 {
         let hub = &self.rig.hub;
@@ -489,6 +660,7 @@ impl Model {
                     offer.step,
                     stage,
                     offer.stream.is_some(),
+                    self.progress(offer),
                 )
             })
             .collect();
@@ -500,6 +672,9 @@ impl Model {
         (
             timers,
             self.listens.map(|listen| listen.is_some()),
+            self.ids
+                .each_ref()
+                .map(|id| id.as_ref().map(|id| hub.fleet.get(id).is_some())),
             self.budget,
         )
             .hash(&mut hasher);
@@ -538,6 +713,7 @@ fn no_order_of_events_loses_a_job_or_assigns_it_twice() {
             losses,
             strays,
             ticks,
+            reports: 0,
         };
         explore(&config, budget)
     });
@@ -556,6 +732,7 @@ fn no_order_of_events_does_where_jobs_are_begun_again() {
         losses: 1,
         strays: 1,
         ticks: 0,
+        reports: 0,
     };
     let states = explore(&config, budget);
     assert!(states > 1000, "{states}");
@@ -563,17 +740,19 @@ fn no_order_of_events_does_where_jobs_are_begun_again() {
 
 // spec: HUB-5-4
 #[test]
-fn no_order_of_cuts_loses_a_job_or_assigns_it_twice() {
+fn no_order_of_cuts_loses_a_job_or_a_report_or_tells_one_twice() {
     let config = || {
         Config::default()
             .with_resume_grace(Duration::from_secs(60))
             .with_max_sessions_per_agent(1)
     };
-    let states = [(2, 0, 0), (1, 0, 1), (1, 1, 0)].map(|(losses, strays, ticks)| {
+    let budgets = [(2, 0, 0, 1), (1, 0, 1, 1), (1, 1, 0, 0)];
+    let states = budgets.map(|(losses, strays, ticks, reports)| {
         let budget = Budget {
             losses,
             strays,
             ticks,
+            reports,
         };
         explore(&config, budget)
     });

@@ -2,7 +2,7 @@
 //! and ranks that are looked at.
 
 use super::{
-    super::{placement::MAX_SEARCHED, shapes},
+    super::{fleet::MAX_ASKED, placement::MAX_SEARCHED, shapes},
     *,
 };
 use crate::{
@@ -232,6 +232,44 @@ fn agents_that_come_and_go_in_turn_cost_others_nothing() {
             "no shape was forgotten"
         );
     }
+}
+
+// spec: HUB-3-6
+#[test]
+fn to_say_why_a_job_waits_costs_a_look_at_some_agents_and_no_shape_its_place() {
+    let count = 4 * MAX_ASKED;
+    let mut rig = fleet(count, takes);
+    // Jobs that nobody can do, of more shapes than are known.
+    let lacks = |n: usize| vec![Payload::new(format!("odd-{n}"))];
+    let jobs: Vec<_> = (0..=shapes::MAX_SHAPES)
+        .map(|n| {
+            let job = rig.hub.submit(rig.now, Job::test("t", lacks(n)));
+            rig.drain();
+            job.unwrap()
+        })
+        .collect();
+    let ask = |rig: &Rig, job: &JobId| rig.hub.why_waiting(*job).unwrap();
+    for job in &jobs {
+        let (_, checks, steps) = cost(|| ask(&rig, job));
+        assert!(checks <= MAX_ASKED, "{checks}");
+        assert!(steps <= 4 * MAX_ASKED, "{steps}");
+    }
+    let missing = r#"64: a payload of type "script" is missing; 192 were not asked"#;
+    let begin = r#"agents that offer test type "t": 256"#;
+    let unknown = ask(&rig, &jobs[0]);
+    assert_eq!(
+        unknown,
+        format!("{begin}; of 64 that were asked 0 take these payloads: {missing}")
+    );
+    let known = ask(&rig, jobs.last().unwrap());
+    assert_eq!(
+        known,
+        format!("{begin}, of which 0 take these payloads: {missing}")
+    );
+    let ((), checks, _) = cost(|| {
+        (1..=shapes::MAX_SHAPES).for_each(|n| submit(&mut rig, lacks(n)));
+    });
+    assert_eq!(checks, 0, "all are known but the first");
 }
 
 // spec: HUB-3-6

@@ -1,4 +1,4 @@
-//! Standard output behind a queue and a thread of its own: who says something never waits for who reads.
+//! Standard output, or standard error, behind a queue and a thread of its own: who says something never waits for who reads.
 
 use std::collections::VecDeque;
 use std::io::Write;
@@ -13,7 +13,7 @@ const MAX_WAITING_BYTES: usize = 8 << 20;
 
 /// The queue of lines. Clones are one queue.
 #[derive(Clone)]
-pub(super) struct Out(Arc<Shared>);
+pub(crate) struct Out(Arc<Shared>);
 
 struct Shared {
     state: Mutex<State>,
@@ -37,7 +37,7 @@ struct State {
 
 impl Out {
     /// Starts the thread that writes, and lives as long as the program; `left_out` makes the line that says how many were left out.
-    pub(super) fn start(
+    pub(crate) fn start(
         mut to: impl Write + Send + 'static,
         left_out: impl Fn(u64) -> String + Send + 'static,
     ) -> Self {
@@ -67,7 +67,7 @@ impl Out {
     }
 
     /// Adds a line of news, or counts it where there is no room.
-    pub(super) fn news(&self, line: String) {
+    pub(crate) fn news(&self, line: String) {
         let mut state = self.0.lock();
         if state.is_full {
             state.left_out += 1;
@@ -77,30 +77,30 @@ impl Out {
     }
 
     /// Adds a line in any case: whoever calls waited for [`room`](Self::room), or has few.
-    pub(super) fn add(&self, line: String) {
+    pub(crate) fn add(&self, line: String) {
         self.0.add(&mut self.0.lock(), line);
     }
 
-    pub(super) fn has_room(&self) -> bool {
+    pub(crate) fn has_room(&self) -> bool {
         !self.0.lock().is_full
     }
 
-    pub(super) fn is_broken(&self) -> bool {
+    pub(crate) fn is_broken(&self) -> bool {
         self.0.lock().is_broken
     }
 
     /// Waits until lines may be added, or nobody reads them.
-    pub(super) async fn room(&self) {
+    pub(crate) async fn room(&self) {
         self.until(|state| !state.is_full || state.is_broken).await;
     }
 
     /// Waits until nobody reads.
-    pub(super) async fn broken(&self) {
+    pub(crate) async fn broken(&self) {
         self.until(|state| state.is_broken).await;
     }
 
     /// Waits until all is written, or nobody reads.
-    pub(super) async fn flushed(&self) {
+    pub(crate) async fn flushed(&self) {
         self.until(State::is_over).await;
     }
 
