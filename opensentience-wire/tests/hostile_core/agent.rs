@@ -49,6 +49,7 @@ pub(crate) fn run() {
 }
 
 /// Looks again and again how many tasks there are.
+#[expect(clippy::disallowed_types, reason = "the test reads it")]
 fn watch(metrics: &tokio::runtime::RuntimeMetrics, file: &Path) {
     let mut file = std::fs::File::options().append(true).open(file).unwrap();
     let mut most = 0;
