@@ -303,7 +303,7 @@ impl Connection {
     /// Whether nothing is read for a while.
     fn rests(&mut self) -> bool {
         let clock = &self.clock;
-        self.rests_until.take_if(|until| *until <= clock.now().mono);
+        self.rests_until.take_if(|until| *until <= clock.mono());
         self.rests_until.is_some()
     }
 
@@ -312,7 +312,7 @@ impl Connection {
         if bytes >= DRIP {
             return;
         }
-        let now = self.clock.now().mono;
+        let now = self.clock.mono();
         let rest = self.drips.charge(now, LEAST);
         if !rest.is_zero() {
             self.rests_until = Some(now.saturating_add(rest));
@@ -570,7 +570,7 @@ mod tests {
         let hello = json!({"session_token": token.expose(), "agent_id": "a", "agent_version": "1.0.0",
             "protocol": {"supported_versions": [1], "capabilities": ["tools"]}});
         let tool = json!({"tool_id": "a/t", "name": "t", "description": "d", "input_schema": {"type": "object"}});
-        let grant = Grant::new(clock.now().mono, token, "a");
+        let grant = Grant::new(clock.mono(), token, "a");
         let ids = IdSource::seeded(1);
         let mut conn =
             CoreConnection::new(clock.now(), Config::default(), ids, Some(grant)).unwrap();

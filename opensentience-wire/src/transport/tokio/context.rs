@@ -177,7 +177,7 @@ impl ToolContext {
     #[must_use]
     pub fn time_left(&self) -> Option<Duration> {
         let due = self.due?;
-        Some(due.saturating_since(self.clock.now().mono))
+        Some(due.saturating_since(self.clock.mono()))
     }
 
     /// Waits until the call is cancelled, or nobody waits for it any more.

@@ -108,7 +108,7 @@ impl SharedConnection {
         self: &Arc<Self>,
         request: Box<CallRequest>,
     ) -> Result<RunningCall, CommandError> {
-        let began = self.clock.now().mono;
+        let began = self.clock.mono();
         let span = self.time_of(request.timeout);
         let mut unsent = Unsent(self, Some(request));
         let within = self.room_timeout;
@@ -119,7 +119,7 @@ impl SharedConnection {
         let late = tokio::time::sleep(wait);
         tokio::pin!(late);
         loop {
-            let waited = self.clock.now().mono.saturating_since(began);
+            let waited = self.clock.mono().saturating_since(began);
             let left = span.map(|span| span.saturating_sub(waited));
             // Made before the look, so that no room that comes in between is missed.
             let room = self.room.notified();

@@ -239,7 +239,7 @@ impl<S: AsyncRead + AsyncWrite> AgentDriver<S> {
         };
         let input = core::mem::take(&mut call.call.input);
         let timeout = call.call.timeout_ms.map(Duration::from_millis);
-        let due = timeout.map(|span| self.clock.now().mono.saturating_add(span));
+        let due = timeout.map(|span| self.clock.mono().saturating_add(span));
         let span = trace::execute(&call);
         let running = RunningTool::new(call);
         let context = ToolContext {

@@ -112,10 +112,10 @@ impl Captured {
             let clock = Clock::start();
             let mut rate = Rate::default();
             while let Ok(count @ 1..) = pipe.read(&mut buffer).await {
-                let begun = clock.now().mono;
+                let begun = clock.mono();
                 let bytes = buffer.get(..count).unwrap_or_default();
                 line.read(bytes, &captured);
-                let now = clock.now().mono;
+                let now = clock.mono();
                 let spent = now.saturating_since(begun);
                 let share = if spent > BRIEF {
                     spent.saturating_mul(REST)

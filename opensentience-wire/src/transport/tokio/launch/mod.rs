@@ -202,7 +202,7 @@ impl Launcher {
         self.listeners
             .audit
             .take(self.event(AuditName::RunStarted, &clock));
-        let mut grant = Grant::new(clock.now().mono, agent.token.clone(), &self.agent_id);
+        let mut grant = Grant::new(clock.mono(), agent.token.clone(), &self.agent_id);
         if let Some(hash) = &self.manifest_hash {
             grant = grant.with_manifest_hash(hash);
         }
