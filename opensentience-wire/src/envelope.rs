@@ -480,6 +480,12 @@ impl Encoder {
         self.token = Some(TokenFinder::new(token));
     }
 
+    /// Whether a text holds the token that is guarded.
+    pub(crate) fn guards(&self, text: &str) -> bool {
+        let token = self.token.as_ref();
+        token.is_some_and(|token| token.is_in(text.as_bytes()))
+    }
+
     /// Changes the limit.
     pub(crate) const fn set_max_frame_bytes(&mut self, bytes: usize) {
         self.max_frame_bytes = bytes;

@@ -28,7 +28,8 @@ use ubos_common::time::Mono;
 /// | [`Remembered`](Share::Remembered) | 1/16 | 5 MiB | the oldest results of the agent are forgotten |
 /// | [`Log`](Share::Log) | 2/16 | 10 MiB | the oldest lines of the run go, and are counted; where it has none, the new ones |
 ///
-/// Beside it a connection holds the frame that is being received and at most 1 MiB that waits to be sent.
+/// Beside it a connection holds the frame that is being received, or the id of one whose schemas are compiled, and what waits to be sent: 1 MiB, and as much again as the share
+/// of calls where an agent ends its calls and does not read those behind them.
 #[derive(Clone)]
 pub struct Ledger(Arc<Accounts>);
 

@@ -142,6 +142,9 @@ pub(super) trait Connection {
                     if result.is_err() || self.common().is_closed() {
                         break result;
                     }
+                    if self.common().is_throttled {
+                        self.common().pause();
+                    }
                     if let Some(held) = &mut self.common().held {
                         held.bytes.extend_from_slice(bytes);
                         break result;

@@ -441,7 +441,7 @@ const AGENT_TABLE: &str = "
 const CORE_TABLE: &str = "
     agent.hello | welcome connected | !invalid_message | !invalid_message | Err(Closed)
     agent.tools.register | welcome !handshake_required CLOSED Protocol(HandshakeRequired) | tools.registered tools | tools.registered tools | Err(Closed)
-    agent.tools.unregister | welcome !handshake_required CLOSED Protocol(HandshakeRequired) | tools.unregistered tools | tools.unregistered tools | Err(Closed)
+    agent.tools.unregister | welcome !handshake_required CLOSED Protocol(HandshakeRequired) | tools.unregistered | tools.unregistered | Err(Closed)
     agent.tool.stream | welcome !handshake_required CLOSED Protocol(HandshakeRequired) | stream | stream | Err(Closed)
     agent.tool.stream unknown | welcome !handshake_required CLOSED Protocol(HandshakeRequired) | !invalid_message | !invalid_message | Err(Closed)
     agent.tool.stream seq 0 | welcome !handshake_required CLOSED Protocol(HandshakeRequired) | !invalid_message | !invalid_message | Err(Closed)

@@ -69,6 +69,7 @@ impl Config {
     }
 
     /// Sets how many calls are taken in a span of time: at once, or each as soon as its part of the span is over. Both at least 1.
+    /// Each connection begins anew: what outlives launches is the matter of a router's quotas.
     #[must_use]
     pub const fn with_call_rate(mut self, calls: u32, span: Duration) -> Self {
         self.call_rate = Some((calls, span));

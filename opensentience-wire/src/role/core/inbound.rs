@@ -16,7 +16,7 @@ use crate::message::{
     Welcome,
 };
 use crate::role::CallId;
-use crate::role::common::Phase;
+use crate::role::common::{Connection as _, Phase};
 use crate::trace::debug;
 
 impl CoreConnection {
@@ -42,11 +42,17 @@ impl CoreConnection {
         }
     }
 
-    /// Reads the connection again.
+    /// Reads the connection again, and what has come behind that which cost too much.
     pub(super) fn unthrottle(&mut self, now: Now) {
         self.throttle.is_active = false;
         self.common.is_throttled = false;
-        self.watch_silence(now);
+        if self.registration.is_none() {
+            // A fault is among the outputs, too.
+            let _ = self.resume(now);
+        }
+        if self.session().is_some() {
+            self.watch_silence(now);
+        }
     }
 
     // impl: OSW-2-1, OSW-3-1

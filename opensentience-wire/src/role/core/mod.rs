@@ -286,7 +286,23 @@ impl CoreConnection {
     fn audit(&mut self, mut event: AuditEvent) {
         event.agent_id = (!self.agent_id.is_empty()).then(|| self.agent_id.to_string());
         event.session_id = self.session().map(str::to_owned);
+        self.leave_out_token(&mut event);
         self.event(Event::Audit(Box::new(event)));
+    }
+
+    /// What a caller chose may hold the session token: it is in no record.
+    // impl: OSW-7-1
+    fn leave_out_token(&self, event: &mut AuditEvent) {
+        let holds = |text: &str| self.common.encoder.guards(text);
+        for text in [
+            &mut event.tool_id,
+            &mut event.request_id,
+            &mut event.correlation_id,
+            &mut event.causation_id,
+        ] {
+            text.take_if(|text| holds(text));
+        }
+        event.caller.take_if(|caller| holds(&caller.id));
     }
 
     /// Audits a message, or a part of one, that has no effect.

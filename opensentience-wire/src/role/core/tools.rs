@@ -64,7 +64,11 @@ impl CoreConnection {
             return Ok(());
         };
         self.register(now, *registration, verdicts);
-        let result = self.resume(now);
+        let result = match self.throttle.is_active {
+            // What it has sent behind it waits with the rest.
+            true => Ok(()),
+            false => self.resume(now),
+        };
         if self.session().is_some() {
             self.watch_silence(now);
         }
@@ -144,8 +148,11 @@ impl CoreConnection {
             }
         }
         let head = Head::new(MessageType::Unregistered).in_reply_to(Some(&envelope.id));
+        let has_removed = !removed.is_empty();
         self.transmit(now, &head, &Unregistered::new(removed));
-        self.event(Event::ToolsChanged);
+        if has_removed {
+            self.event(Event::ToolsChanged);
+        }
     }
 
     /// Reads a declaration, and enters it.

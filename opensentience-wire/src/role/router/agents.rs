@@ -61,12 +61,18 @@ impl Router {
         asked.into_iter().chain(own).min()
     }
 
+    /// Whether an agent has a place, or there is one for it. Each has one until its process has ended.
+    #[must_use]
+    pub fn has_room_for(&self, agent: &str) -> bool {
+        self.agents.contains_key(agent) || self.agents.len() < self.config.max_agents
+    }
+
     /// Knows an agent from now on; gives whether there is room for it.
     fn know(&mut self, now: Now, agent: &str) -> bool {
         if self.agents.contains_key(agent) {
             return true;
         }
-        if self.agents.len() >= self.config.max_agents {
+        if !self.has_room_for(agent) {
             let detail = "more agents than the router takes";
             self.note(now, agent, AuditName::MessageRejected, detail);
             return false;
@@ -196,7 +202,8 @@ impl Router {
         };
         for route in entry.routes.clone() {
             let error = ErrorObject::of(ErrorCode::AgentDisconnected, "the connection has ended");
-            self.on_ended(now, route, Outcome::failed(error.noticed_by("core.router")));
+            let ended = Outcome::failed(error.noticed_by("core.router"));
+            self.on_ended(now, route, ended, true);
         }
     }
 

@@ -53,7 +53,8 @@ ubos_common::config! {
         with_concurrent: concurrent: Option<usize> = None,
         /// Sets the bytes of one input.
         with_max_input_bytes: max_input_bytes: Option<usize> = None,
-        /// Sets the bytes of one output.
+        /// Sets the bytes of the output of one result. Pieces on the way, figures and errors have bounds of their own: see
+        /// [`Ledger`](crate::Ledger).
         with_max_output_bytes: max_output_bytes: Option<usize> = None,
     }
     also {

@@ -117,9 +117,10 @@ impl Router {
             Input::NotSent { route, error } => {
                 let error = ErrorObject::of(ErrorCode::from(&error), error.to_string())
                     .noticed_by("core.router");
-                self.on_ended(now, route, Outcome::failed(error));
+                // What nobody ran is no result of its key.
+                self.on_ended(now, route, Outcome::failed(error), false);
             }
-            Input::Ended { route, outcome } => self.on_ended(now, route, *outcome),
+            Input::Ended { route, outcome } => self.on_ended(now, route, *outcome, true),
         }
     }
 
@@ -346,7 +347,7 @@ impl Router {
     }
 
     /// What was sent for a call has ended: so have those that waited for it.
-    fn on_ended(&mut self, now: Now, route: RouteId, outcome: Outcome) {
+    fn on_ended(&mut self, now: Now, route: RouteId, outcome: Outcome, was_sent: bool) {
         let Some(entry) = self.routes.remove(&route) else {
             return;
         };
@@ -359,7 +360,7 @@ impl Router {
                         .error
                         .as_ref()
                         .is_some_and(|error| error.retryable != Some(true)));
-            let end = match lasting {
+            let end = match lasting && was_sent {
                 true => self.remembered(&entry, key, &outcome),
                 false => None,
             };

@@ -212,7 +212,9 @@ impl SharedConnection {
         loop {
             let turn = shared.turn(&mut alarm, &mut readers, Some(&mut shutdown), false);
             match turn.await {
-                Turn::Again | Turn::Open => {}
+                Turn::Open => {}
+                // One that always has more to say keeps its neighbours from nothing.
+                Turn::Again => tokio::task::yield_now().await,
                 Turn::Crowded => shared.let_readers_run().await,
                 Turn::Closed(reason) => {
                     // Handles and calls know the end already.

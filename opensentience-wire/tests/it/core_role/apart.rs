@@ -5,6 +5,7 @@ use opensentience_wire::role::core::{
 };
 use opensentience_wire::role::{CloseReason, Input};
 use serde_json::{Value, json};
+use ubos_common::time::Now;
 
 use crate::kit::*;
 
@@ -167,5 +168,55 @@ fn an_agent_is_not_unwell_for_what_is_not_read_of_it() {
     assert_eq!(
         conn.health(),
         &opensentience_wire::message::Health::Unhealthy
+    );
+}
+
+// Each registration costs by itself: what came behind one that cost too much waits its turn.
+// spec: OSW-4.2-3
+#[test]
+fn what_comes_in_one_read_behind_too_much_waits_until_the_agent_may_speak_again() {
+    let mut conn = open();
+    let pongs = vec![message("agent.pong", json!({})); 9_000];
+    let all = [
+        vec![register(&[with_schema("one", json!({"title": "one"}))])],
+        pongs,
+        vec![register(&[with_schema("two", json!({"title": "two"}))])],
+    ];
+    let (_, check) = tell(&mut conn, &all.concat());
+    conn.take_verdicts(at(0), check.unwrap().run()).unwrap();
+    let (_, check) = take(&mut conn);
+    assert!(check.is_none() && !conn.accepts_input());
+    // An end behind it is not forgotten.
+    conn.handle_input(at(0), Input::Eof).unwrap();
+    let mut asked = None;
+    for _ in 0..1_000 {
+        let Some(due) = conn.poll_timeout() else {
+            break;
+        };
+        conn.handle_timeout(Now::new(due, at(0).wall));
+        asked = asked.or(take(&mut conn).1);
+        if let Some(check) = asked.take() {
+            assert!(!conn.is_closed());
+            conn.take_verdicts(Now::new(due, at(0).wall), check.run())
+                .unwrap();
+        }
+        if conn.is_closed() {
+            return;
+        }
+    }
+    panic!("it did not end");
+}
+
+#[test]
+fn who_takes_back_what_he_does_not_offer_changes_nothing() {
+    let mut conn = open();
+    let nothing = message("agent.tools.unregister", json!({"tool_ids": ["none"]}));
+    let told = tell_core(&mut conn, 0, &nothing);
+    assert_eq!(told.types(), ["core.tools.unregistered"]);
+    assert!(
+        !told
+            .events
+            .iter()
+            .any(|event| matches!(event, Event::ToolsChanged))
     );
 }

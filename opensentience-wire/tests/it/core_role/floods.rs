@@ -1,8 +1,8 @@
 //! What an agent says of calls that nobody waits for, and beside the outputs of those that somebody does.
 
 use opensentience_wire::CommandError;
-use opensentience_wire::message::ActorType;
-use opensentience_wire::role::core::{Config, CoreConnection, Event};
+use opensentience_wire::message::{ActorType, Caller};
+use opensentience_wire::role::core::{CallRequest, Config, CoreConnection, Event};
 use opensentience_wire::role::{CallId, Input};
 use opensentience_wire::{Ledger, Limits};
 use serde_json::{Value, json};
@@ -260,6 +260,37 @@ fn a_call_that_is_too_long_or_holds_the_token_is_not_sent() {
         assert!(said.sent.is_empty());
         assert_eq!(said.audits(), [record]);
         assert_eq!(conn.pending_calls(), 0);
+    }
+}
+
+// spec: OSW-7-1
+#[test]
+fn no_record_of_a_refusal_holds_the_token() {
+    type Change = fn(&mut CallRequest, String);
+    let changes: [Change; 5] = [
+        |request, token| request.request_id = Some(token),
+        |request, token| request.correlation_id = Some(format!("run-{token}")),
+        |request, token| request.causation_id = Some(token),
+        |request, token| request.caller = Some(Caller::new(ActorType::Human, token)),
+        |request, token| request.tool_id = token,
+    ];
+    for change in changes {
+        // One that is refused before it is written, and one that is refused because of it.
+        for tool in ["echo", "none"] {
+            let mut conn = open_core(Config::default());
+            let mut asked = request(tool);
+            change(&mut asked, token().expose().to_owned());
+            conn.call_tool(at(0), asked).unwrap_err();
+            let said = drain_core(&mut conn);
+            assert_eq!(said.audits().len(), 1);
+            for event in &said.events {
+                let Event::Audit(record) = event else {
+                    continue;
+                };
+                let fields = format!("{record:?}");
+                assert!(!fields.contains(token().expose()), "{fields}");
+            }
+        }
     }
 }
 

@@ -392,3 +392,18 @@ fn what_a_request_says_counts_while_its_call_is_routed() {
     let more = of_key(&long()) - of_key("k");
     assert_eq!(more, 2 * 999, "it stands at two places");
 }
+
+// spec: OSW-4.3-10
+#[test]
+fn what_was_not_sent_is_no_result_of_its_key() {
+    let mut router = router(Config::default());
+    let route = router.call(at(0), keyed("a/write", 1)).unwrap();
+    drain(&mut router);
+    let error = CommandError::ToolNotFound {
+        tool: "a/write".into(),
+    };
+    router.handle_input(at(1), Input::NotSent { route, error });
+    drain(&mut router);
+    router.call(at(2), keyed("a/write", 1)).unwrap();
+    assert_eq!(sent(&drain(&mut router)).len(), 1);
+}

@@ -92,6 +92,9 @@ fn terse_process() {
     let mut hello = crate::kit::hello();
     hello["payload"]["session_token"] = json!(var("OPENSENTIENCE_SESSION_TOKEN"));
     hello["payload"]["agent_id"] = json!(var("OPENSENTIENCE_AGENT_ID"));
+    if role == "with a wrong token" {
+        hello["payload"]["session_token"] = json!("x".repeat(43));
+    }
     core.write_all(&frame(&hello)).unwrap();
     core.read_exact(&mut [0; 64]).unwrap();
     std::fs::write(var("HOME_OF_TEST"), std::process::id().to_string()).unwrap();
@@ -100,6 +103,15 @@ fn terse_process() {
         core.write_all(&frame(&register)).unwrap();
     };
     match &*role {
+        // It has been turned away, and tries again and again.
+        "with a wrong token" => loop {
+            let path = var("OPENSENTIENCE_SOCKET_PATH");
+            let Ok(mut core) = std::os::unix::net::UnixStream::connect(path) else {
+                std::process::exit(1);
+            };
+            let _ = core.write_all(&frame(&hello));
+            let _ = core.read(&mut [0; 64]);
+        },
         "dies" => std::process::exit(1),
         "without tools" => register(json!([])),
         "with a wrong tool" => {
@@ -230,6 +242,49 @@ async fn a_shutdown_waits_for_processes_that_have_not_registered() {
         Arc::into_inner(router).unwrap().shutdown().await;
         assert!(!is_alive(&path), "replacement: {is_replacement}");
     }
+}
+
+// spec: OSW-4.1-3
+#[tokio::test]
+async fn a_process_may_fail_the_handshake_a_few_times_and_not_for_ever() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("pid");
+    let (events, mut records) = tokio::sync::mpsc::unbounded_channel();
+    let router = ToolRouter::builder(Config::default())
+        .with_audit(move |event: AuditEvent| drop(events.send(event)))
+        .start()
+        .unwrap();
+    let refused = router.add(terse("with a wrong token", PATIENCE, &path));
+    let refused = refused.await.unwrap_err();
+    assert!(
+        matches!(refused, AddError::Launch(LaunchError::Handshake)),
+        "{refused}"
+    );
+    router.shutdown().await;
+    let mut failed = 0;
+    while let Some(record) = records.recv().await {
+        failed += usize::from(record.name == AuditName::HandshakeFailed);
+    }
+    assert_eq!(failed, 16);
+}
+
+// An agent has its place until its process has ended.
+#[tokio::test]
+async fn an_agent_is_not_added_in_the_place_of_one_that_is_still_ending() {
+    let lingering = || {
+        Launcher::new("com.example.a", "/bin/sh")
+            .args(["-c", "trap '' TERM; \"$0\" \"$@\"; sleep 600"])
+            .args([std::env::current_exe().unwrap()])
+            .args(["transport::agent_process", "--exact", "--nocapture"])
+            .with_stop_timeout(PATIENCE * 10)
+    };
+    let config = Config::default().with_max_agents(1);
+    let router = ToolRouter::builder(config).agent("com.example.a", lingering);
+    let router = router.start().unwrap();
+    router.ready().await;
+    router.stop("com.example.a").await;
+    let full = router.add(source("com.example.b")).await.unwrap_err();
+    assert!(matches!(full, AddError::TooMany { limit: 1 }), "{full}");
 }
 
 // spec: OSW-4.5-3

@@ -86,14 +86,19 @@ async fn a_manifest_binds() {
     assert!(matches!(third, Refused::RateExceeded { .. }), "{third}");
     router.shutdown().await;
 
-    // One whose launcher forgets the manifest is not launched.
+    // One whose launcher forgets the manifest is not launched, nor one that has another of its id.
     let router = ToolRouter::builder(Config::default()).start().unwrap();
     let unbound = AgentSource::of(&manifest, || launcher("com.example.a"));
-    let error = router.add(unbound).await.unwrap_err();
-    assert!(
-        matches!(error, AddError::Launch(LaunchError::Unbound { .. })),
-        "{error}"
-    );
+    let other = AgentSource::of(&manifest, move || {
+        launcher("com.example.a").with_manifest(&slow, "0".repeat(64))
+    });
+    for agent in [unbound, other] {
+        let error = router.add(agent).await.unwrap_err();
+        assert!(
+            matches!(error, AddError::Launch(LaunchError::Unbound { .. })),
+            "{error}"
+        );
+    }
     router.shutdown().await;
 
     // A policy of its own takes nothing of the manifest away.

@@ -33,6 +33,9 @@ use crate::role::CloseReason;
 use crate::role::core::{Config, CoreConnection};
 use crate::token::{Grant, SessionToken};
 
+/// Connections of a launch that may fail the handshake: a process may try again, and not without end.
+const MAX_HANDSHAKES: usize = 16;
+
 /// The longest socket path that every Unix takes, its end counted.
 const PATH_BYTES: usize = 104;
 
@@ -46,9 +49,8 @@ impl Launcher {
             args: Vec::new(),
             envs: Vec::new(),
             manifest_hash: None,
-            manifest_agent: None,
-            manifest_bounds: None,
-            needs_manifest: false,
+            manifest: None,
+            wanted_manifest: None,
             router_agent: None,
             clock: Clock::start(),
             config: Config::default(),
@@ -87,17 +89,17 @@ impl Launcher {
     /// [`AgentSource::of`](super::AgentSource::of).
     #[must_use]
     pub fn with_manifest(mut self, manifest: &Manifest, hash: impl Into<String>) -> Self {
-        self.manifest_agent = Some(manifest.agent_id().to_owned());
-        self.manifest_bounds = Some((manifest.quota(), manifest.call_timeout()));
+        self.manifest = Some(Box::new(manifest.clone()));
         self.with_manifest_hash(hash)
     }
 
     /// How the core treats the agent, within the bounds of its manifest.
     fn bounded_config(&self) -> Config {
         let mut config = self.config.clone();
-        let Some((quota, call_timeout)) = &self.manifest_bounds else {
+        let Some(manifest) = &self.manifest else {
             return config;
         };
+        let (quota, call_timeout) = (manifest.quota(), manifest.call_timeout());
         let limits = &mut config.limits;
         let at_once = quota.concurrent.unwrap_or(usize::MAX);
         limits.max_inflight_requests = limits.max_inflight_requests.min(at_once);
@@ -105,7 +107,6 @@ impl Launcher {
         if self.router_agent.is_none() {
             config.manifest_rate = quota.rate;
         }
-        let call_timeout = *call_timeout;
         let own = config.call_timeout;
         config.with_call_timeout(own.map_or(call_timeout, |own| own.min(call_timeout)))
     }
@@ -124,9 +125,9 @@ impl Launcher {
         self
     }
 
-    /// Has nothing be launched that is not bound to a manifest.
-    pub(super) const fn needing_manifest(mut self, needs: bool) -> Self {
-        self.needs_manifest = needs;
+    /// Has nothing be launched that is not bound to this manifest.
+    pub(super) fn needing_manifest(mut self, wanted: Option<Arc<Manifest>>) -> Self {
+        self.wanted_manifest = wanted;
         self
     }
 
@@ -199,9 +200,7 @@ impl Launcher {
         self.output.count_in(&ledger);
         let begun = self.check().and_then(|()| self.spawn());
         let mut agent = begun.inspect_err(|error| self.on_failed(error, &clock))?;
-        self.listeners
-            .audit
-            .take(self.event(AuditName::RunStarted, &clock));
+        let mut run = Run::begun(&self, clock);
         let mut grant = Grant::new(clock.mono(), agent.token.clone(), &self.agent_id);
         if let Some(hash) = &self.manifest_hash {
             grant = grant.with_manifest_hash(hash);
@@ -213,7 +212,7 @@ impl Launcher {
             Err(error) => {
                 self.output
                     .set_status(agent.process.stop(self.stop_timeout).await);
-                self.on_failed(&error, &clock);
+                run.ended(AuditName::RunCrashed, Some(error.line()));
                 return Err(error);
             }
         };
@@ -221,6 +220,7 @@ impl Launcher {
         let mut process = agent.into_process();
         Ok(drive(shared, tools, move |reason| async move {
             let asked = matches!(reason, CloseReason::Goodbye);
+            run.stop_requested();
             let status = process.stop(self.stop_timeout).await;
             self.output.set_status(status);
             let clean = asked || status.is_some_and(|status| status.success());
@@ -229,7 +229,7 @@ impl Launcher {
             } else {
                 AuditName::RunCrashed
             };
-            self.listeners.audit.take(self.event(name, &clock));
+            run.ended(name, None);
             reason
         }))
     }
@@ -240,11 +240,13 @@ impl Launcher {
         require(has_id, "agent_id", &self.agent_id, "an agent has an id")?;
         let is_other = |id: &&String| **id != self.agent_id;
         let agent = || self.agent_id.clone();
-        if let Some(manifest) = self.manifest_agent.as_ref().filter(is_other) {
-            let (manifest, agent) = (manifest.clone(), agent());
+        let bound = self.manifest.as_deref();
+        if let Some(manifest) = bound.filter(|bound| bound.agent_id() != self.agent_id) {
+            let (manifest, agent) = (manifest.agent_id().to_owned(), agent());
             return Err(LaunchError::OtherManifest { manifest, agent });
         }
-        if self.needs_manifest && self.manifest_agent.is_none() {
+        let wanted = self.wanted_manifest.as_deref();
+        if wanted.is_some() && wanted != bound {
             return Err(LaunchError::Unbound { agent: agent() });
         }
         let wanted = self.router_agent.as_ref().map(|(wanted, _)| wanted);
@@ -294,9 +296,12 @@ impl Launcher {
         ledger: &Ledger,
     ) -> Result<Arc<SharedConnection>, LaunchError> {
         let mut grant = Some(grant);
-        let late = tokio::time::sleep(self.config.handshake_timeout);
+        let span = self.config.handshake_timeout;
+        let deadline = clock.mono().saturating_add(span);
+        let late = tokio::time::sleep(span);
         tokio::pin!(late);
-        loop {
+        // All of them have the time of one.
+        for _ in 0..MAX_HANDSHAKES {
             let refused = || {
                 let event = self.event(AuditName::HandshakeFailed, clock);
                 let event = event.with_code(ErrorCode::Unauthorized);
@@ -305,11 +310,13 @@ impl Launcher {
                     .take(event.with_detail("a connection of another process"));
             };
             let stream = tokio::select! {
-                accepted = agent.accept_own(refused) => accepted?,
+                biased;
                 () = &mut late => return Err(LaunchError::Handshake),
+                accepted = agent.accept_own(refused) => accepted?,
             };
             let ids = IdSource::from_os()?;
-            let config = self.bounded_config();
+            let left = deadline.saturating_since(clock.mono());
+            let config = self.bounded_config().with_handshake_timeout(left);
             let conn = CoreConnection::new(clock.now(), config, ids, grant.take())?;
             let conn = conn.with_ledger(ledger.clone())?;
             let listeners = self.listeners.clone();
@@ -319,15 +326,64 @@ impl Launcher {
             }
             grant = shared.refuse().await;
             if grant.is_none() {
-                return Err(LaunchError::Handshake);
+                break;
             }
         }
+        Err(LaunchError::Handshake)
     }
 
     fn event(&self, name: AuditName, clock: &Clock) -> AuditEvent {
         let mut event = AuditEvent::of(name, clock.now().wall);
         event.agent_id = Some(self.agent_id.clone());
         event
+    }
+}
+
+/// What the audit hears of a process. One that is given up, with its launch or its runtime, has ended, too.
+struct Run {
+    audit: AuditSink,
+    agent_id: String,
+    clock: Clock,
+    has_ended: bool,
+}
+
+impl Run {
+    fn begun(launcher: &Launcher, clock: Clock) -> Self {
+        let run = Self {
+            audit: launcher.listeners.audit.clone(),
+            agent_id: launcher.agent_id.clone(),
+            clock,
+            has_ended: false,
+        };
+        run.take(AuditName::RunStarted, None);
+        run
+    }
+
+    fn stop_requested(&self) {
+        self.take(AuditName::RunStopRequested, None);
+    }
+
+    fn ended(&mut self, name: AuditName, detail: Option<String>) {
+        self.has_ended = true;
+        self.take(name, detail);
+    }
+
+    fn take(&self, name: AuditName, detail: Option<String>) {
+        let mut event = AuditEvent::of(name, self.clock.now().wall);
+        event.agent_id = Some(self.agent_id.clone());
+        event.detail = detail;
+        self.audit.take(event);
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        if !self.has_ended {
+            self.take(
+                AuditName::RunCrashed,
+                Some("given up, and killed".to_owned()),
+            );
+        }
     }
 }
 

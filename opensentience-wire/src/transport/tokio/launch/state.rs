@@ -3,6 +3,7 @@
 use core::time::Duration;
 use std::ffi::OsString;
 use std::process::ExitStatus;
+use std::sync::Arc;
 
 use ubos_common::os::{Clock, OsError};
 
@@ -10,8 +11,8 @@ use super::super::audit::Listeners;
 use super::logs::Captured;
 use crate::error::ConfigError;
 use crate::ledger::Ledger;
+use crate::manifest::Manifest;
 use crate::role::core::Config;
-use crate::role::router::Quota;
 
 /// Why an agent is not launched.
 #[derive(Debug, thiserror::Error)]
@@ -94,11 +95,10 @@ pub struct Launcher {
     pub(super) args: Vec<OsString>,
     pub(super) envs: Vec<(OsString, OsString)>,
     pub(super) manifest_hash: Option<String>,
-    pub(super) manifest_agent: Option<String>,
-    /// How much of the agent its manifest lets be used, and the time of a call.
-    pub(super) manifest_bounds: Option<(Quota, Duration)>,
+    /// How much of the agent may be used, and who it is.
+    pub(super) manifest: Option<Box<Manifest>>,
     /// A router has the agent of a manifest, and launches no other.
-    pub(super) needs_manifest: bool,
+    pub(super) wanted_manifest: Option<Arc<Manifest>>,
     /// The agent that a router launches, and what is kept for it.
     pub(super) router_agent: Option<(String, Ledger)>,
     /// All connections of an agent have one clock.

@@ -62,7 +62,7 @@ impl Driver {
         };
         let launcher = launcher.with_audit(self.audit.clone());
         let launcher = launcher.for_router(agent, self.router.ledger(agent), self.clock);
-        let mut launcher = launcher.needing_manifest(source.has_manifest());
+        let mut launcher = launcher.needing_manifest(source.manifest());
         // The router alone checks permissions.
         launcher.map_config(|config| {
             config
@@ -127,6 +127,10 @@ impl Driver {
         // Without its policy nobody takes its place, nor one who has gone meanwhile.
         let taken = match running.handle.has_ended() {
             true => Err(AddError::Disconnected),
+            // Those that are not wanted any more have their places until they have ended.
+            false if !self.router.has_room_for(agent) => Err(AddError::TooMany {
+                limit: self.max_agents,
+            }),
             false => (self.router.set_policy(agent, source.policy.clone())).map_err(AddError::from),
         };
         if let Err(error) = taken {

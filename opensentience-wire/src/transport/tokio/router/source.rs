@@ -68,9 +68,9 @@ impl AgentSource {
         self
     }
 
-    /// Whether its launchers must be bound to a manifest.
-    pub(super) const fn has_manifest(&self) -> bool {
-        self.manifest.is_some()
+    /// The manifest to which its launchers must be bound.
+    pub(super) fn manifest(&self) -> Option<Arc<Manifest>> {
+        self.manifest.clone()
     }
 
     /// Sets how long the calls that run may go on when it takes the place of another: 60 s by default.
