@@ -192,7 +192,7 @@ mod tests {
         super::super::predicate::PARSED.get()
     }
 
-    // spec: SAP-4.2-8
+    // spec: SAP-4.2-9
     #[test]
     fn the_constraints_of_a_task_are_read_once_for_all_its_verdicts() {
         let reports = |mut cx: Context| async move {
@@ -225,7 +225,7 @@ mod tests {
         assert_eq!(parsed() - before, 3);
     }
 
-    // spec: SAP-4.2-8
+    // spec: SAP-4.2-9
     #[test]
     fn constraints_that_were_changed_after_they_were_read_are_those_that_count() {
         let mut context = ConstitutionalContext::new(PressureLevel::Consulted);

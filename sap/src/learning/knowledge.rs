@@ -130,15 +130,15 @@ impl Publisher {
         support: Support,
         librarian: &dyn Librarian,
     ) -> Result<Vec<Artifact>, StoreError> {
-        let known = Known::of(aggregate, heuristics);
-        let playbooks = known.by_scope.into_iter();
+        let by_scope = ByScope::of(aggregate, heuristics);
+        let playbooks = by_scope.scopes.into_iter();
         let playbooks = playbooks.map(|((capability, territory), here)| {
             let key = SignalKey {
                 capability: capability.clone(),
                 territory: territory.cloned(),
                 fingerprint: None,
             };
-            let essence = known.essences.get(capability).copied();
+            let essence = by_scope.essences.get(capability).copied();
             playbook(now, &here, essence, key, support)
         });
         let known = aggregate
@@ -183,8 +183,8 @@ impl FromIterator<BodyDigest> for Publisher {
 type ScopeRef<'a> = (&'a Capability, Option<&'a String>);
 
 /// What is known, by the kind of task: each is looked for once, for there may be very many.
-struct Known<'a> {
-    by_scope: BTreeMap<ScopeRef<'a>, Here<'a>>,
+struct ByScope<'a> {
+    scopes: BTreeMap<ScopeRef<'a>, Here<'a>>,
     /// The first of each capability.
     essences: BTreeMap<&'a Capability, &'a EssenceSuggestion>,
 }
@@ -197,29 +197,29 @@ struct Here<'a> {
     catalogue: Vec<&'a CatalogueEntry>,
 }
 
-impl<'a> Known<'a> {
+impl<'a> ByScope<'a> {
     fn of(aggregate: &'a Aggregate, heuristics: &'a Heuristics) -> Self {
-        let mut by_scope = BTreeMap::<ScopeRef<'_>, Here<'_>>::new();
+        let mut scopes = BTreeMap::<ScopeRef<'_>, Here<'_>>::new();
         for (key, tally) in aggregate {
             let scope = (&key.capability, key.territory.as_ref());
-            by_scope.entry(scope).or_default().tallies.push(tally);
+            scopes.entry(scope).or_default().tallies.push(tally);
         }
         for learned in &heuristics.thresholds {
             let scope = (&learned.capability, learned.territory.as_ref());
-            if let Some(here) = by_scope.get_mut(&scope) {
+            if let Some(here) = scopes.get_mut(&scope) {
                 here.thresholds.push(learned);
             }
         }
         for learned in &heuristics.catalogue {
             let scope = (&learned.capability, learned.territory.as_ref());
-            if let Some(here) = by_scope.get_mut(&scope) {
+            if let Some(here) = scopes.get_mut(&scope) {
                 here.catalogue.push(learned);
             }
         }
         let essences = heuristics.essences.iter().rev();
         let essences = essences.map(|essence| (&essence.capability, essence));
         Self {
-            by_scope,
+            scopes,
             essences: essences.collect(),
         }
     }

@@ -63,10 +63,11 @@ pub enum AdoptError {
 /// While it is open it answers nothing: each task that it would have answered is computed, and what came of it is
 /// compared with what it would have been answered. Once enough are equal an operator may [adopt](Self::adopt) it.
 /// From then on it answers, except that one hit in [some](Self::with_one_in) is computed and compared. The first
-/// outcome that differs ends it at once, and the cache has its former essence again.
+/// outcome that differs ends it as soon as its signal is told, and the cache has its former essence again.
 ///
 /// It learns of the signals that a processor emits, when they are told, and `Caching::with_trial` puts it beside
-/// the essence that it is to follow, of the same capability. Signals that are older than the trial say what is known, and do not count for it.
+/// the essence that it is to follow, of the same capability. A signal that is lost
+/// ([`Processor::lost_signals`](crate::processor::Processor::lost_signals)) is not compared. Signals that are older than the trial say what is known, and do not count for it.
 ///
 /// | bound | value | at the bound |
 /// |---|---|---|

@@ -128,7 +128,6 @@ fn what_running_tasks_say_is_left_to_the_transcript_before_an_end_is_forgotten()
     assert_eq!(ledger.running(), 1);
 }
 
-// spec: SAP-5-4
 #[test]
 fn tasks_that_run_are_bounded_in_bytes_and_one_alone_is_not() {
     let task = task();
@@ -146,7 +145,6 @@ fn tasks_that_run_are_bounded_in_bytes_and_one_alone_is_not() {
     assert!(enter("b", 4).0 && enter("c", 6).0 && !enter("d", 1).0);
 }
 
-// spec: SAP-5-4
 #[test]
 fn one_issuer_has_no_more_places_than_his() {
     let task = task();
