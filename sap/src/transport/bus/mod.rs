@@ -135,8 +135,8 @@ impl Config {
         self
     }
 
-    /// Sets how often a task is sent again for which nothing came in time: it goes to its agent once more, which knows the
-    /// copy, while the first goes on.
+    /// Sets how often a task is sent again for which nothing came in time, where there is a [patience](Self::with_patience): it
+    /// goes to its agent once more, which knows the copy, while the first goes on.
     #[must_use]
     pub const fn with_resends(mut self, resends: u32) -> Self {
         self.waits = self.waits.with_resends(resends);
