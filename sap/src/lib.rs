@@ -153,9 +153,11 @@
 //! | bytes of results that it keeps in memory | 64 MiB | they are read from the transcript |
 //! | time of a task without a deadline | 1 hour | FAILED `TIMEOUT` |
 //! | calls and bytes of records that wait for a store in files | 4,096; 64 MiB | refused |
-//! | silence of an HTTP server towards its client | 300 s | no answer |
+//! | silence towards a client of HTTP, of a queue, of a bus | 300 s, 7 days, any | sent again where that is set, else no answer |
+//! | what comes after a deadline, on all transports; an answer about a task over MCP | 300 s | no answer |
+//! | connections of an HTTP server; of one address | 200; half of them | the next one waits; is closed |
 //! | reports of a handler that wait | 16 | the handler waits |
-//! | messages that wait for a slow caller or endpoint | 64 | the handler waits |
+//! | messages that wait for a slow caller or endpoint | 64 | the handler waits, 1 s at most; then results on the way are left out |
 //! | tasks on a bus, results in a mailbox | 1,024 | `try_send` Nacks, `send` waits until the deadline; the endpoint is unreachable |
 //! | a task over HTTP, MCP | 1 MiB | Nack, 413 |
 //! | tasks that one worker of a queue runs | 16 | it takes no more |

@@ -123,7 +123,8 @@ impl Config {
         self
     }
 
-    /// Sets how long nothing may be said about a task, and how long after its deadline something may be.
+    /// Sets how long nothing may be said about a task, and how long after its deadline something may be. Of one whose results go
+    /// to an endpoint the bus hears nothing, and its time is judged alone.
     #[must_use]
     pub const fn with_patience(mut self, patience: Duration) -> Self {
         self.waits = self
@@ -134,8 +135,8 @@ impl Config {
         self
     }
 
-    /// Sets how often a task is sent again for which nothing came in time: it goes to its agent once more, which knows the
-    /// copy, while the first goes on.
+    /// Sets how often a task is sent again for which nothing came in time, where there is a [patience](Self::with_patience): it
+    /// goes to its agent once more, which knows the copy, while the first goes on.
     #[must_use]
     pub const fn with_resends(mut self, resends: u32) -> Self {
         self.waits = self.waits.with_resends(resends);
@@ -380,8 +381,13 @@ impl Bus {
             has_patience,
             ..
         } = self.0.config;
+        // Results that go to an endpoint are not heard here.
+        let is_heard = task
+            .reply_to
+            .as_ref()
+            .is_none_or(|to| to.endpoint.is_none());
         let answered = async {
-            match has_patience {
+            match has_patience && is_heard {
                 true => self.exchange_watched((task, bytes), waits, &mut tell).await,
                 false => self.exchange_timed((task, bytes), waits, &mut tell).await,
             }
@@ -407,6 +413,7 @@ impl Bus {
             last: None,
         };
         let clock = self.0.clock.as_ref();
+        let config = config.with_patience(Duration::MAX, Duration::MAX);
         let mut sent = Sent::new(&task, clock.now(), config)?;
         // What was dispatched is valid, and need not be read again.
         // On the heap, for it is large and is moved on the way to where it waits.

@@ -100,7 +100,7 @@ fn is_among(seen: Option<&str>, allowed: &[String]) -> bool {
     allowed.iter().any(|one| one.eq_ignore_ascii_case(seen))
 }
 
-fn is_json(content_type: &str) -> bool {
+pub(super) fn is_json(content_type: &str) -> bool {
     let media = content_type.split(';').next().unwrap_or_default().trim();
     let media = media.to_ascii_lowercase();
     media == "application/json" || media.starts_with("application/") && media.ends_with("+json")

@@ -11,7 +11,7 @@ use ubos_common::driver::Sleep;
 use ubos_common::secret::Secret;
 use ubos_common::trace_context::TraceContext;
 
-use super::admission::text;
+use super::admission::{is_json, text};
 use super::lines::{Lines, carrier};
 use super::{CORRELATION, ISSUER, JSON, LINES};
 use crate::ident::CorrelationId;
@@ -306,6 +306,11 @@ impl HttpClient {
         if !refused && !matches!(status, StatusCode::OK | StatusCode::ACCEPTED) {
             return Err(of_status(status));
         }
+        // A page of whoever stands before the server, such as one that asks for a password.
+        if refused && text(response.headers(), &CONTENT_TYPE).is_some_and(|kind| !is_message(kind))
+        {
+            return Err(of_status(status));
+        }
         let name = HeaderName::from_static(beside::SIGNATURE);
         let signature = text(response.headers(), &name).map(str::to_owned);
         let mut lines = Lines::new(response, Options::default().limits.max_bytes);
@@ -328,6 +333,12 @@ impl HttpClient {
         }
         Ok(Heard::Said(()))
     }
+}
+
+/// Whether a body of this kind can hold messages.
+fn is_message(content_type: &str) -> bool {
+    let media = content_type.split(';').next().unwrap_or_default().trim();
+    is_json(content_type) || media.eq_ignore_ascii_case(LINES)
 }
 
 fn of_status(status: StatusCode) -> SendError {

@@ -20,7 +20,8 @@ use crate::ConfigError;
 /// | `origins`, pages in browsers that may send requests beside those of this server | none | Nack and 403 |
 /// | `shutdown_grace`, for tasks that run when the server is to end | 10 s | they are cancelled |
 ///
-/// A body that is not said to be JSON is a Nack and 415: a page of somebody else can have a browser send others
+/// The head of a request has at most about 64 KiB, and 100 headers; a longer one is answered 431. A body that is not said to be JSON is a Nack
+/// and 415: a page of somebody else can have a browser send others
 /// without asking. One line waits at most 30 s for a client that is slow to read; then the client counts as gone.
 ///
 /// The address of a connection is that of who opened it: all clients of a proxy have the proxy's. Behind one, set

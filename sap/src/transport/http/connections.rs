@@ -129,7 +129,8 @@ pub(super) async fn take(
     let mut server = http1::Builder::new();
     server
         .timer(TokioTimer::new())
-        .header_read_timeout(head_timeout);
+        .header_read_timeout(head_timeout)
+        .max_buf_size(MAX_HEAD_BYTES);
     let graceful = GracefulShutdown::new();
     let mut shutdown = pin!(shutdown);
     loop {
@@ -191,6 +192,8 @@ fn is_of_one(error: &io::Error) -> bool {
     )
 }
 
+/// Bytes of the head of a request, and of what is read or written at a time.
+const MAX_HEAD_BYTES: usize = 64 << 10;
 /// Between two attempts where the system has no room for a connection.
 const NO_ROOM: Duration = Duration::from_millis(100);
 

@@ -69,6 +69,8 @@ impl ByHand {
         loop {
             tokio::task::yield_now().await;
             self.go_on(Duration::from_secs(1));
+            let month = Duration::from_secs(30 * 24 * 3_600);
+            assert!(self.gone() < month, "somebody waits without end");
         }
     }
 }

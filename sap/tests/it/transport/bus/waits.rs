@@ -141,6 +141,30 @@ async fn a_copy_of_a_task_that_runs_tells_nothing_twice_and_ends_nothing() {
     assert_eq!(seen.written(0), ["task", "RUNNING", "RUNNING", "SUCCEEDED"]);
 }
 
+/// The bus does not hear what goes to an endpoint, and takes that for no silence.
+// spec: SAP-4.1-17, SAP-10-1
+#[tokio::test]
+async fn a_task_whose_results_go_elsewhere_is_not_given_up_for_silence() {
+    let config = bus::Config::default().with_patience(Duration::from_secs(20));
+    let (bus, seen, clock, _) = silent(config, 0);
+    let mailbox = bus.mailbox(INBOX);
+    let reply = Some(json!({"endpoint": INBOX}));
+    let task = typed(&with(ask(1, "test.gate"), "/replyTo", reply).to_string());
+    let mut ignored = |_: &Message| {};
+    let opening = async {
+        until(|| seen.entries() == 3).await;
+        for _ in 0..3 {
+            clock.go_on(Duration::from_secs(20));
+            tokio::task::yield_now().await;
+        }
+        seen.gate.store(true, Ordering::SeqCst);
+    };
+    let (answer, ()) = join(bus.send(&task, &mut ignored), opening).await;
+    assert!(matches!(answer, Ok(Some(Message::Ack(_)))), "{answer:?}");
+    let last = mailbox.take(3).collect::<Vec<_>>().await.pop();
+    assert_eq!(last.unwrap().status, Status::Succeeded);
+}
+
 // spec: SAP-10-1
 #[tokio::test]
 async fn a_panic_beside_the_hooks_is_an_error_though_the_bus_has_patience() {

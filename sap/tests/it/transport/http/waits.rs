@@ -29,7 +29,13 @@ async fn answer(mut stream: TcpStream, status: &str, body: &str) {
     // All of the request is read first: what is closed with a rest of it is reset.
     let mut request = [0; 64 << 10];
     let _ = stream.read(&mut request).await;
-    let head = format!("HTTP/1.1 {status}\r\nConnection: close\r\nContent-Length:");
+    let kind = match body.starts_with('<') {
+        true => "text/html",
+        false => "application/json",
+    };
+    let head = format!(
+        "HTTP/1.1 {status}\r\nConnection: close\r\nContent-Type: {kind}\r\nContent-Length:"
+    );
     let said = format!("{head} {}\r\n\r\n{body}", body.len());
     stream.write_all(said.as_bytes()).await.unwrap();
     let _ = stream.shutdown().await;
@@ -221,6 +227,7 @@ async fn credentials_that_are_refused_are_not_sent_again() {
     for (status, body, is_known) in [
         ("401 Unauthorized", nack(&task), true),
         ("401 Unauthorized", String::new(), false),
+        ("401 Unauthorized", "<p>who?</p>".to_owned(), false),
         ("407 Proxy Authentication Required", String::new(), false),
     ] {
         for asks in ["send", "status", "follow"] {
