@@ -196,7 +196,7 @@ impl Desk<'_> {
                 self.open.borrow_mut().insert(id, label);
                 Ok(())
             }
-            Err(err @ QueueError::TooLarge { .. }) => {
+            Err(err @ (QueueError::TooLarge { .. } | QueueError::TooManyFields)) => {
                 self.some_refused.set(true);
                 self.lines
                     .say("refused", json!({"line": place, "reason": err.to_string()}));

@@ -16,6 +16,9 @@ use crate::wire::{
 
 /// Fields of a message and of all messages in it. Each takes some 100 bytes at most beside its own.
 const MAX_FIELDS: usize = 256 << 10;
+/// Fields of a job or an end in a queue beside those of its payloads or its result.
+#[cfg(feature = "nats")]
+const RECORD_FIELDS: usize = 64;
 /// How deep messages stand in each other; the decoder refuses what is deeper.
 const MAX_DEPTH: usize = 100;
 
@@ -58,6 +61,13 @@ static TRANSLATION_RESULT: Layout = Layout(&[(2, &PAYLOAD), (3, &SUMMARY)]);
 static STEP: Layout = Layout(&[(3, &SUMMARY), (4, &STEP)]);
 static SUMMARY: Layout = Layout(&[(3, &STRUCT)]);
 static PAYLOAD: Layout = Layout(&[(3, &STRUCT)]);
+/// A job of a queue, or its end.
+#[cfg(feature = "nats")]
+static RECORD: Layout = Layout(&[(2, &STORED_JOB), (3, &STORED_END)]);
+#[cfg(feature = "nats")]
+static STORED_JOB: Layout = Layout(&[(3, &PAYLOAD)]);
+#[cfg(feature = "nats")]
+static STORED_END: Layout = Layout(&[(4, &TEST_RESULT), (5, &TRANSLATION_RESULT)]);
 static STRUCT: Layout = Layout(&[(1, &MEMBER)]);
 static MEMBER: Layout = Layout(&[(2, &VALUE)]);
 static VALUE: Layout = Layout(&[(5, &STRUCT), (6, &LIST)]);
@@ -82,6 +92,13 @@ impl Layout {
         }
         Some(left)
     }
+}
+
+/// Whether a record has few enough fields to be decoded; one whose result came over the wire has.
+#[cfg(feature = "nats")]
+pub(super) fn is_bounded_record(bytes: &[u8]) -> bool {
+    let most = MAX_FIELDS + RECORD_FIELDS;
+    RECORD.count(bytes, most, 0).is_some()
 }
 
 /// The number of the next field, and its bytes if it has a length.
@@ -169,6 +186,34 @@ mod tests {
     fn fields<M: Inbound>(message: &M) -> Option<usize> {
         let left = M::LAYOUT.count(&message.encode_to_vec(), MAX_FIELDS, 0)?;
         Some(MAX_FIELDS - left)
+    }
+
+    // spec: HUB-4-6, HUB-6-2
+    #[cfg(feature = "nats")]
+    #[test]
+    fn records_of_a_queue_have_so_many_fields() {
+        use crate::{
+            role::hub::{Job, Outcome, Record, Verdict},
+            store::encode,
+        };
+
+        let id = ubos_common::id::IdSource::seeded(1).next_id();
+        let job = |parts| Record::Accepted(Job::test("t", vec![Payload::default(); parts]));
+        let end = |parts| {
+            let mut outcome = Outcome::new(Verdict::Completed, "done");
+            let attachments = vec![Attachment::default(); parts];
+            let result = TestResult {
+                attachments,
+                ..TestResult::completed("")
+            };
+            outcome.result = Some(result.into());
+            Record::Ended(outcome)
+        };
+        for record in [&job as &dyn Fn(usize) -> Record, &end] {
+            let is_taken = |parts| is_bounded_record(&encode(id, &record(parts)));
+            assert!(is_taken(MAX_FIELDS));
+            assert!(!is_taken(MAX_FIELDS + RECORD_FIELDS));
+        }
     }
 
     fn response(result: TestResult) -> TestResponse {

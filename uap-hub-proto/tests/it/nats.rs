@@ -397,6 +397,13 @@ async fn what_has_an_end_or_is_no_job_leaves_the_queue_at_once() {
         assert_eq!(end.unwrap().message, first[0].1);
         published("uap-hub.job".to_owned(), b"no job".to_vec()).await;
         emptied().await;
+        // An end that nobody can read is one, and no hub fails over it.
+        let id = IdSource::from_os().unwrap().next_id();
+        published(format!("uap-hub.end.{id}"), b"no end".to_vec()).await;
+        queue.submit(id, &echo("no more")).await.unwrap();
+        emptied().await;
+        let end = queue.outcome(id).await.unwrap().unwrap();
+        assert_eq!(end.message, "the end of the job cannot be read");
     };
     let one = hub().await;
     tokio::select! {
@@ -463,6 +470,9 @@ async fn unplaced_jobs_end_and_large_ones_are_refused() {
     let id = IdSource::from_os().unwrap().next_id();
     let large = queue.submit(id, &echo(&"x".repeat(2 << 20))).await;
     assert!(matches!(large, Err(QueueError::TooLarge { .. })));
+    let many = Job::test("echo", vec![Payload::default(); 263_000]);
+    let many = queue.submit(id, &many).await;
+    assert!(matches!(many, Err(QueueError::TooManyFields)));
     queue.submit(id, &Job::test("", vec![])).await.unwrap();
     queue.submit(id, &Job::test("", vec![])).await.unwrap();
     let one = hub().await;

@@ -43,8 +43,9 @@ use ubos_common::trace_context::TraceContext;
 use crate::{
     config::ConfigError,
     id::JobId,
-    role::hub::{Job, Outcome, Record},
-    store::{decode, encode},
+    role::hub::{Job, Outcome, Record, Verdict},
+    store::{DecodeError, decode, encode},
+    transport::codec::is_bounded_record,
 };
 
 ubos_common::config! {
@@ -106,6 +107,9 @@ pub enum QueueError {
         /// The limit of the server, without the headers.
         most: usize,
     },
+    /// The job has more parts than a hub takes, 262,144 fields of its payloads.
+    #[error("the job has more than 262,144 fields")]
+    TooManyFields,
     /// The server, or the way to it, failed.
     #[error("nats failed")]
     Nats(#[source] Box<dyn std::error::Error + Send + Sync>),
@@ -223,6 +227,9 @@ impl JobQueue {
         let mut job = job.clone();
         let trace = job.trace.take();
         let bytes = encode(id, &Record::Accepted(job));
+        if !is_bounded_record(&bytes) {
+            return Err(QueueError::TooManyFields);
+        }
         let (seen, most) = (bytes.len(), self.max_bytes(trace.as_ref()));
         if seen > most {
             return Err(QueueError::TooLarge { seen, most });
@@ -244,10 +251,11 @@ impl JobQueue {
     pub async fn outcome(&self, id: JobId) -> Result<Option<Outcome>, QueueError> {
         let subject = self.end_of(id);
         match self.ends.get_last_raw_message_by_subject(&subject).await {
-            Ok(message) => match decode(&message.payload).map_err(QueueError::nats)? {
-                (_, Record::Ended(outcome)) => Ok(Some(outcome)),
-                _ => Ok(None),
-            },
+            Ok(message) => Ok(Some(match read(&message.payload) {
+                Ok((_, Record::Ended(outcome))) => outcome,
+                // It is the only end that the job can have: hubs that failed over it would fail again and again.
+                _ => Outcome::new(Verdict::Failed, "the end of the job cannot be read"),
+            })),
             Err(error) if error.kind() == LastRawMessageErrorKind::NoMessageFound => Ok(None),
             Err(error) => Err(QueueError::nats(error)),
         }
@@ -319,6 +327,14 @@ impl JobQueue {
 
     fn end_of(&self, id: JobId) -> String {
         format!("{}.end.{id}", self.name)
+    }
+}
+
+/// Reads a record that anybody who may write to the server has written.
+fn read(bytes: &[u8]) -> Result<(JobId, Record), DecodeError> {
+    match is_bounded_record(bytes) {
+        true => decode(bytes),
+        false => Err(DecodeError::Malformed),
     }
 }
 

@@ -5,11 +5,10 @@ use std::{pin::pin, time::Duration};
 use async_nats::jetstream::message::{AckKind, Message as Delivery};
 use futures::{StreamExt as _, stream::FuturesUnordered};
 
-use super::{JobQueue, QueueError, carried};
+use super::{JobQueue, QueueError, carried, read};
 use crate::{
     id::JobId,
     role::hub::{CommandError, Job, JobEvent, Outcome, Phase, Record, Verdict},
-    store::decode,
     transport::server::{HubHandle, JobHandle},
 };
 
@@ -57,7 +56,7 @@ impl JobQueue {
                         // It was on its way: the server would wait for it to be acknowledged.
                         Some(delivery) if is_leaving => {
                             let delivery = delivery.map_err(QueueError::nats)?;
-                            match decode(&delivery.payload) {
+                            match read(&delivery.payload) {
                                 Ok((id, _)) => self.hand_back(id, &delivery).await?,
                                 Err(_) => done(&delivery).await?,
                             }
@@ -84,7 +83,7 @@ impl JobQueue {
         observe: &impl Fn(JobId, &JobEvent),
         delivery: Delivery,
     ) -> Result<(), QueueError> {
-        let Ok((id, Record::Accepted(mut job))) = decode(&delivery.payload) else {
+        let Ok((id, Record::Accepted(mut job))) = read(&delivery.payload) else {
             // It is not a job, and will not be one the next time: there is nobody to report to.
             return done(&delivery).await;
         };

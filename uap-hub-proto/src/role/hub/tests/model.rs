@@ -274,8 +274,15 @@ impl Model {
             Act::Late(n) => {
                 self.budget.strays -= 1;
                 let session = self.offers[n].session.clone();
-                let resume = Resume::Reports(self.offers[n].opened);
-                self.rig.open_as(Rpc::Execute, Some(&session), Some(resume));
+                let resume = Some(Resume::Reports(self.offers[n].opened));
+                let late = self.rig.open_as(Rpc::Execute, Some(&session), resume);
+                let found = self.rig.hub.sessions.named(&session);
+                let current = found.and_then(|found| found.stage.stream());
+                assert_ne!(
+                    current,
+                    Some(late),
+                    "what was opened before takes nothing over"
+                );
             }
             other => panic!("{other:?} is of no session"),
         }
@@ -746,7 +753,7 @@ fn no_order_of_cuts_loses_a_job_or_a_report_or_tells_one_twice() {
             .with_resume_grace(Duration::from_secs(60))
             .with_max_sessions_per_agent(1)
     };
-    let budgets = [(2, 0, 0, 1), (1, 0, 1, 1), (1, 1, 0, 0)];
+    let budgets = [(2, 0, 0, 0), (1, 0, 0, 2), (1, 0, 1, 0), (1, 1, 0, 0)];
     let states = budgets.map(|(losses, strays, ticks, reports)| {
         let budget = Budget {
             losses,
