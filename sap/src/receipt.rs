@@ -85,7 +85,12 @@ impl Nack {
     }
 
     /// The Nack of what is no task, for a reason of this crate's own.
-    #[cfg(any(feature = "http", feature = "mcp", feature = "nats"))]
+    #[cfg(any(
+        feature = "http",
+        feature = "mcp",
+        feature = "nats",
+        all(test, feature = "driver")
+    ))]
     #[expect(clippy::expect_used, reason = "every caller gives a text of its own")]
     pub(crate) fn malformed(why: &'static str) -> Self {
         let reason = why.parse().expect("no reason here is blank");

@@ -27,13 +27,6 @@ pub(crate) fn task() -> Task {
 
 /// What `b` says of it.
 #[cfg(feature = "driver")]
-#[cfg_attr(
-    not(feature = "driver"),
-    expect(
-        dead_code,
-        reason = "only processor and transports are told of results"
-    )
-)]
 pub(crate) fn result(task: &Task, status: Status) -> TaskResult {
     TaskResult::of(
         task,
