@@ -194,7 +194,8 @@ fn what_comes_in_one_read_behind_too_much_waits_until_the_agent_may_speak_again(
             break;
         };
         conn.handle_timeout(Now::new(due, at(0).wall));
-        asked = asked.or(take(&mut conn).1);
+        let (_, check) = take(&mut conn);
+        asked = asked.or(check);
         if let Some(check) = asked.take() {
             assert!(!conn.is_closed());
             conn.take_verdicts(Now::new(due, at(0).wall), check.run())
