@@ -87,6 +87,8 @@ pub(super) struct Connection {
     drips: Rate,
     /// Nothing is read before, because there were too many of them.
     rests_until: Option<Mono>,
+    /// Nothing more comes, and nothing more is sent.
+    is_at_end: bool,
     /// Readers of calls to wake once the lock is free.
     readers: Vec<Waker>,
 }
@@ -133,6 +135,7 @@ impl Connection {
             alarm: None,
             drips: Rate::default(),
             rests_until: None,
+            is_at_end: false,
             readers: Vec::new(),
         }
     }
@@ -289,6 +292,9 @@ impl Connection {
             self.answers = self.answers.min(self.wire.waiting());
             // impl: OSW-4.3-11
             let reading = !is_blocked && self.conn.accepts_input() && self.answers < HIGH_WATER;
+            if self.is_at_end {
+                return Poll::Pending;
+            }
             match self.wire.poll_move(context, reading) {
                 Poll::Ready(moved) => self.on_moved(counts, &moved),
                 Poll::Pending => return Poll::Pending,
@@ -344,7 +350,11 @@ impl Connection {
         let before = self.begin_answers();
         // A fault is among the outputs too: the farewell, the audit and the end.
         let _ = match moved {
-            Moved::Read(0) | Moved::Broken => self.conn.handle_input(now, Input::Eof),
+            Moved::Read(0) | Moved::Broken => {
+                // What came before may still wait for its turn.
+                self.is_at_end = true;
+                self.conn.handle_input(now, Input::Eof)
+            }
             Moved::Read(count) => {
                 self.count_drip(*count);
                 let bytes = Input::Bytes(self.wire.received(*count));

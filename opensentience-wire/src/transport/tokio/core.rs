@@ -254,7 +254,9 @@ impl SharedConnection {
                 connection.poll_shutdown(context, shutdown);
             }
             let mut turn = connection.poll_turn(&self.counts, context, greeting);
-            if turn.is_pending() && connection.poll_alarm(context, alarm).is_ready() {
+            // Also of one that always has more to say: its calls have deadlines.
+            let may_go_on = matches!(turn, Poll::Pending | Poll::Ready(Turn::Again));
+            if may_go_on && connection.poll_alarm(context, alarm).is_ready() {
                 turn = Poll::Ready(Turn::Again);
             }
             let has_room = !had_room && connection.has_room();

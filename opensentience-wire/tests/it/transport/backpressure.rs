@@ -541,3 +541,23 @@ async fn a_frame_that_comes_byte_by_byte_has_a_rate() {
     assert!(took >= Duration::from_millis(200), "{took:?}");
     drop(handle);
 }
+
+// spec: OSW-4.5-5
+#[tokio::test]
+async fn an_agent_that_said_too_much_and_is_gone_has_ended() {
+    let (mut handle, mut far) =
+        raw_agent_over(2 << 20, Config::default(), AuditSink::default()).await;
+    let call = handle.call(request("echo", json!({}))).await.unwrap();
+    // More than may be said at once, and each wants an answer, which nobody takes.
+    let mut question = message("agent.later", json!({}));
+    question["request_id"] = json!("q");
+    let questions = frame(&question).repeat(8_400);
+    far.write_all(&questions).await.unwrap();
+    drop(far);
+    let ended = async { while handle.tools_changed().await {} };
+    let patience = Duration::from_secs(60);
+    tokio::time::timeout(patience, ended)
+        .await
+        .expect("it has ended");
+    assert_eq!(code(&call.result().await), "agent.disconnected");
+}
