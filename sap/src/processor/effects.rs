@@ -255,7 +255,10 @@ impl<'p> Effects<'p> {
                 Ok(lookup) => {
                     let records = lookup.damaged;
                     warning = (records > 0).then_some(Warning::CacheDamaged { records });
-                    record = lookup.record.filter(|_| !self.doubts()).map(Arc::new);
+                    // Extractors of other versions share keys with this one: what they took to be enough may not be.
+                    let same = |record: &CacheRecord| record.fingerprint == keys.fingerprint;
+                    let record_here = lookup.record.filter(same);
+                    record = record_here.filter(|_| !self.doubts()).map(Arc::new);
                 }
                 Err(error) => warning = Some(Warning::Cache(error)),
             }

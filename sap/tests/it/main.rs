@@ -18,6 +18,8 @@ mod consumer;
 mod copies;
 #[cfg(feature = "driver")]
 mod driven;
+#[cfg(feature = "driver")]
+mod essences;
 #[cfg(feature = "log")]
 mod files;
 #[cfg(feature = "arbitrary")]
