@@ -27,7 +27,7 @@ impl Service {
     /// # Errors
     ///
     /// What to tell a peer, which is noted: a Nack `NOT_FOUND` where there is no such task for it, and `RATE_LIMIT` where it cannot
-    /// be found out now whether it may ask: too many ask, or the hook says so or is silent for 30 s.
+    /// be found out now whether it may ask: too many ask, the transcript cannot be read, or the hook says so or is silent for 30 s.
     pub async fn about(
         &self,
         peer: &Peer,
@@ -70,8 +70,8 @@ impl About {
     #[must_use]
     pub async fn latest(&self) -> Message {
         match self.task.latest().await {
-            Some(standing) => self.message(standing),
-            None => Message::Nack(unknown(&self.task_id)),
+            Ok(standing) => self.message(standing),
+            Err(why) => Message::Nack(unanswered(&self.task_id, why)),
         }
     }
 
@@ -85,8 +85,8 @@ impl About {
     }
 
     /// How far the task is, at once and then whenever that has changed; `None` after its end. One who asks seldom
-    /// is told the latest, and misses what was between. Where 1,024 follow the task already, a Nack `RATE_LIMIT`
-    /// says so, and is the last.
+    /// is told the latest, and misses what was between. Where 1,024 follow the task already, or its latest result cannot be
+    /// read now, a Nack `RATE_LIMIT` says so, and is the last.
     pub async fn next(&mut self) -> Option<Message> {
         let standing = self.task.next().await?;
         Some(self.message(standing))
@@ -97,6 +97,7 @@ impl About {
             Standing::Taken(ack) => Message::Ack(ack),
             Standing::Result(result) => Message::Result(result),
             Standing::TooManyFollow(limit) => Message::Nack(too_many_follow(&self.task_id, limit)),
+            Standing::Unreadable => Message::Nack(unanswered(&self.task_id, Unanswered::Busy)),
         }
     }
 }
@@ -116,8 +117,7 @@ pub(super) fn unanswered(task_id: &TaskId, why: Unanswered) -> Nack {
     match why {
         Unanswered::Unknown => unknown(task_id),
         Unanswered::Busy => {
-            let why =
-                "whether you may ask about this task cannot be found out now; try again later";
+            let why = "what is known of this task, or whether you may ask, cannot be found out now; try again later";
             nack(task_id, ErrorCode::RateLimit, why)
         }
     }

@@ -51,5 +51,7 @@ mod shapes;
 mod sign;
 #[cfg(feature = "driver")]
 mod transport;
+#[cfg(feature = "driver")]
+mod unread;
 mod vectors;
 mod what_if;
