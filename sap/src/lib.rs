@@ -162,7 +162,7 @@
 //! | messages that wait for a slow caller or endpoint, their bytes | 64, 4 MiB; over HTTP 16, 1 MiB more | the handler waits, 1 s at most; then results on the way are left out |
 //! | tasks on a bus, results in a mailbox | 1,024 | `try_send` Nacks, `send` waits until the deadline; the endpoint is unreachable |
 //! | a task over HTTP, MCP | 1 MiB | Nack, 413 |
-//! | calls of one MCP session that are under way | none on streams: whoever holds them is served whatever he calls | the bounds of the processor |
+//! | calls that one MCP session has under way | no bound of its own, for a stream has one peer | those of the processor |
 //! | tasks that one worker of a queue runs | 16 | it takes no more |
 //! | attempts at a task of a queue | 5 | dead letter, and FAILED `INTERNAL` |
 //! | schema of a contract | 64 KiB, 16 references | not enforced, with a warning |

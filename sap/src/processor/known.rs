@@ -3,21 +3,18 @@
 use std::sync::Arc;
 
 use super::gate::Waits;
-use super::guard::{Fragile, Panicked, guarded};
+use super::guard::{Fragile, guarded};
 use super::key::Key;
 use super::ledger::{Before, Latest, MAX_FOLLOWERS, Sight};
 use super::peer::Peer;
-use super::resume::once_taken;
+use super::recorded::Unread;
 use super::state::Processor;
 use crate::ident::{AgentId, TaskId};
-use crate::limits::unbounded;
 use crate::receipt::Ack;
 use crate::result::TaskResult;
 use crate::role::consumer::Access;
 use crate::task::Task;
-use crate::transcript::{Entry, TranscriptError};
-use crate::validate::{Options, decode_result};
-use crate::work::{self, For};
+use crate::work::For;
 
 /// A task that came before, for a peer that may ask about it.
 pub(crate) struct KnownTask {
@@ -141,64 +138,6 @@ impl KnownTask {
             Some(result) => Standing::Result(result),
             None => Standing::Taken(Ack::from(self.task.as_ref())),
         })
-    }
-}
-
-/// Why what was recorded cannot be read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Unread {
-    /// It is there no more, or does not hold.
-    Lost,
-    /// It may be there: the transcript failed, or has too much to do.
-    Now,
-}
-
-impl From<TranscriptError> for Unread {
-    fn from(error: TranscriptError) -> Self {
-        match error {
-            TranscriptError::Archived { .. } | TranscriptError::Body(_) => Self::Lost,
-            _ => Self::Now,
-        }
-    }
-}
-
-impl From<Panicked> for Unread {
-    fn from(_: Panicked) -> Self {
-        Self::Now
-    }
-}
-
-impl Processor {
-    /// The latest result of a task, where there is one: read at once where it is short, on another thread where it is not.
-    pub(super) async fn read_latest(
-        &self,
-        latest: Latest,
-    ) -> Result<Option<Box<TaskResult>>, Unread> {
-        let read = match latest {
-            Latest::None => return Ok(None),
-            Latest::Lost => return Err(Unread::Lost),
-            Latest::Kept(encoded, _) => {
-                let bytes = encoded.len();
-                let options = Options::default().with_limits(unbounded());
-                let read = move || decode_result(&encoded, &options);
-                work::done(For::Task, bytes, read).await
-            }
-            Latest::Recorded(entry) => {
-                let entry = self.read_entry(entry).await?;
-                let bytes = entry.body.as_str().len();
-                // It was taken once; what was redacted since need not be strict.
-                let read = move || decode_result(entry.body.as_str().as_bytes(), &once_taken());
-                work::done(For::Task, bytes, read).await
-            }
-        };
-        read.map(|(result, _)| Some(Box::new(result)))
-            .map_err(|_| Unread::Lost)
-    }
-
-    /// One entry of the transcript.
-    pub(super) async fn read_entry(&self, entry: u64) -> Result<Entry, Unread> {
-        let entries = guarded(async { self.transcript.read(entry, 1).await }).await??;
-        entries.into_iter().next().ok_or(Unread::Lost)
     }
 }
 

@@ -6,22 +6,21 @@ use std::collections::BTreeMap;
 
 use ubos_common::canon::Digest;
 use ubos_common::driver::Sleep;
-use ubos_common::violation::Profile;
 
 use super::answer::{Answer, ProcessError};
 use super::drive::Driver;
 use super::effects::Effects;
 use super::key::Key;
 use super::peer::Peer;
+use super::recorded::once_taken;
 use super::state::Processor;
 use crate::evidence::BodyDigest;
 use crate::future::yield_once;
 use crate::ident::TaskId;
-use crate::limits::unbounded;
 use crate::status::Status;
 use crate::task::Task;
 use crate::transcript::{Entry, EntryKind, TranscriptError};
-use crate::validate::{Options, decode_result, decode_task};
+use crate::validate::{decode_result, decode_task};
 use crate::work::{self, For};
 
 /// What becomes of a task that ran when an earlier process ended.
@@ -270,11 +269,6 @@ impl Processor {
         // Nobody is there who could be told of a warning.
         Box::pin(Driver::new(clock, &effects).run(&mut |_| {})).await
     }
-}
-
-/// How to read what the transcript has: it was taken once, strictly or not, within whatever limits.
-pub(super) fn once_taken() -> Options {
-    Options::from(Profile::Lenient).with_limits(unbounded())
 }
 
 fn decoded_task(bytes: &[u8]) -> Option<Task> {

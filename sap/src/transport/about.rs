@@ -3,8 +3,10 @@
 use core::fmt;
 use core::pin::pin;
 use core::time::Duration;
+use std::sync::Arc;
 
 use futures::future::{Either, select};
+use ubos_common::driver::Sleep;
 
 use super::{Message, Service};
 use crate::error::ErrorCode;
@@ -18,6 +20,7 @@ use crate::receipt::{Nack, ReceiptStatus};
 pub struct About {
     task: KnownTask,
     task_id: TaskId,
+    clock: Arc<dyn Sleep + Send + Sync>,
 }
 
 impl Service {
@@ -63,13 +66,20 @@ impl About {
         Ok(Self {
             task: known?,
             task_id: *task_id,
+            clock: Arc::clone(clock),
         })
     }
 
-    /// How far the task is.
+    /// How far the task is; a Nack `RATE_LIMIT` where that cannot be read now, or not in 30 s.
     #[must_use]
     pub async fn latest(&self) -> Message {
-        match self.task.latest().await {
+        let late = self.clock.now().mono.saturating_add(MAX_AUTHORIZE);
+        let latest = pin!(self.task.latest());
+        let latest = match select(latest, self.clock.sleep_until(late)).await {
+            Either::Left((latest, _)) => latest,
+            Either::Right(_) => Err(Unanswered::Busy),
+        };
+        match latest {
             Ok(standing) => self.message(standing),
             Err(why) => Message::Nack(unanswered(&self.task_id, why)),
         }
@@ -110,7 +120,7 @@ impl fmt::Debug for About {
     }
 }
 
-/// How long it may take to know whether somebody may ask about a task.
+/// How long it may take to know whether somebody may ask about a task, and then how far that is.
 pub(super) const MAX_AUTHORIZE: Duration = Duration::from_secs(30);
 
 pub(super) fn unanswered(task_id: &TaskId, why: Unanswered) -> Nack {

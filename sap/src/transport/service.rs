@@ -215,8 +215,7 @@ impl Service {
                 peer: &peer,
                 cancelled,
             };
-            let answer = processor.answer(clock, asker, task, given, &mut sink);
-            let answer = answer.await;
+            let answer = processor.answer(clock, asker, task, given, &mut sink).await;
             let outcome = answer.map(|answer| say(answer.into()));
             sender.close_channel();
             outcome
