@@ -164,7 +164,7 @@ fn who_asks_about_a_task_is_told_whether_it_is_lost_or_may_be_asked_for_again() 
         .map(|(task, _)| (task.issuer.agent_id, task.task_id))
         .unwrap();
     let peer = Peer::default();
-    let about = || block_on(service.about(&peer, &issuer, &id));
+    let about = || block_on(service.about(&peer, &issuer, &id)).map_err(Box::new);
     let code = |message: Option<Message>| match message {
         Some(Message::Nack(nack)) => Some(nack.code),
         _ => None,
