@@ -148,6 +148,8 @@
 //! | one message | [`Limits`](ubos_common::json::Limits) | refused |
 //! | results a lifecycle remembers | 1,024 | the oldest is forgotten |
 //! | tasks that run in a processor, their bytes | 1,024, 256 MiB | Nack `RATE_LIMIT` |
+//! | tasks that wait to be let in: for the hook, then for the transcript | 256 together, 30 s each | Nack `RATE_LIMIT` |
+//! | tasks to run again that `resume` hands out | 64 MiB | left to their senders |
 //! | Nacks it notes | 1,000; 100 at once, 10 a second | counted |
 //! | ended tasks it remembers | 10,000 | the oldest of the issuer who has most is forgotten |
 //! | bytes of results that it keeps in memory | 64 MiB | they are read from the transcript |
@@ -157,9 +159,10 @@
 //! | what comes after a deadline, on all transports; an answer about a task over MCP | 300 s | no answer |
 //! | connections of an HTTP server; of one address | 200; half of them | the next one waits; is closed |
 //! | reports of a handler that wait | 16 | the handler waits |
-//! | messages that wait for a slow caller or endpoint | 64 | the handler waits, 1 s at most; then results on the way are left out |
+//! | messages that wait for a slow caller or endpoint, their bytes | 64, 4 MiB; over HTTP 16, 1 MiB more | the handler waits, 1 s at most; then results on the way are left out |
 //! | tasks on a bus, results in a mailbox | 1,024 | `try_send` Nacks, `send` waits until the deadline; the endpoint is unreachable |
 //! | a task over HTTP, MCP | 1 MiB | Nack, 413 |
+//! | calls that one MCP session has under way | no bound of its own, for a stream has one peer | those of the processor |
 //! | tasks that one worker of a queue runs | 16 | it takes no more |
 //! | attempts at a task of a queue | 5 | dead letter, and FAILED `INTERNAL` |
 //! | schema of a contract | 64 KiB, 16 references | not enforced, with a warning |
@@ -172,7 +175,7 @@
 //! | open tasks of a producer, ended ones it remembers | 10,000, 10,000 | refused; the oldest is forgotten |
 //! | work on messages of more than 64 KiB that waits for its 4 threads | one for each message that somebody holds | its turn comes in order, and strangers and tasks have theirs by turns |
 //! | signals that wait for those who learn, bytes of what they are made of | 10,000; 64 MiB | lost, counted, with a warning |
-//! | constraints of a task that are checked | 64 | listed as unchecked |
+//! | constraints of a task that are checked; what is kept of them between verdicts | 64; what 8 KiB of texts are read to, 200 KiB | listed as unchecked |
 //! | principles of a task that are listed in evidence, beside those that are broken | 64 | one line for the rest |
 //! | steps of all predicates of a verdict | 4 Mi, about one a byte that is read | `UNCHECKED`, or a rule that is not kept |
 //! | a predicate | 1,024 bytes, 16 terms, 32 tokens a place | refused |

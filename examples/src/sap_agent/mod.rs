@@ -15,6 +15,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::Duration;
 
 use sap::alignment::Rules;
 use sap::cache::{CacheStore, Caching, WholePayload};
@@ -68,7 +69,8 @@ pub fn main() -> ExitCode {
     };
     let served = runtime.block_on(serve(&args));
     // Whatever still ran is dropped with it, and the ends of that are in no file before the stores have done their work.
-    drop(runtime);
+    // Not by a drop: that waits for the thread that reads standard input, which stays for as long as somebody holds it open.
+    runtime.shutdown_timeout(SHUTDOWN);
     sap::store::wait_for_dropped();
     match served {
         Ok(code) => code.into(),
@@ -268,6 +270,8 @@ fn in_files(folder: &Path) -> Result<Stores, Problem> {
 }
 
 const NAMES: [&str; 3] = ["text.upper", "text.echo", "text.count"];
+/// How long the threads that block may take to end.
+const SHUTDOWN: Duration = Duration::from_secs(1);
 const USAGE_ERROR: u8 = 2;
 const FAILED: u8 = 3;
 const INTERRUPTED: u8 = 130;

@@ -1,9 +1,10 @@
 //! The MCP tools of `sap-agent` with the official Python SDK as their client.
 
-use std::io::{Read as _, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use crate::sap_programs::Agent;
@@ -59,11 +60,36 @@ fn the_python_sdk_calls_the_tools_on_standard_streams() {
 
 // spec: SAP-10-3
 #[test]
+fn a_signal_ends_the_tools_although_their_input_stays_open() {
+    let hello = json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
+    let hello = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello});
+    for (signal, code) in [(Signal::TERM, 143), (Signal::INT, 130)] {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_sap-agent"))
+            .arg("--mcp")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut input = child.stdin.take().unwrap();
+        writeln!(input, "{hello}").unwrap();
+        // It answers, so it listens for signals and reads on.
+        let mut answer = String::new();
+        let mut output = BufReader::new(child.stdout.take().unwrap());
+        output.read_line(&mut answer).unwrap();
+        assert!(answer.contains("serverInfo"), "{answer}");
+        kill_process(Pid::from_child(&child), signal).unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(code));
+        drop(input);
+    }
+}
+
+// spec: SAP-10-3
+#[test]
 fn the_python_sdk_calls_the_tools_over_streamable_http() {
     let agent = Agent::start(&[]);
     let url = agent.url.replace("/sap/tasks", "/mcp");
     check(&client(&["http", &url]));
-    let code = agent.end(rustix::process::Signal::TERM).0;
+    let code = agent.end(Signal::TERM).0;
     assert_eq!(code, 143);
 }
 
@@ -113,6 +139,6 @@ fn the_tools_are_for_those_who_may_send_tasks() {
                 assert_eq!(seen, refused, "{listen}: {url} for {name} from {page}");
             }
         }
-        agent.end(rustix::process::Signal::TERM);
+        agent.end(Signal::TERM);
     }
 }

@@ -20,8 +20,12 @@ pub(super) struct Checked {
 /// Constraints of one task that are checked; further ones are listed as unchecked, once.
 const MAX_CHECKED: usize = 64;
 
-/// The predicates among the constraints of one task, read once, for the verdicts of its whole way. What they hold is bounded:
-/// 64 texts of 1,024 bytes.
+/// Bytes of the texts of a task whose predicates are kept between its verdicts.
+const MAX_PREPARED_BYTES: usize = 8 << 10;
+
+/// The predicates among the constraints of one task, read once, for the verdicts of its whole way. What is read of a text may
+/// take some 25 times as much as the text, for a place has a string a token. So the first 8 KiB of texts are kept, and further
+/// ones are read for each verdict.
 #[derive(Debug, Default)]
 pub(crate) struct Prepared(OnceLock<Vec<Own>>);
 
@@ -41,7 +45,12 @@ impl Prepared {
             let own = texts.filter_map(|text| own(text));
             // To refuse a longer one takes no time.
             let short = own.filter(|text| text.len() <= Predicate::MAX_BYTES);
-            let read = short.map(|text| Own {
+            let mut bytes = 0;
+            let kept = short.take_while(|text| {
+                bytes += text.len();
+                bytes <= MAX_PREPARED_BYTES
+            });
+            let read = kept.map(|text| Own {
                 text: text.into(),
                 read: text.parse(),
             });
@@ -223,6 +232,31 @@ mod tests {
             .collect();
         assert_eq!(found, ["PASS", "PASS", "UNCHECKED", "PASS"]);
         assert_eq!(parsed() - before, 3);
+    }
+
+    // spec: SAP-4.2-9
+    #[test]
+    fn long_constraints_are_checked_each_and_kept_up_to_a_bound() {
+        let mut context = ConstitutionalContext::new(PressureLevel::Consulted);
+        let long = |last: &str| format!("output . = \"{}\"", last.repeat(1_000));
+        let texts = (0..MAX_CHECKED).map(|number| match number {
+            63 => "output . < 2".to_owned(),
+            _ => long("x"),
+        });
+        context.constraints = Some(texts.collect());
+        let (prepared, one) = (Arc::<Prepared>::default(), RawBuf::parse("1").unwrap());
+        let capability: Capability = "a.b".parse().unwrap();
+        let mut subject = Subject::admission(&capability, &context).prepared_by(&prepared);
+        subject.output = Some(one.as_raw());
+        let checks = Rules::default().assess(&subject).checks;
+        let kept = checks.iter().map(|check| check.status.as_deref());
+        let kept = kept.filter(|status| *status == Some("PASS"));
+        assert_eq!((checks.len(), kept.count()), (MAX_CHECKED, 1));
+        let held: usize = prepared.of(&context).iter().map(|own| own.text.len()).sum();
+        assert!(
+            (MAX_PREPARED_BYTES - 1_024..=MAX_PREPARED_BYTES).contains(&held),
+            "{held}"
+        );
     }
 
     // spec: SAP-4.2-9

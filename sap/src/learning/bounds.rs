@@ -86,7 +86,8 @@ impl Bounds {
     }
 
     /// Sets into how many parts the signals and the bytes are shared: one issuer has at most one of them, so that nobody stops
-    /// the learning of others by sending much. With 1 he may have all, as where there is a single issuer. What operators say
+    /// the learning of others by sending much: no one issuer. Two of two parts have all between them, and issuers are who
+    /// `Authorize` lets pass as one. With 1 he may have all, as where there is a single issuer. What operators say
     /// is nobody's part.
     #[must_use]
     pub const fn with_issuer_parts(mut self, parts: NonZeroUsize) -> Self {

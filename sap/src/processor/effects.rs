@@ -1,7 +1,7 @@
 //! What the machine of a task asks for, done.
 
 use std::borrow::Cow;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use ubos_common::canon::Digest;
 use ubos_common::json::RawBuf;
@@ -11,9 +11,11 @@ use ubos_common::trace_context::TraceContext;
 use super::answer::Warning;
 use super::books::Books;
 use super::flight::{Flight, LeaderGuard};
+use super::gate::Waits;
 use super::guard::{Fragile, Panicked, guarded};
 use super::ledger::{Before, Entered};
 use super::peer::Peer;
+use super::recorded::Unread;
 use super::state::{Processor, Route};
 use super::stop::Stop;
 use crate::alignment::Prepared;
@@ -41,6 +43,8 @@ pub(super) struct Effects<'p> {
     pub(super) books: Books,
     /// The task ends before its handler begins.
     pub(super) abandons: bool,
+    /// Its place among those that wait, until it has one among those that run or has none.
+    waits: Mutex<Option<Waits>>,
 }
 
 /// An effect that was performed.
@@ -88,6 +92,7 @@ impl<'p> Effects<'p> {
             encoded,
             prepared: Arc::default(),
             abandons: false,
+            waits: Mutex::default(),
         }
     }
 
@@ -126,14 +131,15 @@ impl<'p> Effects<'p> {
     }
 
     async fn perform_one(&self, now: Now, request: Request) -> Done {
-        let processor = self.processor;
         match request {
             // It was allowed when it was begun.
             Request::Authorize if self.abandons => Reply::Access(Access::Allowed).into(),
-            Request::Authorize => {
-                Reply::Access(processor.access(self.peer, &self.task).await).into()
+            Request::Authorize => Reply::Access(self.access().await).into(),
+            Request::Enter => {
+                let entered = self.enter().await;
+                self.wait_as(None);
+                entered
             }
-            Request::Enter => self.enter().await,
             Request::Record(record) => self.record(now, &record).await,
             Request::Assess(proposed) => Reply::Assessed(self.assess(&proposed).await).into(),
             Request::LookUp => self.look_up().await,
@@ -144,6 +150,17 @@ impl<'p> Effects<'p> {
             Request::Deliver(_) => Reply::Delivered.into(),
             Request::Run => Reply::Panicked.into(),
         }
+    }
+
+    /// Whether the issuer may. One who may waits on until the task is let in or not: till then nothing else counts it.
+    async fn access(&self) -> Access {
+        let (access, waits) = self.processor.access(self.peer, &self.task).await;
+        self.wait_as(waits.filter(|_| access == Access::Allowed));
+        access
+    }
+
+    fn wait_as(&self, waits: Option<Waits>) {
+        *self.waits.lock().unwrap_or_else(PoisonError::into_inner) = waits;
     }
 
     async fn assess(&self, proposed: &Proposed) -> crate::alignment::Assessment {
@@ -161,11 +178,15 @@ impl<'p> Effects<'p> {
         let ledger = &self.processor.ledger;
         let mut entered = ledger.enter(&self.books.key, &self.task, body, bytes, room);
         // The same task may be written otherwise, which its bytes do not show.
-        if let Entered::Other(before) = &entered
-            && self.is_equal(before).await
-            && let Some(again) = ledger.enter_equal(&self.books.key, bytes, room)
-        {
-            entered = again;
+        if let Entered::Other(before) = &entered {
+            match self.is_equal(before).await {
+                Ok(true) => {
+                    let again = ledger.enter_equal(&self.books.key, bytes, room);
+                    entered = again.unwrap_or(entered);
+                }
+                Ok(false) | Err(Unread::Lost) => {}
+                Err(Unread::Now) => return Reply::Admission(Admission::Unreadable).into(),
+            }
         }
         let (admission, gain) = match entered {
             Entered::New(stop) => (Admission::New, Gain::Place(stop)),
@@ -173,11 +194,12 @@ impl<'p> Effects<'p> {
                 (Admission::Interrupted(status), Gain::Place(stop))
             }
             Entered::Known(latest) => {
-                let latest = self.processor.read_latest(latest).await;
-                (
-                    latest.map_or(Admission::Gone, Admission::Known),
-                    Gain::Nothing,
-                )
+                let admission = match self.processor.read_latest(latest).await {
+                    Ok(latest) => Admission::Known(latest),
+                    Err(Unread::Lost) => Admission::Gone,
+                    Err(Unread::Now) => Admission::Unreadable,
+                };
+                (admission, Gain::Nothing)
             }
             Entered::Other(_) => (Admission::Other, Gain::Nothing),
             Entered::Full => (Admission::Full, Gain::Nothing),
@@ -189,31 +211,24 @@ impl<'p> Effects<'p> {
     }
 
     /// Whether a task is the one that came before, written otherwise: in another order, or with other white space.
-    async fn is_equal(&self, before: &Before) -> bool {
+    async fn is_equal(&self, before: &Before) -> Result<bool, Unread> {
         let entry = match before {
             Before::Unwritten(task) => {
                 let (task, encoded) = (Arc::clone(task), self.encoded.clone().into_owned());
-                return work::done(For::Task, encoded.len(), move || {
-                    body_digest(&task.encode()) == body_digest(&encoded)
-                })
-                .await;
+                let equal = move || body_digest(&task.encode()) == body_digest(&encoded);
+                return Ok(work::done(For::Task, self.encoded.len(), equal).await);
             }
             Before::Written(entry) => *entry,
         };
-        let transcript = &self.processor.transcript;
-        let entries = guarded(async { transcript.read(entry, 1).await }).await;
-        let entries = entries.ok().and_then(Result::ok);
-        let Some(entry) = entries.and_then(|entries| entries.into_iter().next()) else {
-            return false;
-        };
+        let entry = self.processor.read_entry(entry).await?;
         let encoded = self.encoded.clone().into_owned();
         let bytes = encoded.len().max(entry.body.as_str().len());
-        work::done(For::Task, bytes, move || {
+        let equal = move || {
             let redacted = entry.digest.map(|BodyDigest(digest)| digest);
             let before = redacted.unwrap_or_else(|| body_digest(entry.body.as_str().as_bytes()));
             before == body_digest(&encoded)
-        })
-        .await
+        };
+        Ok(work::done(For::Task, bytes, equal).await)
     }
 
     async fn record(&self, now: Now, record: &Record) -> Done {
@@ -255,7 +270,10 @@ impl<'p> Effects<'p> {
                 Ok(lookup) => {
                     let records = lookup.damaged;
                     warning = (records > 0).then_some(Warning::CacheDamaged { records });
-                    record = lookup.record.filter(|_| !self.doubts()).map(Arc::new);
+                    // Extractors of other versions share keys with this one: what they took to be enough may not be.
+                    let same = |record: &CacheRecord| record.fingerprint == keys.fingerprint;
+                    let record_here = lookup.record.filter(same);
+                    record = record_here.filter(|_| !self.doubts()).map(Arc::new);
                 }
                 Err(error) => warning = Some(Warning::Cache(error)),
             }

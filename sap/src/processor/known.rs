@@ -2,20 +2,19 @@
 
 use std::sync::Arc;
 
+use super::gate::Waits;
 use super::guard::{Fragile, guarded};
 use super::key::Key;
 use super::ledger::{Before, Latest, MAX_FOLLOWERS, Sight};
 use super::peer::Peer;
-use super::resume::once_taken;
+use super::recorded::Unread;
 use super::state::Processor;
 use crate::ident::{AgentId, TaskId};
-use crate::limits::unbounded;
 use crate::receipt::Ack;
 use crate::result::TaskResult;
 use crate::role::consumer::Access;
 use crate::task::Task;
-use crate::validate::{Options, decode_result};
-use crate::work::{self, For};
+use crate::work::For;
 
 /// A task that came before, for a peer that may ask about it.
 pub(crate) struct KnownTask {
@@ -32,8 +31,17 @@ pub(crate) struct KnownTask {
 pub(crate) enum Unanswered {
     /// It is not here, or is no business of the peer.
     Unknown,
-    /// Whether the peer may ask cannot be found out now.
+    /// Whether the peer may ask cannot be found out now, or what it asks for cannot be read now.
     Busy,
+}
+
+impl From<Unread> for Unanswered {
+    fn from(unread: Unread) -> Self {
+        match unread {
+            Unread::Lost => Self::Unknown,
+            Unread::Now => Self::Busy,
+        }
+    }
 }
 
 /// How far a task is.
@@ -44,6 +52,8 @@ pub(crate) enum Standing {
     Result(Box<TaskResult>),
     /// As many as may follow it already.
     TooManyFollow(usize),
+    /// Its latest result cannot be read now. Nothing follows: who asks again may learn it.
+    Unreadable,
 }
 
 impl KnownTask {
@@ -64,8 +74,8 @@ impl KnownTask {
             Before::Unwritten(task) => task,
             Before::Written(entry) => {
                 let read = guarded(processor.read_task(For::Stranger, entry)).await;
-                let read = read.ok().and_then(Result::ok).flatten();
-                Arc::new(read.ok_or(Unanswered::Unknown)?.0)
+                let read = read.map_err(Unread::from).and_then(|read| Ok(read?));
+                Arc::new(read?.ok_or(Unanswered::Unknown)?.0)
             }
         };
         let access = async { Fragile::from(processor.authorize.authorize(peer, &task)).await };
@@ -88,21 +98,25 @@ impl KnownTask {
         self.processor.ledger.cancel(&self.key)
     }
 
-    /// How far it is; `None` where it was forgotten since, or is where nobody can read it.
-    pub(crate) async fn latest(&self) -> Option<Standing> {
+    /// How far it is. It is unknown where it was forgotten since, or its result is here no more.
+    pub(crate) async fn latest(&self) -> Result<Standing, Unanswered> {
         match self.processor.ledger.look(&self.key, None) {
-            Sight::Latest { latest, .. } => self.standing(latest).await,
-            Sight::Wait(_) | Sight::Full | Sight::Unknown => None,
+            Sight::Latest { latest, .. } => Ok(self.standing(latest).await?),
+            Sight::Wait(_) | Sight::Full | Sight::Unknown => Err(Unanswered::Unknown),
         }
     }
 
-    /// How far it is, at once and then whenever that has changed; `None` after its end. One who asks seldom is
+    /// How far it is, at once and then whenever that has changed; `None` after its end, or where that cannot be read. One who asks seldom is
     /// told the latest, and misses what was between. Where as many as may follow it already, that is the last.
     pub(crate) async fn next(&mut self) -> Option<Standing> {
         while !self.has_ended {
             match self.processor.ledger.look(&self.key, self.seen) {
                 Sight::Latest { latest, results } => {
-                    let standing = self.standing(latest).await;
+                    let standing = match self.standing(latest).await {
+                        Ok(standing) => Some(standing),
+                        Err(Unread::Lost) => None,
+                        Err(Unread::Now) => Some(Standing::Unreadable),
+                    };
                     self.seen = Some(results);
                     self.has_ended = standing.as_ref().is_none_or(Standing::is_end);
                     return standing;
@@ -119,44 +133,11 @@ impl KnownTask {
         None
     }
 
-    async fn standing(&self, latest: Latest) -> Option<Standing> {
-        Some(match self.processor.read_latest(latest).await.ok()? {
+    async fn standing(&self, latest: Latest) -> Result<Standing, Unread> {
+        Ok(match self.processor.read_latest(latest).await? {
             Some(result) => Standing::Result(result),
             None => Standing::Taken(Ack::from(self.task.as_ref())),
         })
-    }
-}
-
-/// A result that was recorded cannot be read.
-pub(super) struct Unread;
-
-impl Processor {
-    /// The latest result of a task, where there is one: read at once where it is short, on another thread where it is not.
-    pub(super) async fn read_latest(
-        &self,
-        latest: Latest,
-    ) -> Result<Option<Box<TaskResult>>, Unread> {
-        let read = match latest {
-            Latest::None => return Ok(None),
-            Latest::Lost => return Err(Unread),
-            Latest::Kept(encoded, _) => {
-                let bytes = encoded.len();
-                let options = Options::default().with_limits(unbounded());
-                let read = move || decode_result(&encoded, &options);
-                work::done(For::Task, bytes, read).await
-            }
-            Latest::Recorded(entry) => {
-                let entries = guarded(async { self.transcript.read(entry, 1).await }).await;
-                let entries = entries.map_err(|_| Unread)?.map_err(|_| Unread)?;
-                let entry = entries.into_iter().next().ok_or(Unread)?;
-                let bytes = entry.body.as_str().len();
-                // It was taken once; what was redacted since need not be strict.
-                let read = move || decode_result(entry.body.as_str().as_bytes(), &once_taken());
-                work::done(For::Task, bytes, read).await
-            }
-        };
-        read.map(|(result, _)| Some(Box::new(result)))
-            .map_err(|_| Unread)
     }
 }
 
@@ -164,18 +145,20 @@ impl Standing {
     fn is_end(&self) -> bool {
         match self {
             Self::Taken(_) | Self::TooManyFollow(_) => false,
+            Self::Unreadable => true,
             Self::Result(result) => result.status.is_terminal(),
         }
     }
 }
 
 impl Processor {
-    /// What the hook says of a task, where not too many wait for it.
-    pub(super) async fn access(&self, peer: &Peer, task: &Task) -> Access {
-        let Some(_waits) = self.gate.enter() else {
-            return Access::Busy;
+    /// What the hook says of a task, where not too many wait for it, and the place among those.
+    pub(super) async fn access(&self, peer: &Peer, task: &Task) -> (Access, Option<Waits>) {
+        let Some(waits) = self.gate.enter() else {
+            return (Access::Busy, None);
         };
-        Fragile::from(self.authorize.authorize(peer, task)).await
+        let access = Fragile::from(self.authorize.authorize(peer, task)).await;
+        (access, Some(waits))
     }
 
     /// Whether the hook shows a peer that a capability is here.
@@ -188,8 +171,8 @@ impl Processor {
     #[cfg(feature = "nats")]
     pub(crate) async fn allows(&self, peer: &Peer, task: &Task) -> Option<bool> {
         match guarded(self.access(peer, task)).await {
-            Ok(Access::Busy) => None,
-            access => Some(matches!(access, Ok(Access::Allowed))),
+            Ok((Access::Busy, _)) => None,
+            access => Some(matches!(access, Ok((Access::Allowed, _)))),
         }
     }
 }
@@ -250,7 +233,7 @@ mod tests {
         let mut known = block_on(KnownTask::of_issuer(&processor, &peer, &issuer, &id))
             .ok()
             .unwrap();
-        for standing in [block_on(known.latest()), block_on(known.next())] {
+        for standing in [block_on(known.latest()).ok(), block_on(known.next())] {
             let Some(Standing::Result(result)) = standing else {
                 panic!("its result is not there");
             };

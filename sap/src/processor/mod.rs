@@ -60,6 +60,7 @@ mod left;
 #[cfg(feature = "log")]
 mod library;
 mod peer;
+mod recorded;
 mod refusals;
 mod resume;
 mod running;

@@ -6,20 +6,21 @@ use std::collections::BTreeMap;
 
 use ubos_common::canon::Digest;
 use ubos_common::driver::Sleep;
-use ubos_common::violation::Profile;
 
 use super::answer::{Answer, ProcessError};
 use super::drive::Driver;
 use super::effects::Effects;
 use super::key::Key;
 use super::peer::Peer;
+use super::recorded::once_taken;
 use super::state::Processor;
+use crate::evidence::BodyDigest;
+use crate::future::yield_once;
 use crate::ident::TaskId;
-use crate::limits::unbounded;
 use crate::status::Status;
 use crate::task::Task;
 use crate::transcript::{Entry, EntryKind, TranscriptError};
-use crate::validate::{Options, decode_result, decode_task};
+use crate::validate::{decode_result, decode_task};
 use crate::work::{self, For};
 
 /// What becomes of a task that ran when an earlier process ended.
@@ -42,16 +43,29 @@ pub struct Resumed {
     /// Tasks that were interrupted, and have ended as FAILED now.
     pub failed: Vec<TaskId>,
     /// Tasks that were interrupted, and run again when they come. Nobody waits for them unless somebody sends
-    /// them again, to which end they are here.
+    /// them again, to which end they are here: up to 64 MiB of them.
     pub interrupted: Vec<Task>,
+    /// Tasks that were interrupted, and run again only when their sender sends them again: of those the transcript keeps a redacted
+    /// form, which is not what was asked for, or they are above the 64 MiB.
+    pub left_to_sender: Vec<TaskId>,
 }
 
 /// A task that was begun, as far as the transcript was read.
 struct Begun {
     /// Where the transcript has the task.
     entry: u64,
+    /// Of what the transcript has.
     body: Digest,
+    /// Of the task as it was, where the transcript has a redacted form.
+    whole: Option<Digest>,
     status: Option<Status>,
+}
+
+impl Begun {
+    /// What a copy of the task is known by. Nobody sends what was redacted, so that its bytes are those of no task.
+    fn copy(&self) -> Digest {
+        self.whole.unwrap_or(self.body)
+    }
 }
 
 /// The tasks without an end.
@@ -91,10 +105,22 @@ impl Open {
     }
 }
 
+/// Bytes that may still be handed out.
+struct BytesLeft(usize);
+
+impl BytesLeft {
+    /// Takes so many, where they are there.
+    fn takes(&mut self, bytes: usize) -> bool {
+        let left = self.0.checked_sub(bytes);
+        self.0 = left.unwrap_or(self.0);
+        left.is_some()
+    }
+}
+
 impl Processor {
     /// Reads the whole transcript and takes up what it shows, before the first task. A task that had ended is
     /// answered with its result when it comes again; what becomes of one that ran is `interrupted`. A task of
-    /// which the transcript keeps a redacted form is known by its digest.
+    /// which the transcript keeps a redacted form is known by its digest; nothing runs on that form.
     ///
     /// It remembers within the bounds of the processor. Tasks whose entry was moved into an archive are not known.
     ///
@@ -109,17 +135,28 @@ impl Processor {
     ) -> Result<Resumed, TranscriptError> {
         let mut resumed = Resumed::default();
         let begun = self.read_begun(&mut resumed).await?;
+        let mut left = BytesLeft(MAX_INTERRUPTED_BYTES);
         for (key, begun) in begun {
-            self.ledger
-                .resume(&key, begun.body, begun.entry, begun.status.clone());
+            let known_by = |body| {
+                let status = begun.status.clone();
+                self.ledger.resume(&key, body, begun.entry, status);
+            };
+            known_by(begun.copy());
             let Some((task, bytes)) = self.read_task(For::Task, begun.entry).await? else {
                 continue;
             };
             let now = clock.now().wall.truncated_to_second();
             let is_over = task.deadline().is_some_and(|deadline| now > deadline);
             match interrupted {
-                Interrupted::RunAgain if !is_over => resumed.interrupted.push(task),
+                Interrupted::RunAgain if !is_over => {
+                    match begun.whole.is_none() && left.takes(bytes.len()) {
+                        true => resumed.interrupted.push(task),
+                        false => resumed.left_to_sender.push(key.task_id()),
+                    }
+                }
                 Interrupted::Fail | Interrupted::RunAgain => {
+                    // It is ended as what the transcript has of it.
+                    known_by(begun.body);
                     let ended = self.end_unrun(clock, Arc::new(task), &bytes).await;
                     ended.map_err(|ProcessError::Transcript(lost)| lost)?;
                     resumed.failed.push(key.task_id());
@@ -151,6 +188,8 @@ impl Processor {
             for entry in page {
                 self.take_up(next, &entry, &mut open, resumed);
                 next += 1;
+                // Each takes its time where it is long, and others run beside a start.
+                yield_once().await;
             }
             if open.begun.len() > MAX_BEGUN {
                 return Err(TranscriptError::Full { limit: MAX_BEGUN });
@@ -165,10 +204,10 @@ impl Processor {
                 let Some(task) = decoded_task(body) else {
                     return;
                 };
-                let body = Digest::of_bytes(body);
                 let new = Begun {
                     entry: number,
-                    body,
+                    body: Digest::of_bytes(body),
+                    whole: entry.digest.map(|BodyDigest(digest)| digest),
                     status: None,
                 };
                 open.insert(Key::of(&task), new);
@@ -191,7 +230,7 @@ impl Processor {
                     return;
                 }
                 let max_bytes = self.config.max_remembered_bytes;
-                self.ledger.resume(&key, task.body, task.entry, None);
+                self.ledger.resume(&key, task.copy(), task.entry, None);
                 let entry = (body.into(), Some(number));
                 self.ledger.update(&key, &result, entry, max_bytes);
                 open.remove(&key);
@@ -232,11 +271,6 @@ impl Processor {
     }
 }
 
-/// How to read what the transcript has: it was taken once, strictly or not, within whatever limits.
-pub(super) fn once_taken() -> Options {
-    Options::from(Profile::Lenient).with_limits(unbounded())
-}
-
 fn decoded_task(bytes: &[u8]) -> Option<Task> {
     let decoded = decode_task(bytes, &once_taken());
     decoded.ok().map(|(task, _)| task)
@@ -246,6 +280,8 @@ fn decoded_task(bytes: &[u8]) -> Option<Task> {
 const PAGE: usize = 64;
 /// Tasks without an end that a transcript may have.
 const MAX_BEGUN: usize = 100_000;
+/// Bytes of the tasks that are handed out to be sent again.
+const MAX_INTERRUPTED_BYTES: usize = 64 << 20;
 
 #[cfg(test)]
 mod tests {
@@ -255,6 +291,7 @@ mod tests {
         Begun {
             entry,
             body: Digest::of_bytes(b""),
+            whole: None,
             status: None,
         }
     }
@@ -274,6 +311,15 @@ mod tests {
         assert_eq!(open.entries.keys().collect::<Vec<_>>(), [&1]);
         open.remove(&key("a"));
         assert!(open.begun.is_empty() && open.entries.is_empty() && open.latest.is_empty());
+    }
+
+    // spec: SAP-5-10
+    #[test]
+    fn tasks_are_handed_out_up_to_a_bound_of_bytes() {
+        let mut left = BytesLeft(10);
+        assert!(
+            left.takes(7) && !left.takes(4) && left.takes(3) && !left.takes(1) && left.takes(0)
+        );
     }
 
     // spec: SAP-5-10, SAP-11-2

@@ -21,7 +21,9 @@ use crate::work::{self, For};
 ///
 /// Whoever has seen a signed task can bring it again. So a task is refused that does not name this agent as its target, and one
 /// that has no deadline and was issued more than an hour ago, or as much ahead. Within its time a copy of a task is
-/// answered and does not run again, for as long as the processor or its transcript knows the task. Who asks about a task is
+/// answered and does not run again, for as long as the processor knows the task: so many
+/// [ended ones](crate#bounds) it does, and [`resume`](super::Processor::resume) reads the last of them from the transcript. A copy
+/// that comes after as many newer ends runs again, so the deadline of a signed task is best near. Who asks about a task is
 /// held to the same: one without a deadline is unknown when its hour is over.
 ///
 /// It shows no peer which capabilities are here: nobody signs a request for a list.

@@ -3,8 +3,10 @@
 use core::fmt;
 use core::pin::pin;
 use core::time::Duration;
+use std::sync::Arc;
 
 use futures::future::{Either, select};
+use ubos_common::driver::Sleep;
 
 use super::{Message, Service};
 use crate::error::ErrorCode;
@@ -18,6 +20,7 @@ use crate::receipt::{Nack, ReceiptStatus};
 pub struct About {
     task: KnownTask,
     task_id: TaskId,
+    clock: Arc<dyn Sleep + Send + Sync>,
 }
 
 impl Service {
@@ -27,7 +30,7 @@ impl Service {
     /// # Errors
     ///
     /// What to tell a peer, which is noted: a Nack `NOT_FOUND` where there is no such task for it, and `RATE_LIMIT` where it cannot
-    /// be found out now whether it may ask: too many ask, or the hook says so or is silent for 30 s.
+    /// be found out now whether it may ask: too many ask, the transcript cannot be read, or the hook says so or is silent for 30 s.
     pub async fn about(
         &self,
         peer: &Peer,
@@ -63,15 +66,22 @@ impl About {
         Ok(Self {
             task: known?,
             task_id: *task_id,
+            clock: Arc::clone(clock),
         })
     }
 
-    /// How far the task is.
+    /// How far the task is; a Nack `RATE_LIMIT` where that cannot be read now, or not in 30 s.
     #[must_use]
     pub async fn latest(&self) -> Message {
-        match self.task.latest().await {
-            Some(standing) => self.message(standing),
-            None => Message::Nack(unknown(&self.task_id)),
+        let late = self.clock.now().mono.saturating_add(MAX_AUTHORIZE);
+        let latest = pin!(self.task.latest());
+        let latest = match select(latest, self.clock.sleep_until(late)).await {
+            Either::Left((latest, _)) => latest,
+            Either::Right(_) => Err(Unanswered::Busy),
+        };
+        match latest {
+            Ok(standing) => self.message(standing),
+            Err(why) => Message::Nack(unanswered(&self.task_id, why)),
         }
     }
 
@@ -85,8 +95,8 @@ impl About {
     }
 
     /// How far the task is, at once and then whenever that has changed; `None` after its end. One who asks seldom
-    /// is told the latest, and misses what was between. Where 1,024 follow the task already, a Nack `RATE_LIMIT`
-    /// says so, and is the last.
+    /// is told the latest, and misses what was between. Where 1,024 follow the task already, or its latest result cannot be
+    /// read now, a Nack `RATE_LIMIT` says so, and is the last.
     pub async fn next(&mut self) -> Option<Message> {
         let standing = self.task.next().await?;
         Some(self.message(standing))
@@ -97,6 +107,7 @@ impl About {
             Standing::Taken(ack) => Message::Ack(ack),
             Standing::Result(result) => Message::Result(result),
             Standing::TooManyFollow(limit) => Message::Nack(too_many_follow(&self.task_id, limit)),
+            Standing::Unreadable => Message::Nack(unanswered(&self.task_id, Unanswered::Busy)),
         }
     }
 }
@@ -109,15 +120,14 @@ impl fmt::Debug for About {
     }
 }
 
-/// How long it may take to know whether somebody may ask about a task.
+/// How long it may take to know whether somebody may ask about a task, and then how far that is.
 pub(super) const MAX_AUTHORIZE: Duration = Duration::from_secs(30);
 
 pub(super) fn unanswered(task_id: &TaskId, why: Unanswered) -> Nack {
     match why {
         Unanswered::Unknown => unknown(task_id),
         Unanswered::Busy => {
-            let why =
-                "whether you may ask about this task cannot be found out now; try again later";
+            let why = "what is known of this task, or whether you may ask, cannot be found out now; try again later";
             nack(task_id, ErrorCode::RateLimit, why)
         }
     }

@@ -49,32 +49,40 @@ impl Replies for NoReplies {
 #[derive(Debug, Default)]
 pub(super) struct Undelivered {
     messages: AtomicUsize,
+    bytes: AtomicUsize,
     /// It goes to one who is slow to take it: the caller, or an endpoint.
     is_slow: AtomicBool,
 }
 
 impl Undelivered {
-    pub(super) fn add(&self) {
+    pub(super) fn add(&self, bytes: usize) {
         self.messages.fetch_add(1, Ordering::Relaxed);
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    pub(super) fn remove(&self) {
+    pub(super) fn remove(&self, bytes: usize) {
         self.messages.fetch_sub(1, Ordering::Relaxed);
+        self.bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 
     fn are(&self, messages: usize) -> bool {
         self.messages.load(Ordering::Relaxed) >= messages
     }
 
+    /// Whether as many wait as may, or as long ones. One alone may be as long as it is.
+    fn is_full(&self) -> bool {
+        self.are(MAX_WAITING) || self.bytes.load(Ordering::Relaxed) >= MAX_WAITING_BYTES
+    }
+
     /// Whether the task waits until some are delivered. It does not for one who is slow: its deadline and its cancel would be
     /// noticed when that one likes.
     pub(super) fn hold_up(&self) -> bool {
-        self.are(MAX_WAITING) && !self.is_slow.load(Ordering::Relaxed)
+        self.is_full() && !self.is_slow.load(Ordering::Relaxed)
     }
 
     /// Whether a message is not kept for one who is slow, because as many wait as may.
     pub(super) fn is_too_much(&self, message: &Message) -> bool {
-        self.are(MAX_WAITING) && self.is_passed_over(message)
+        self.is_full() && self.is_passed_over(message)
     }
 
     /// Whether a message, whose turn it is, is left out because something newer waits for an endpoint that is slow. The
@@ -131,6 +139,8 @@ impl Undelivered {
 
 /// Messages that wait for one that is slow to take them.
 pub(crate) const MAX_WAITING: usize = 64;
+/// Their bytes; the message that reaches them is the last for which there is room.
+pub(crate) const MAX_WAITING_BYTES: usize = 4 << 20;
 /// After so long with one message, who takes it is slow.
 const SLOW: Duration = Duration::from_secs(1);
 /// How long an endpoint may take with one result.
@@ -151,17 +161,21 @@ mod tests {
         for is_slow in [false, true] {
             let waiting = Undelivered::default();
             waiting.is_slow.store(is_slow, Ordering::Relaxed);
-            for _ in 1..MAX_WAITING {
-                waiting.add();
+            // Many short ones, or a few long ones.
+            for (messages, bytes) in [(MAX_WAITING, 1), (4, MAX_WAITING_BYTES / 4)] {
+                for _ in 1..messages {
+                    waiting.add(bytes);
+                }
+                assert!(!waiting.is_too_much(&part) && !waiting.hold_up());
+                waiting.add(bytes);
+                // Who is not slow holds its task up instead.
+                assert_eq!(
+                    (waiting.is_too_much(&part), waiting.hold_up()),
+                    (is_slow, !is_slow)
+                );
+                assert!(!waiting.is_too_much(&end));
+                (0..messages).for_each(|_| waiting.remove(bytes));
             }
-            assert!(!waiting.is_too_much(&part) && !waiting.hold_up());
-            waiting.add();
-            // Who is not slow holds its task up instead.
-            assert_eq!(
-                (waiting.is_too_much(&part), waiting.hold_up()),
-                (is_slow, !is_slow)
-            );
-            assert!(!waiting.is_too_much(&end));
         }
     }
 }

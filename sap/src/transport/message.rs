@@ -81,6 +81,23 @@ impl Message {
 }
 
 impl Message {
+    /// Bytes of all that a handler said in it.
+    pub(super) fn bytes(&self) -> usize {
+        let Self::Result(result) = self else {
+            return 0;
+        };
+        let output = result
+            .output
+            .as_ref()
+            .map_or(0, |output| output.as_str().len());
+        let objects = result.metrics.iter().chain(&result.meta);
+        let lists = [&result.artifacts, &result.next_actions];
+        let objects = objects.chain(lists.into_iter().flatten().flatten());
+        let objects: usize = objects.map(|object| object.as_str().len()).sum();
+        let citations = result.constitutional_evidence.citations.iter().flatten();
+        output + objects + citations.map(String::len).sum::<usize>()
+    }
+
     /// Whether nothing follows it.
     pub(crate) fn is_last(&self) -> bool {
         match self {
@@ -103,10 +120,38 @@ impl Message {
 
 #[cfg(test)]
 mod tests {
+    use ubos_common::json::RawObject;
+
     use super::*;
     use crate::error::ErrorCode;
     use crate::samples;
     use crate::status::Status;
+
+    #[test]
+    fn whatever_is_long_in_a_message_counts() {
+        let object = || RawObject::parse(r#"{"a":12345}"#).unwrap();
+        let bytes = object().as_str().len();
+        let count = |fill: &dyn Fn(&mut TaskResult)| {
+            let mut result = samples::result(&samples::task(), Status::Partial);
+            result.constitutional_evidence.citations = None;
+            let before = Message::Result(Box::new(result.clone())).bytes();
+            fill(&mut result);
+            Message::Result(Box::new(result)).bytes() - before
+        };
+        let fills: [&dyn Fn(&mut TaskResult); 6] = [
+            &|result| result.output = Some(object().into()),
+            &|result| result.metrics = Some(object()),
+            &|result| result.meta = Some(object()),
+            &|result| result.artifacts = Some(vec![object()]),
+            &|result| result.next_actions = Some(vec![object()]),
+            &|result| {
+                result.constitutional_evidence.citations = Some(vec!["x".repeat(bytes)]);
+            },
+        ];
+        for (number, fill) in fills.into_iter().enumerate() {
+            assert_eq!(count(fill), bytes, "{number}");
+        }
+    }
 
     #[test]
     fn a_message_for_people_is_one_line_without_an_output() {

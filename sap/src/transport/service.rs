@@ -29,7 +29,7 @@ use crate::work::{self, For};
 /// Who sent the task and waits for what is said about it.
 pub trait Caller: Send {
     /// Takes one message. One who is gone drops it. It holds up neither the deadline nor the cancel of its task for more than
-    /// 1 s: after so long with one message it counts as slow, and results on the way are left out while 64 wait for it.
+    /// 1 s: after so long with one message it counts as slow, and results on the way are left out while 64 messages, or 4 MiB of them, wait for it.
     fn tell(&mut self, message: Message) -> BoxFuture<'_, ()>;
 
     /// Who it is, as far as the transport knows.
@@ -196,8 +196,9 @@ impl Service {
             if waiting.is_too_much(&message) {
                 return left_out.warn(self);
             }
-            waiting.add();
-            let _ = sender.unbounded_send(message);
+            let bytes = message.bytes();
+            waiting.add(bytes);
+            let _ = sender.unbounded_send((message, bytes));
         };
         let mut process = pin!(async {
             let mut sink = |delivery: Delivery<'_>| {
@@ -214,8 +215,7 @@ impl Service {
                 peer: &peer,
                 cancelled,
             };
-            let answer = processor.answer(clock, asker, task, given, &mut sink);
-            let answer = answer.await;
+            let answer = processor.answer(clock, asker, task, given, &mut sink).await;
             let outcome = answer.map(|answer| say(answer.into()));
             sender.close_channel();
             outcome
@@ -225,14 +225,14 @@ impl Service {
             false => process.as_mut().poll(cx),
         });
         let deliver = async {
-            while let Some(message) = receiver.next().await {
+            while let Some((message, bytes)) = receiver.next().await {
                 if waiting.is_overtaken(&message) {
                     left_out.warn(self);
                 } else {
                     let elsewhere = endpoint.as_deref().map(|to| (to, peer.trace.as_ref()));
                     self.pass(message, elsewhere, &waiting, caller).await;
                 }
-                waiting.remove();
+                waiting.remove(bytes);
             }
         };
         // Delivering is polled first, so that what it makes room for is used in the same turn.

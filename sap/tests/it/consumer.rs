@@ -236,6 +236,8 @@ fn replies(play: &Play) -> Vec<(&'static str, Reply)> {
         ("other", Reply::Admission(Admission::Other)),
         ("not found", Reply::Admission(Admission::NotFound)),
         ("full", Reply::Admission(Admission::Full)),
+        ("gone", Reply::Admission(Admission::Gone)),
+        ("unreadable", Reply::Admission(Admission::Unreadable)),
         ("recorded", Reply::Recorded),
         ("not recorded", Reply::NotRecorded),
         ("delivered", Reply::Delivered),
@@ -307,10 +309,12 @@ const TABLE: [Row; 19] = [
             ("other", "nack INVALID_TASK"),
             ("not found", "nack NOT_FOUND"),
             ("full", "nack RATE_LIMIT"),
+            ("gone", "nack NOT_FOUND"),
+            ("unreadable", "nack RATE_LIMIT"),
             ("panicked", "nack INTERNAL"),
         ],
         "-",
-        "=",
+        "nack RATE_LIMIT",
         "lost",
     ),
     (
@@ -493,6 +497,32 @@ fn every_event_at_every_step() {
         let wanted = if step == "run" { "assess part" } else { "-" };
         other("report", Some(Input::Report(part)), wanted);
     }
+}
+
+// spec: SAP-5-10, SAP-11-2
+#[test]
+fn a_place_that_comes_late_is_taken_and_one_that_does_not_come_is_waited_for_so_long() {
+    let mut late = Play::at("enter");
+    let due = late.machine.poll_timeout().unwrap();
+    let due = at(due.saturating_since(Mono::ZERO).as_secs());
+    assert_eq!(due, at(30));
+    // Somebody would have to give it back.
+    let (id, reply) = (
+        late.open.as_ref().unwrap().0,
+        Reply::Admission(Admission::New),
+    );
+    late.input(due, Input::Reply { id, reply }).unwrap();
+    assert_eq!(late.step(), "record task");
+    let mut never = Play::at("enter");
+    never.machine.handle_timeout(at(29));
+    never.drain();
+    assert_eq!(never.step(), "enter");
+    never.machine.handle_timeout(due);
+    never.drain();
+    assert_eq!(
+        (never.step().as_str(), never.open.is_none()),
+        ("nack RATE_LIMIT", true)
+    );
 }
 
 // spec: SAP-6-11

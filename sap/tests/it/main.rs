@@ -18,6 +18,8 @@ mod consumer;
 mod copies;
 #[cfg(feature = "driver")]
 mod driven;
+#[cfg(feature = "driver")]
+mod essences;
 #[cfg(feature = "log")]
 mod files;
 #[cfg(feature = "arbitrary")]
@@ -49,5 +51,7 @@ mod shapes;
 mod sign;
 #[cfg(feature = "driver")]
 mod transport;
+#[cfg(feature = "driver")]
+mod unread;
 mod vectors;
 mod what_if;

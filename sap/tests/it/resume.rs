@@ -330,6 +330,79 @@ fn a_task_that_was_redacted_is_known_again_by_its_digest() {
     assert_eq!(calls.load(Ordering::SeqCst), 1);
 }
 
+// spec: SAP-5-10
+#[test]
+fn a_task_that_was_redacted_and_interrupted_runs_for_its_sender_alone() {
+    use sap::store::{MemoryTranscript, Redacting};
+    let asks = |password: &str| with(no_cache(), "/payload", Some(json!({"password": password})));
+    let (log, clock) = (
+        Arc::new(Redacting(MemoryTranscript::default())),
+        Jumping::new(),
+    );
+    for task in [asks("hunter2"), cached(7, "bypass")] {
+        let entry = Entry::of(EntryKind::Task, clock.now().wall, &typed(&task)).unwrap();
+        block_on(log.record(&entry)).unwrap();
+    }
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let payloads = Arc::clone(&asked);
+    let work = move |cx: Context| {
+        let payload = cx.task.payload.as_str().to_owned();
+        payloads.lock().unwrap().push(payload);
+        async { Ok(Outcome::new(text("1"))) }
+    };
+    let mut second = processor_on(log.clone()).handle("consult.align".parse().unwrap(), work);
+    let resumed = block_on(second.resume(&clock, Interrupted::RunAgain)).unwrap();
+    assert_eq!(resumed.left_to_sender, [typed(&asks("hunter2")).task_id]);
+    assert_eq!(resumed.interrupted, [typed(&cached(7, "bypass"))]);
+    // What the transcript has of it is another task.
+    let kept = block_on(log.read(0, 1)).unwrap();
+    let mut sink = |_: sap::processor::Delivery<'_>| {};
+    let redacted = second.process(&clock, kept[0].body.as_str().as_bytes(), &mut sink);
+    let refused = crate::processor::nack(block_on(redacted).unwrap());
+    assert_eq!(refused.code, ErrorCode::InvalidTask);
+    let ended = result(run(&second, &clock, &asks("hunter2")).1);
+    assert_eq!(ended.status, Status::Succeeded);
+    assert_eq!(*asked.lock().unwrap(), [r#"{"password":"hunter2"}"#]);
+}
+
+// spec: SAP-5-10
+#[test]
+fn a_task_that_was_redacted_and_is_not_to_run_again_has_its_end() {
+    use sap::store::{MemoryTranscript, Redacting};
+    let task = with(no_cache(), "/payload", Some(json!({"password": "hunter2"})));
+    let (log, clock) = (
+        Arc::new(Redacting(MemoryTranscript::default())),
+        Jumping::new(),
+    );
+    let entry = Entry::of(EntryKind::Task, clock.now().wall, &typed(&task)).unwrap();
+    block_on(log.record(&entry)).unwrap();
+    let calls = Arc::default();
+    let mut second = working(processor_on(log), &calls);
+    let resumed = block_on(second.resume(&clock, Interrupted::Fail)).unwrap();
+    assert_eq!(resumed.failed, [typed(&task).task_id]);
+    let ended = result(run(&second, &clock, &task).1);
+    assert_eq!(
+        (ended.status, calls.load(Ordering::SeqCst)),
+        (Status::Failed, 0)
+    );
+}
+
+// spec: SAP-5-10
+#[test]
+fn others_run_between_two_entries_of_a_transcript_that_is_read() {
+    let (log, clock, calls) = (Log::default(), Jumping::new(), Arc::default());
+    let first = answering(&log, "1", &calls);
+    (1..5).for_each(|id| drop(run(&first, &clock, &cached(id, "bypass"))));
+    let entries = block_on(log.read(0, 100)).unwrap().len();
+    let mut second = answering(&log, "1", &calls);
+    let mut resuming = pin!(second.resume(&clock, Interrupted::Fail));
+    let waker = &mut Waking::from_waker(Waker::noop());
+    for _ in 0..entries {
+        assert!(resuming.as_mut().poll(waker).is_pending());
+    }
+    assert!(resuming.as_mut().poll(waker).is_ready());
+}
+
 // spec: SAP-5-10, SAP-11-2
 #[test]
 fn ids_are_an_issuers_own_also_after_a_restart() {

@@ -52,7 +52,7 @@ pub struct ReceivedTask {
     limits: TimeLimits,
     /// When to look at the time, as far as the last look showed it.
     wake: Option<Mono>,
-    /// When it must be known whether the issuer may have this done.
+    /// When it must be known whether the issuer may have this done; then, whether the task has a place.
     access_end: Mono,
     /// Of the last result that was recorded.
     status: Option<Status>,
@@ -183,6 +183,12 @@ impl ReceivedTask {
     /// Ends the task where its time is over.
     pub fn handle_timeout(&mut self, now: Now) {
         trace!(task = %self.results.task.task_id, stage = %self.stage(), "timer");
+        // Here and not where an input comes: that may be the place of the task, which somebody would have to give back.
+        if matches!(self.step, Step::Enter) && now.mono >= self.access_end {
+            self.drop_open();
+            let why = "whether the task came before is not known in time; try again later";
+            self.turn_away(ErrorCode::RateLimit, why);
+        }
         self.expire(now);
         // The calendar may have jumped since the last look.
         self.wake = self.limits.next(now);
@@ -196,7 +202,7 @@ impl ReceivedTask {
     /// When [`ReceivedTask::handle_timeout`] is due next.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Mono> {
-        if matches!(self.step, Step::Authorize) {
+        if matches!(self.step, Step::Authorize | Step::Enter) {
             return Some(self.access_end);
         }
         if !self.may_end() {
@@ -234,9 +240,7 @@ impl ReceivedTask {
     // impl: SAP-5-8
     fn expire(&mut self, now: Now) -> bool {
         if matches!(self.step, Step::Authorize) && now.mono >= self.access_end {
-            if let Some(id) = self.open.take() {
-                self.out.push(Output::Cancel(id));
-            }
+            self.drop_open();
             let why = "whether the issuer may have this done is not known in time; try again later";
             self.turn_away(ErrorCode::RateLimit, why);
             return true;
@@ -283,7 +287,7 @@ impl ReceivedTask {
         let step = mem::replace(&mut self.step, Step::Run);
         match (step, reply) {
             (step, Reply::Panicked) => self.panicked(now, &step),
-            (Step::Authorize, Reply::Access(access)) => self.allowed(access),
+            (Step::Authorize, Reply::Access(access)) => self.allowed(now, access),
             (Step::Enter, Reply::Admission(admission)) => self.entered(now, admission),
             (Step::Record(what), Reply::Recorded) => self.recorded(now, what),
             (Step::Record(what), _) => self.not_recorded(now, &what),
@@ -332,9 +336,12 @@ impl ReceivedTask {
     }
 
     // impl: SAP-11-2
-    fn allowed(&mut self, access: Access) {
+    fn allowed(&mut self, now: Now, access: Access) {
         match access {
-            Access::Allowed => self.ask(Step::Enter, Request::Enter),
+            Access::Allowed => {
+                self.access_end = now.mono.saturating_add(MAX_ENTER);
+                self.ask(Step::Enter, Request::Enter);
+            }
             Access::Forbidden => {
                 let why = "the issuer may not have this done";
                 self.turn_away(ErrorCode::Forbidden, why);
@@ -379,6 +386,10 @@ impl ReceivedTask {
             }
             Admission::Full => {
                 let why = "too many tasks run at the same time";
+                self.turn_away(ErrorCode::RateLimit, why);
+            }
+            Admission::Unreadable => {
+                let why = "the task came before, and what is known of it cannot be read now; try again later";
                 self.turn_away(ErrorCode::RateLimit, why);
             }
         }
@@ -607,10 +618,14 @@ impl ReceivedTask {
     /// Ends the task with a last result.
     // impl: SAP-5-2
     fn end(&mut self, now: Now, result: TaskResult) {
+        self.drop_open();
+        self.record(now, result);
+    }
+
+    fn drop_open(&mut self) {
         if let Some(id) = self.open.take() {
             self.out.push(Output::Cancel(id));
         }
-        self.record(now, result);
     }
 
     fn drop_run(&mut self) {
@@ -776,5 +791,7 @@ impl Step {
 
 /// How long it may take to know whether the issuer may have a task done.
 const MAX_AUTHORIZE: Duration = Duration::from_secs(30);
+/// How long it may take then to know whether the task has a place.
+const MAX_ENTER: Duration = Duration::from_secs(30);
 
 ubos_common::forward_machine! { [] ReceivedTask: Input => Output, Error }

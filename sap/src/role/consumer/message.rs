@@ -117,7 +117,8 @@ pub enum Output {
 pub enum Request {
     /// Whether the issuer may have this done. [`Reply::Access`]
     Authorize,
-    /// Look for a handler, and take the task's place among those that run. [`Reply::Admission`]
+    /// Look for a handler, and take the task's place among those that run. [`Reply::Admission`]. Where this is
+    /// [cancelled](Output::Cancel), no place is kept.
     Enter,
     /// Write this down; durable. [`Reply::Recorded`], [`Reply::NotRecorded`]
     Record(Record),
@@ -257,6 +258,8 @@ pub enum Admission {
     NotFound,
     /// As many tasks run as may.
     Full,
+    /// It came before, and what the transcript has of it cannot be read now.
+    Unreadable,
     /// It came before and has ended, and the transcript has its result no more.
     Gone,
 }

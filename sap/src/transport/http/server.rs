@@ -17,8 +17,8 @@ use axum::response::{IntoResponse as _, Response};
 use axum::routing::post;
 use bytes::Bytes;
 use futures::future::{BoxFuture, Either, join, select};
-use futures::{FutureExt as _, Stream};
-use tokio::sync::mpsc::{self, error::TrySendError};
+use futures::{FutureExt as _, Stream, StreamExt as _};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::timeout;
 use ubos_common::driver::Sleep;
 
@@ -248,6 +248,7 @@ impl Server {
         let lost = sender.downgrade();
         let mut caller = Waiting {
             sender: Some(sender),
+            room: Arc::new(Semaphore::new(WAITING_BYTES as usize)),
             clock: Arc::clone(self.service.clock()),
             peer,
             cancelled: Some(running.cancelled()),
@@ -260,7 +261,7 @@ impl Server {
             // What panics beside the processor ends the task as well; what was said last is not its answer.
             let served = AssertUnwindSafe(served).catch_unwind().await;
             if let (Err(_) | Ok(Err(_)), Some(lost)) = (served, lost.upgrade()) {
-                let _ = lost.try_send(Err(Lost));
+                let _ = lost.try_send((Err(Lost), None));
             }
             drop(running);
         });
@@ -272,16 +273,22 @@ impl Server {
     }
 }
 
+/// What is said about one task, and its room among what waits.
+type Said = (Result<Message, Lost>, Option<OwnedSemaphorePermit>);
+
 /// What is said about one task, as it comes.
-type Messages = mpsc::Receiver<Result<Message, Lost>>;
+type Messages = mpsc::Receiver<Said>;
 
 fn stream(mut messages: Messages) -> impl Stream<Item = Result<Message, Lost>> + Send + Unpin {
-    futures::stream::poll_fn(move |cx| messages.poll_recv(cx))
+    let said = futures::stream::poll_fn(move |cx| messages.poll_recv(cx));
+    said.map(|(message, _)| message)
 }
 
 /// A client that waits for its answer.
 struct Waiting {
-    sender: Option<mpsc::Sender<Result<Message, Lost>>>,
+    sender: Option<mpsc::Sender<Said>>,
+    /// Bytes of what may wait.
+    room: Arc<Semaphore>,
     clock: Arc<dyn Sleep + Send + Sync>,
     peer: Peer,
     /// The server ends.
@@ -300,14 +307,18 @@ impl Caller for Waiting {
     fn tell(&mut self, message: Message) -> BoxFuture<'_, ()> {
         Box::pin(async move {
             let Some(sender) = &self.sender else { return };
-            let sent = match sender.try_send(Ok(message)) {
-                Err(TrySendError::Full(message)) => {
-                    let late = self.clock.now().mono.saturating_add(WRITE_TIMEOUT);
-                    let sending = pin!(sender.send(message));
-                    let sent = select(sending, self.clock.sleep_until(late)).await;
-                    matches!(sent, Either::Left((Ok(()), _)))
+            let bytes = u32::try_from(message.bytes()).unwrap_or(u32::MAX);
+            let room = Arc::clone(&self.room).acquire_many_owned(bytes.min(WAITING_BYTES));
+            let sent = {
+                let mut sending = pin!(async { sender.send((Ok(message), room.await.ok())).await });
+                match (&mut sending).now_or_never() {
+                    Some(sent) => sent.is_ok(),
+                    None => {
+                        let late = self.clock.now().mono.saturating_add(WRITE_TIMEOUT);
+                        let sent = select(sending, self.clock.sleep_until(late)).await;
+                        matches!(sent, Either::Left((Ok(()), _)))
+                    }
                 }
-                sent => sent.is_ok(),
             };
             if !sent {
                 self.sender = None;
@@ -328,3 +339,44 @@ fn read_id(header: &HeaderValue) -> Option<CorrelationId> {
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Messages that wait for a client; with as many, its task waits.
 const WAITING: usize = 16;
+/// Their bytes. One that is longer waits alone.
+const WAITING_BYTES: u32 = 1 << 20;
+
+#[cfg(test)]
+mod tests {
+    use ubos_common::json::RawBuf;
+
+    use super::*;
+    use crate::processor::fixture::Still;
+    use crate::samples;
+    use crate::status::Status;
+
+    // spec: SAP-10-2
+    #[test]
+    fn what_waits_for_a_client_is_bounded_in_bytes_and_one_message_waits_alone() {
+        let (sender, mut receiver) = mpsc::channel(WAITING);
+        let mut caller = Waiting {
+            sender: Some(sender),
+            room: Arc::new(Semaphore::new(WAITING_BYTES as usize)),
+            clock: Arc::new(Still),
+            peer: Peer::default(),
+            cancelled: None,
+        };
+        let part = |bytes: usize| {
+            let mut result = samples::result(&samples::task(), Status::Partial);
+            let text = format!("\"{}\"", "x".repeat(bytes));
+            result.output = Some(RawBuf::parse(&text).unwrap());
+            Message::Result(Box::new(result))
+        };
+        let more_than_half = WAITING_BYTES as usize / 2;
+        assert!(caller.tell(part(more_than_half)).now_or_never().is_some());
+        let mut second = caller.tell(part(more_than_half));
+        assert!((&mut second).now_or_never().is_none());
+        drop(receiver.try_recv().unwrap());
+        assert!(second.now_or_never().is_some());
+        drop(receiver.try_recv().unwrap());
+        let long = caller.tell(part(2 * WAITING_BYTES as usize));
+        assert!(long.now_or_never().is_some());
+        assert!(caller.tell(part(1)).now_or_never().is_none());
+    }
+}
