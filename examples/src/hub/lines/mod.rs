@@ -229,11 +229,14 @@ impl Lines {
 
     /// The end of a job: `result` where its agent gave one, else `failed`.
     pub(super) fn end(&self, job: JobId, label: Option<&str>, outcome: &Outcome) {
+        // Beside a result the outcome has the beginning of its words alone.
+        let words = outcome.result.as_ref().map(JobResult::message);
+        let words = words.filter(|words| words.starts_with(&outcome.message));
         let mut members = json!({
             "job": job.to_string(),
             "id": label,
             "state": verdict_word(outcome.verdict),
-            "message": outcome.message,
+            "message": words.unwrap_or(&outcome.message),
             "agent": outcome.agent.as_ref().map(|agent| agent.as_str()),
             "store_error": outcome.store_error,
         });
@@ -385,5 +388,29 @@ fn attachment(attachment: &Attachment) -> Value {
 fn set(object: &mut Value, name: &str, member: Value) {
     if let Some(object) = object.as_object_mut() {
         object.insert(name.to_owned(), member);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use uap_hub_proto::wire::TestResult;
+    use ubos_common::id::IdSource;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn an_end_has_all_words_of_its_result() {
+        let whole = format!("{}, and the end", "w".repeat(2_000));
+        let mut outcome = Outcome::new(Verdict::Completed, &whole[..1_024]);
+        outcome.result = Some(TestResult::completed(whole.clone()).into());
+        let page = Page::default();
+        let lines = Lines::to(page.clone());
+        lines.end(IdSource::seeded(0).next_id(), None, &outcome);
+        outcome.message = "said before".to_owned();
+        lines.end(IdSource::seeded(0).next_id(), None, &outcome);
+        lines.flushed().await;
+        let text = page.text();
+        assert_eq!(text.matches(&whole).count(), 1, "{text}");
+        assert_eq!(text.matches("said before").count(), 1, "{text}");
     }
 }
