@@ -177,11 +177,13 @@ impl FleetAgent {
             return;
         }
         session.stage = SessionStage::Running;
-        session.made_way();
         let id = session.id.clone();
         let (skill, trace) = (session.skill.clone(), session.trace.clone());
         self.timers.clear(&Timer::Session(key));
         self.acknowledged(now, key, acknowledged);
+        if let Some(session) = self.sessions.get_mut(key) {
+            session.made_way();
+        }
         // Small, and the call is open.
         let _ = self.report(now, key, Say::Status(State::Running, String::new()));
         self.outputs.push(Output::Run {

@@ -297,8 +297,8 @@ fn a_hub_that_resumes_a_session_and_cuts_it_is_called_ever_more_rarely_and_then_
         if pause > 0 {
             rig.pass(pause - 1);
             assert_eq!(rig.take(), [""; 0], "{stream}");
-            rig.pass(1);
         }
+        rig.pass(pause.min(1));
         let opening = format!("open {stream} Execute s reports {}", stream - 1);
         assert_eq!(rig.take(), [opening]);
         hub_has(&mut rig, stream, Some(2));

@@ -320,7 +320,7 @@ fn an_end_names_the_agent_that_ran_the_job_and_weighs_its_result() {
     let Some(JobResult::Test(result)) = &ran.result else {
         panic!("{ran:?}")
     };
-    let bytes = result.encoded_len();
+    let bytes = result.encoded_len() + ran.message.len();
     assert_eq!(JobEvent::Ended(ran).weight(), bytes);
     let job = rig.submit();
     rig.hub.cancel(rig.now, job).unwrap();
