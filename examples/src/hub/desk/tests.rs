@@ -141,13 +141,15 @@ async fn what_is_about_jobs_waits_for_who_reads_and_news_is_counted() {
     let hub = serve(([127, 0, 0, 1], 0).into(), ServerConfig::default());
     let hub = hub.await.unwrap();
     let may_end = Arc::new(Notify::new());
+    let words = format!("{} and it ended", "w".repeat(2_000));
+    let whole = words.clone();
     let ends = Arc::clone(&may_end);
     let _agent = AgentBuilder::new("one")
         .on_test("wait", move |_, _| {
-            let ends = Arc::clone(&ends);
+            let (ends, words) = (Arc::clone(&ends), words.clone());
             async move {
                 ends.notified().await;
-                Ok(TestResult::completed("it ended"))
+                Ok(TestResult::completed(words))
             }
         })
         .start(&hub.url())
@@ -186,7 +188,7 @@ async fn what_is_about_jobs_waits_for_who_reads_and_news_is_counted() {
     drop(open);
     lines.flushed().await;
     let text = page.text();
-    assert!(text.contains("it ended"));
+    assert!(text.contains(&whole), "all words of the result");
     let mut left_out = text.lines().filter(|line| line.contains("left-out"));
     let left_out = left_out.next().unwrap();
     assert!(left_out.contains(r#""lines":7"#), "{left_out}");

@@ -390,27 +390,3 @@ fn set(object: &mut Value, name: &str, member: Value) {
         object.insert(name.to_owned(), member);
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use uap_hub_proto::wire::TestResult;
-    use ubos_common::id::IdSource;
-
-    use super::*;
-
-    #[tokio::test]
-    async fn an_end_has_all_words_of_its_result() {
-        let whole = format!("{}, and the end", "w".repeat(2_000));
-        let mut outcome = Outcome::new(Verdict::Completed, &whole[..1_024]);
-        outcome.result = Some(TestResult::completed(whole.clone()).into());
-        let page = Page::default();
-        let lines = Lines::to(page.clone());
-        lines.end(IdSource::seeded(0).next_id(), None, &outcome);
-        outcome.message = "said before".to_owned();
-        lines.end(IdSource::seeded(0).next_id(), None, &outcome);
-        lines.flushed().await;
-        let text = page.text();
-        assert_eq!(text.matches(&whole).count(), 1, "{text}");
-        assert_eq!(text.matches("said before").count(), 1, "{text}");
-    }
-}

@@ -111,7 +111,7 @@ mod tests {
     use crate::{
         role::hub::{Job, Outcome, Verdict},
         store::MemoryStore,
-        wire::{Payload, TestResult},
+        wire::Payload,
     };
 
     /// How many of these records go into each write.
@@ -215,6 +215,7 @@ mod tests {
     #[cfg(feature = "log")]
     #[test]
     fn a_record_that_is_too_large_fails_no_other() {
+        use crate::wire::TestResult;
         use ubos_common::log::{Config, LogId};
 
         let dir = tempfile::tempdir().unwrap();
