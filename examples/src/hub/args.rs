@@ -53,8 +53,10 @@ Without FILES jobs are read from standard input; - is standard input, too.
 
 a job:  {\"kind\":\"test\"|\"translation\", \"type\":TYPE, \"payloads\":[PAYLOAD...], \"agent\":NAME, \"timeout_ms\":N,
          \"priority\":-128..127, \"group\":GROUP, \"id\":ID}
-        kind and type are needed. agent is a display name or a client id; the job waits for it. timeout_ms is
-        for the whole job. Of equal priority, groups take turns. A store takes each id once.
+        kind and type are needed. agent is a display name or a client id; the job waits for it. Anybody who may
+        register may have that display name: it proves nothing. A job that a store has after a restart goes to any agent that
+        can do it. timeout_ms is for the whole job. Of equal priority, groups take turns. A store takes each id once.
+        1000 jobs, or 256 MiB, may wait for agents that are not there; when the hub is interrupted they are failed
 payload: {\"type\":TYPE, \"name\":NAME, \"mime_type\":MIME, \"text\":TEXT | \"base64\":DATA | \"file\":PATH,
          \"metadata\":{...}}
 

@@ -20,7 +20,7 @@ use uap_hub_proto::wire::{Attachment, Payload};
 /// Bytes of one line: a message of 64 MiB in base64, and what is around it.
 const MAX_LINE_BYTES: u64 = 96 << 20;
 /// Bytes of a file that a payload names.
-const MAX_FILE_BYTES: u64 = 64 << 20;
+const MAX_FILE_BYTES: usize = 64 << 20;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -55,6 +55,8 @@ pub(super) struct Read {
     pub(super) job: Job,
     /// The agent that it is for, by display name or client id.
     pub(super) agent: Option<String>,
+    /// Bytes of its line, and of its data, which may stand in files.
+    pub(super) bytes: usize,
 }
 
 /// Reads a line; `None` for a blank one.
@@ -68,12 +70,19 @@ pub(super) fn read(line: &str) -> Result<Option<Read>, String> {
         "translation" => Skill::translation(written.r#type),
         other => return Err(format!("kind is test or translation, not {other:?}")),
     };
-    let payloads = written.payloads.into_iter().zip(0..).map(|(payload, n)| {
-        payload
-            .read()
-            .map_err(|why| format!("payloads[{n}]: {why}"))
-    });
-    let mut job = Job::new(skill, payloads.collect::<Result<_, _>>()?);
+    let mut bytes = line.len();
+    let mut payloads = Vec::with_capacity(written.payloads.len());
+    for (payload, n) in written.payloads.into_iter().zip(0..) {
+        // Before the next file is read: no hub takes a job of more.
+        if bytes - line.len() > MAX_FILE_BYTES {
+            return Err("the payloads have more than 64 MiB".to_owned());
+        }
+        let payload = payload.read();
+        let payload = payload.map_err(|why| format!("payloads[{n}]: {why}"))?;
+        bytes += payload.data().len();
+        payloads.push(payload);
+    }
+    let mut job = Job::new(skill, payloads);
     job.priority = written.priority;
     job.group = written.group.map(Into::into);
     job.label = written.id.map(Into::into);
@@ -81,7 +90,7 @@ pub(super) fn read(line: &str) -> Result<Option<Read>, String> {
     // It may wait as long as it may take.
     job.wait_limit = job.time_limit;
     let agent = written.agent;
-    Ok(Some(Read { job, agent }))
+    Ok(Some(Read { job, agent, bytes }))
 }
 
 impl WrittenPayload {
@@ -123,9 +132,9 @@ impl WrittenPayload {
 fn read_file(path: &Path) -> io::Result<Vec<u8>> {
     let mut data = Vec::new();
     open(path)?
-        .take(MAX_FILE_BYTES + 1)
+        .take(MAX_FILE_BYTES as u64 + 1)
         .read_to_end(&mut data)?;
-    if data.len() as u64 > MAX_FILE_BYTES {
+    if data.len() > MAX_FILE_BYTES {
         return Err(io::Error::other("more than 64 MiB"));
     }
     Ok(data)
@@ -210,6 +219,20 @@ mod tests {
         assert_eq!(read.job.payloads[1].data(), [0, 1]);
         assert!(read.job.payloads[1].metadata.is_some());
         assert_eq!(read.job.payloads[2], Payload::new("bare"));
+        assert_eq!(read.bytes, line.len() + 2 + 2);
+    }
+
+    #[test]
+    fn files_of_a_job_are_read_until_they_are_too_many_bytes() {
+        let folder = tempfile::tempdir().unwrap();
+        let large = folder.path().join("large");
+        let file = File::create(&large).unwrap();
+        file.set_len(MAX_FILE_BYTES as u64 / 2 + 1).unwrap();
+        let large = format!(r#"{{"type":"p","file":{large:?}}}"#);
+        let line = format!(
+            r#"{{"kind":"test","type":"t","payloads":[{large},{large},{{"type":"p","file":"/no/such"}}]}}"#
+        );
+        assert!(read(&line).unwrap_err().contains("more than 64 MiB"));
     }
 
     #[test]

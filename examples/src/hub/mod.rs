@@ -216,7 +216,8 @@ async fn work(
     lines: &Lines,
     leaving: watch::Receiver<bool>,
 ) -> Result<u8, Problem> {
-    let (sender, inputs) = mpsc::channel(16);
+    // A line may have 96 MiB: one is read while the last is looked at.
+    let (sender, inputs) = mpsc::channel(1);
     let files = args.files.clone();
     tokio::task::spawn_blocking(move || jobs::read_all(&files, &sender));
     match &args.nats {

@@ -109,7 +109,16 @@ pub(super) async fn work(
 
 fn words(url: &str, err: &QueueError) -> String {
     let cause = std::error::Error::source(err).map(|cause| format!(": {cause}"));
-    format!("{url}: {err}{}", cause.unwrap_or_default())
+    format!("{}: {err}{}", shown(url), cause.unwrap_or_default())
+}
+
+/// The address without the name and the password, or token, before its last `@`: what is shown gets into logs.
+fn shown(url: &str) -> String {
+    let Some((before, host)) = url.rsplit_once('@') else {
+        return url.to_owned();
+    };
+    let scheme = before.split_once("://").map(|(scheme, _)| scheme);
+    scheme.map_or_else(|| host.to_owned(), |scheme| format!("{scheme}://{host}"))
 }
 
 impl Desk<'_> {
@@ -254,5 +263,25 @@ impl Desk<'_> {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_password_is_not_shown() {
+        for (url, wanted) in [
+            ("nats://127.0.0.1:4222", "nats://127.0.0.1:4222"),
+            ("nats://user:secret@host:4222", "nats://host:4222"),
+            ("tls://token@host", "tls://host"),
+            ("user:secret@host", "host"),
+            ("nats://user:a/b@c://d@host", "nats://host"),
+            ("nats://a:secret@one,nats://b:secret@two", "nats://two"),
+        ] {
+            let said = words(url, &QueueError::Name);
+            assert_eq!(said, format!("{wanted}: {}", QueueError::Name));
+        }
     }
 }

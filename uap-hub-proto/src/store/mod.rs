@@ -43,8 +43,9 @@ pub trait JobStore: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     ///
-    /// They could not be kept: what was refused does not count, and its ids are not written again. A store whose
-    /// medium failed tries again with each call.
+    /// They could not be kept: what was refused does not count. After [`StoreError::Full`] and [`StoreError::TooLarge`] the caller
+    /// may write each of them again alone; after any other the ids are not written again. A store whose medium failed tries again
+    /// with each call.
     fn write(&self, records: &[(JobId, Record)]) -> Result<(), StoreError>;
 
     /// The jobs that have no end, in the order in which they were accepted.
@@ -76,6 +77,14 @@ pub enum StoreError {
     /// It holds as many jobs as it may.
     #[error("{most} jobs are kept, which is the limit")]
     Full {
+        /// The bound.
+        most: usize,
+    },
+    /// A record, or all of them together, are larger than the store takes.
+    #[error("{seen} bytes are to be kept at once, at most {most} can be")]
+    TooLarge {
+        /// Bytes of the record or the records.
+        seen: usize,
         /// The bound.
         most: usize,
     },

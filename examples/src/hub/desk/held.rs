@@ -9,6 +9,8 @@ use super::wait::Wait;
 
 /// Jobs that wait for agents that are not there.
 const MAX_HELD: usize = 1000;
+/// Bytes of their lines and data, one job more at most.
+const MAX_HELD_BYTES: usize = 256 << 20;
 
 /// A job for an agent that is not there.
 pub(super) struct HeldJob {
@@ -29,6 +31,7 @@ impl HeldJob {
 pub(super) struct Held {
     jobs: VecDeque<HeldJob>,
     due: Option<Instant>,
+    bytes: usize,
 }
 
 impl Held {
@@ -37,11 +40,12 @@ impl Held {
     }
 
     pub(super) fn is_full(&self) -> bool {
-        self.jobs.len() >= MAX_HELD
+        self.jobs.len() >= MAX_HELD || self.bytes >= MAX_HELD_BYTES
     }
 
     pub(super) fn add(&mut self, read: Read) {
         let until = read.job.time_limit.map(|limit| Instant::now() + limit);
+        self.bytes += read.bytes;
         let wait = Wait::default();
         let job = HeldJob { read, until, wait };
         self.due = [self.due, job.due()].into_iter().flatten().min();
@@ -79,6 +83,7 @@ impl Held {
         let all = std::mem::take(&mut self.jobs).into_iter();
         let (taken, left): (VecDeque<_>, VecDeque<_>) = all.partition(is_taken);
         self.due = left.iter().filter_map(HeldJob::due).min();
+        self.bytes = left.iter().map(|job| job.read.bytes).sum();
         self.jobs = left;
         taken.into()
     }
@@ -131,6 +136,20 @@ mod tests {
         assert_eq!(agents(held.take_for(|_| true)), ["c"]);
         assert!(held.is_empty());
         assert_eq!(held.due, None);
+    }
+
+    #[test]
+    fn the_bytes_of_all_that_wait_are_bounded() {
+        let mut held = Held::default();
+        for agent in ["a", "b"] {
+            assert!(!held.is_full());
+            let bytes = MAX_HELD_BYTES / 2;
+            let read = job(agent, None);
+            held.add(Read { bytes, ..read });
+        }
+        assert!(held.is_full());
+        drop(held.take_for(|name| name == "a"));
+        assert!(!held.is_full(), "half of it is used");
     }
 
     #[tokio::test(start_paused = true)]

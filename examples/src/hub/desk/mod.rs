@@ -26,6 +26,9 @@ use super::{FAILED, UNUSABLE};
 use held::{Held, HeldJob};
 use wait::Wait;
 
+/// Why a job ends that the hub did not take before it left.
+const LEFT: &str = "the hub left before it took the job";
+
 /// A job whose id is looked for in the store, on a thread of its own: disks are slow, and everything else goes on.
 struct Looking {
     read: Read,
@@ -117,7 +120,10 @@ pub(super) async fn work(
             () = lines.room(), if !has_room => {}
             () = lines.broken() => return FAILED,
             // Who says so may be gone, and nobody leaves then.
-            Ok(_) = leaving.wait_for(|leaving| *leaving), if !is_leaving => is_leaving = true,
+            Ok(_) = leaving.wait_for(|leaving| *leaving), if !is_leaving => {
+                is_leaving = true;
+                desk.leave();
+            }
         }
     }
     match (desk.some_refused, desk.some_failed) {
@@ -311,18 +317,33 @@ impl Desk<'_> {
             self.lines.waiting(None, read.job.label.as_deref(), &why);
         }
         for HeldJob { read, .. } in self.held.take_due(now) {
-            self.some_failed = true;
-            if let Some(label) = &read.job.label {
-                self.given.remove(&**label);
-            }
-            self.lines.say(
-                "failed",
-                json!({
-                    "id": read.job.label.as_deref(), "state": verdict_word(Verdict::TimedOut),
-                    "message": format!("no agent {:?} listened in time", read.agent.unwrap_or_default()),
-                }),
-            );
+            let name = read.agent.as_deref().unwrap_or_default();
+            let why = format!("no agent {name:?} listened in time");
+            self.fail(&read, Verdict::TimedOut, &why);
         }
+    }
+
+    /// The hub leaves: what was read and not submitted has its end here, because nobody else has it.
+    fn leave(&mut self) {
+        let held = self.held.take_for(|_| true).into_iter();
+        let looking = self.looking.take().map(|looking| looking.read);
+        let unsubmitted = held.map(|job| job.read).chain(looking);
+        for read in unsubmitted.chain(self.next.take()).collect::<Vec<_>>() {
+            self.fail(&read, Verdict::Cancelled, LEFT);
+        }
+    }
+
+    /// Says how a job ends that the hub never had.
+    fn fail(&mut self, read: &Read, verdict: Verdict, why: &str) {
+        self.some_failed = true;
+        let label = read.job.label.as_deref();
+        if let Some(label) = label {
+            self.given.remove(label);
+        }
+        self.lines.say(
+            "failed",
+            json!({"id": label, "state": verdict_word(verdict), "message": why}),
+        );
     }
 
     fn follow(&mut self, mut job: JobHandle, label: Option<String>, is_restored: bool) {

@@ -141,13 +141,15 @@ async fn what_is_about_jobs_waits_for_who_reads_and_news_is_counted() {
     let hub = serve(([127, 0, 0, 1], 0).into(), ServerConfig::default());
     let hub = hub.await.unwrap();
     let may_end = Arc::new(Notify::new());
+    let words = format!("{} and it ended", "w".repeat(2_000));
+    let whole = words.clone();
     let ends = Arc::clone(&may_end);
     let _agent = AgentBuilder::new("one")
         .on_test("wait", move |_, _| {
-            let ends = Arc::clone(&ends);
+            let (ends, words) = (Arc::clone(&ends), words.clone());
             async move {
                 ends.notified().await;
-                Ok(TestResult::completed("it ended"))
+                Ok(TestResult::completed(words))
             }
         })
         .start(&hub.url())
@@ -186,7 +188,7 @@ async fn what_is_about_jobs_waits_for_who_reads_and_news_is_counted() {
     drop(open);
     lines.flushed().await;
     let text = page.text();
-    assert!(text.contains("it ended"));
+    assert!(text.contains(&whole), "all words of the result");
     let mut left_out = text.lines().filter(|line| line.contains("left-out"));
     let left_out = left_out.next().unwrap();
     assert!(left_out.contains(r#""lines":7"#), "{left_out}");
@@ -196,4 +198,65 @@ async fn what_is_about_jobs_waits_for_who_reads_and_news_is_counted() {
     let registered = registered.next().unwrap();
     assert!(registered.len() < 17_000, "{}", registered.len());
     assert!(registered.contains("left_out_bytes"));
+}
+
+// spec: HUB-6-1
+#[tokio::test]
+async fn a_hub_that_leaves_says_how_each_job_ends_that_it_did_not_take() {
+    let config = ServerConfig::default()
+        .with_hub(uap_hub_proto::role::hub::Config::default().with_max_jobs(1));
+    let hub = serve(([127, 0, 0, 1], 0).into(), config).await.unwrap();
+    let _agent = AgentBuilder::new("one")
+        .on_test("t", |_, _| std::future::pending())
+        .start(&hub.url())
+        .unwrap();
+    let (asked, (open, gate)) = (Arc::new(Notify::new()), std_mpsc::channel());
+    let (is_asked, gate) = (Arc::clone(&asked), Mutex::new(gate));
+    let slow: Arc<dyn JobStore> = Arc::new(Slow { asked, gate });
+    let ended = |line: &str| (line.contains(r#""event":"failed""#)).then(|| line.to_owned());
+    // One waits for an agent, and behind it the store looks for one, or the hub has no room for one.
+    for (second, store) in [
+        (r#","id":"looked for""#, Some(slow)),
+        (r#","id":"no room""#, None),
+    ] {
+        let (sender, inputs) = mpsc::channel(3);
+        for (n, rest) in [r#","agent":"nobody""#, "", second].into_iter().enumerate() {
+            let line = Ok(format!(r#"{{"kind":"test","type":"t"{rest}}}"#));
+            let place = n.to_string();
+            sender.send(Input { place, line }).await.unwrap();
+        }
+        let page = Page::default();
+        let lines = Lines::to(page.clone());
+        let (leave, leaving) = watch::channel(false);
+        let looks = store.is_some();
+        let args = Args::default();
+        let script = async {
+            match looks {
+                true => is_asked.notified().await,
+                false => {
+                    while sender.capacity() < sender.max_capacity() {
+                        tokio::task::yield_now().await;
+                    }
+                }
+            }
+            leave.send_replace(true);
+        };
+        let work = work(&args, &hub, store, inputs, &lines, leaving);
+        let cancel = async {
+            page.until("the hub left").await;
+            for job in hub.inspect(|view| view.jobs().map(|job| job.id).collect::<Vec<_>>()) {
+                let _ = hub.cancel(job);
+            }
+        };
+        let (code, (), ()) = tokio::join!(work, script, cancel);
+        assert_eq!(code, 1);
+        lines.flushed().await;
+        let text = page.text();
+        let ended: Vec<_> = text.lines().filter_map(ended).collect();
+        assert_eq!(ended.len(), 3, "{text}");
+        let label = second.trim_start_matches(r#","id":"#);
+        let told = |line: &String| line.contains(LEFT) && line.contains(label);
+        assert!(ended.iter().any(told), "{text}");
+    }
+    drop(open);
 }

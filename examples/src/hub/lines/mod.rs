@@ -229,11 +229,14 @@ impl Lines {
 
     /// The end of a job: `result` where its agent gave one, else `failed`.
     pub(super) fn end(&self, job: JobId, label: Option<&str>, outcome: &Outcome) {
+        // Beside a result the outcome has the beginning of its words alone.
+        let words = outcome.result.as_ref().map(JobResult::message);
+        let words = words.filter(|words| words.starts_with(&outcome.message));
         let mut members = json!({
             "job": job.to_string(),
             "id": label,
             "state": verdict_word(outcome.verdict),
-            "message": outcome.message,
+            "message": words.unwrap_or(&outcome.message),
             "agent": outcome.agent.as_ref().map(|agent| agent.as_str()),
             "store_error": outcome.store_error,
         });

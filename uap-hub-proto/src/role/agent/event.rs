@@ -140,9 +140,9 @@ pub enum Event {
         /// The reason, for people.
         reason: String,
     },
-    /// A proposal was refused.
+    /// A proposal was refused. One whose id is longer than 1,024 bytes gets no answer.
     Refused {
-        /// The proposal.
+        /// The proposal: no more than the first 1,024 bytes of its id.
         session: SessionId,
         /// The reason, as it was sent.
         reason: &'static str,

@@ -69,13 +69,15 @@ impl Kept {
         self.reports.push_back((size, report.clone()));
     }
 
-    /// The hub has all reports up to this number.
-    pub(super) fn acknowledged(&mut self, number: u64) {
+    /// The hub has all reports up to this number; returns whether one of them was still kept.
+    pub(super) fn acknowledged(&mut self, number: u64) -> bool {
+        let before = self.reports.len();
         while self.last - (self.reports.len() as u64) < number
             && let Some((size, _)) = self.reports.pop_front()
         {
             self.bytes -= size;
         }
+        self.reports.len() < before
     }
 }
 

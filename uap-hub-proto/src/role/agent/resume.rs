@@ -47,6 +47,8 @@ impl FleetAgent {
             kept: Kept::new(self.config.resume),
             backoff: Backoff::new(self.config.first_retry, self.config.longest_retry),
             cut_at: None,
+            cut_before: Duration::ZERO,
+            resumed_at: None,
         }
     }
 
@@ -64,17 +66,25 @@ impl FleetAgent {
         }
         self.streams.remove(&stream);
         session.stream = None;
-        let after = match session.cut_at {
-            None => {
-                session.cut_at = Some(now.mono);
-                self.outputs.push(Output::Event(Event::SessionCut {
-                    session: session.id.clone(),
-                    reason: brief(&status.message),
-                }));
+        let resumed_at = session.resumed_at.take();
+        let lasted = resumed_at.map(|since| now.mono.saturating_since(since));
+        // A hub that resumes the session and cuts it again, with nothing new in between, is not called without a pause.
+        let is_at_once = lasted.is_none_or(|lasted| lasted >= self.config.longest_cut_retry);
+        let is_first = session.cut_at.is_none();
+        if is_first {
+            session.cut_at = Some(now.mono);
+            self.outputs.push(Output::Event(Event::SessionCut {
+                session: session.id.clone(),
+                reason: brief(&status.message),
+            }));
+        }
+        let after = match is_first && is_at_once {
+            true => {
+                session.made_way();
                 Duration::ZERO
             }
-            Some(_) if self.config.jitter => session.backoff.next_delay_with_jitter(&mut self.ids),
-            Some(_) => session.backoff.next_delay(),
+            false if self.config.jitter => session.backoff.next_delay_with_jitter(&mut self.ids),
+            false => session.backoff.next_delay(),
         };
         let after = after.min(self.config.longest_cut_retry);
         self.timers
@@ -97,9 +107,7 @@ impl FleetAgent {
         let Some(session) = self.sessions.get_mut(key) else {
             return;
         };
-        let cut_for = session
-            .cut_at
-            .map_or(Duration::ZERO, |since| now.mono.saturating_since(since));
+        let cut_for = session.cut_for(now);
         if cut_for >= self.config.resume_limit {
             return self.over(key, None);
         }
@@ -131,19 +139,26 @@ impl FleetAgent {
     }
 
     /// The hub said on an open call which reports it has; nothing, where it does not resume sessions.
-    pub(super) fn acknowledged(&mut self, key: SessionKey, number: Option<u64>) {
+    pub(super) fn acknowledged(&mut self, now: Now, key: SessionKey, number: Option<u64>) {
         let Some(session) = self.sessions.get_mut(key) else {
             return;
         };
-        match number {
-            Some(number) => session.kept.acknowledged(number),
-            None => session.kept.give_up(),
-        }
+        let cut_for = session.cut_for(now);
         if session.cut_at.take().is_some() {
-            session.backoff.reset();
+            (session.cut_before, session.resumed_at) = (cut_for, Some(now.mono));
             let session = session.id.clone();
             let resumed = Event::SessionResumed { session };
             self.outputs.push(Output::Event(resumed));
+        }
+        let has_new = match number {
+            Some(number) => session.kept.acknowledged(number),
+            None => {
+                session.kept.give_up();
+                true
+            }
+        };
+        if has_new {
+            session.made_way();
         }
     }
 }

@@ -16,7 +16,7 @@ use crate::{
     message::JobResult,
     role::{Resume, slots::SlotKey as SessionKey},
     state::State,
-    status::Status,
+    status::{Status, brief},
     wire::{
         Payload, SessionAcceptance, SessionProposal, TestResponse, TestStatus, TranslationResponse,
         TranslationStatus, listen_request, listen_response, session_proposal::Details,
@@ -26,6 +26,9 @@ use crate::{
 
 /// Sessions beyond those that may run: they have given their result, and wait for the hub's end.
 const MAX_FINISHING: usize = 256;
+
+/// Bytes of a session's id. It stands in each answer and each event, which wait in bounded numbers.
+const MAX_ID_BYTES: usize = 1024;
 
 impl FleetAgent {
     pub(super) fn control(&mut self, now: Now, stream: StreamId, event: listen_response::Event) {
@@ -39,6 +42,13 @@ impl FleetAgent {
 
     // impl: HUB-3-7
     fn proposed(&mut self, now: Now, stream: StreamId, proposal: SessionProposal) {
+        // choice: HUB-3-7 an answer would have to repeat the id, so there is none
+        if proposal.session_id.len() > MAX_ID_BYTES {
+            return self.outputs.push(Output::Event(Event::Refused {
+                session: brief(&proposal.session_id).into(),
+                reason: "the id of the session is longer than 1,024 bytes",
+            }));
+        }
         let id = SessionId::from(proposal.session_id.as_str());
         if let Some(known) = self.by_id.get(&id) {
             // On a new control stream: the answer was lost with the one before.
@@ -162,7 +172,7 @@ impl FleetAgent {
         if session.stage != SessionStage::Opened {
             // choice: HUB-4-1 a second job on the stream is ignored
             if acknowledged.is_some() {
-                self.acknowledged(key, acknowledged);
+                self.acknowledged(now, key, acknowledged);
             }
             return;
         }
@@ -170,7 +180,10 @@ impl FleetAgent {
         let id = session.id.clone();
         let (skill, trace) = (session.skill.clone(), session.trace.clone());
         self.timers.clear(&Timer::Session(key));
-        self.acknowledged(key, acknowledged);
+        self.acknowledged(now, key, acknowledged);
+        if let Some(session) = self.sessions.get_mut(key) {
+            session.made_way();
+        }
         // Small, and the call is open.
         let _ = self.report(now, key, Say::Status(State::Running, String::new()));
         self.outputs.push(Output::Run {

@@ -1,11 +1,11 @@
 //! The state of the fleet agent.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, time::Duration};
 
 use ubos_common::{
     id::IdSource,
     machine::{Backoff, Outbox, Timers},
-    time::Mono,
+    time::{Mono, Now},
     trace_context::TraceContext,
 };
 
@@ -110,9 +110,26 @@ pub(super) struct Session {
     pub(super) backoff: Backoff,
     /// When the call was cut, until the hub has answered on a new one.
     pub(super) cut_at: Option<Mono>,
+    /// How long it was cut before that, since the session made way.
+    pub(super) cut_before: Duration,
+    /// When the hub answered on a call that was opened again, unless the session has made way since.
+    pub(super) resumed_at: Option<Mono>,
 }
 
 impl Session {
+    /// How long its call was cut since the session made way.
+    pub(super) fn cut_for(&self, now: Now) -> Duration {
+        let cut = self.cut_at.map(|since| now.mono.saturating_since(since));
+        self.cut_before.saturating_add(cut.unwrap_or_default())
+    }
+
+    /// The hub has something new of the session, so that what is cut from now on has all its time.
+    pub(super) fn made_way(&mut self) {
+        self.backoff.reset();
+        self.cut_before = Duration::ZERO;
+        self.resumed_at = None;
+    }
+
     /// Whether its call was cut.
     pub(super) fn is_cut(&self) -> bool {
         self.stream.is_none() && self.stage != SessionStage::Accepted

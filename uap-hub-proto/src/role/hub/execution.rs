@@ -255,10 +255,11 @@ impl Hub {
                 } else {
                     message
                 };
-                Outcome::new(Verdict::of(*state), words)
+                Outcome::new(Verdict::of(*state), brief(words))
             }
             _ => match said.filter(|state| state.is_terminal()) {
-                Some(state) => Outcome::new(Verdict::of(state), result.message()),
+                // The result has all of them: twice they may be more than a store takes.
+                Some(state) => Outcome::new(Verdict::of(state), brief(result.message())),
                 None => Outcome::new(Verdict::Failed, "result without a terminal status"),
             },
         };

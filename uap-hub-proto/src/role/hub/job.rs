@@ -135,7 +135,8 @@ impl Job {
 pub struct Outcome {
     /// The end in one word.
     pub verdict: Verdict,
-    /// The end in words for people: the agent's, or the hub's where the hub ended it.
+    /// The end in words for people: the agent's, or the hub's where the hub ended it. Beside a result the first 1,024 bytes of
+    /// them: [`JobResult::message`] has all of the result's.
     pub message: String,
     /// The result of the agent, if it sent one.
     pub result: Option<JobResult>,

@@ -176,7 +176,8 @@ impl<'a> View<'a> {
         Some(agent_info(id, agent))
     }
 
-    /// The first agent, by client id, that listens and has this client id or display name. Copies nothing of registrations.
+    /// The first agent, by client id, that listens and has this client id or display name. Anybody who may register chooses a
+    /// display name, so it proves nothing. Copies nothing of registrations.
     #[must_use]
     pub fn listening_agent(&self, name: &str) -> Option<ClientId> {
         let found = self.0.fleet.iter().find(|(id, agent)| {

@@ -22,7 +22,7 @@ impl Record {
 
 impl Outcome {
     fn weight(&self) -> usize {
-        match &self.result {
+        let result = match &self.result {
             Some(JobResult::Test(result)) => {
                 let files = size_of_val(&*result.attachments);
                 let summary = summary(result.summary.as_ref());
@@ -33,7 +33,8 @@ impl Outcome {
                 result.encoded_len() + payloads(&result.payloads) + summary
             }
             None => 0,
-        }
+        };
+        self.message.len() + result
     }
 }
 
@@ -106,6 +107,14 @@ mod tests {
         Struct {
             fields: [member].into(),
         }
+    }
+
+    // spec: HUB-4-4
+    #[test]
+    fn the_words_of_an_end_weigh_what_they_take() {
+        let outcome = Outcome::new(Verdict::Failed, "w".repeat(MANY));
+        assert_eq!(Record::Ended(outcome.clone()).weight(), MANY);
+        assert_eq!(JobEvent::Ended(outcome).weight(), MANY);
     }
 
     // spec: HUB-4-4

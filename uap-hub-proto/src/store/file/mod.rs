@@ -10,7 +10,8 @@ use std::{
 };
 
 use ubos_common::log::{
-    Config, FsDir, Head, Log, LogDir, OpenError, OpenReport, Position, ReadError, format::Limits,
+    AppendError, Config, FsDir, Head, Log, LogDir, OpenError, OpenReport, Position, ReadError,
+    format::{EncodeError, Limits},
 };
 
 use self::{
@@ -373,7 +374,16 @@ impl JobStore for FileStore {
 
 impl From<JournalError> for StoreError {
     fn from(error: JournalError) -> Self {
-        Self::Failed(Box::new(error))
+        match error {
+            JournalError::Append(AppendError::Encode(
+                EncodeError::RecordTooLarge { bytes, limit }
+                | EncodeError::BlockTooLarge { bytes, limit },
+            )) => Self::TooLarge {
+                seen: bytes,
+                most: limit,
+            },
+            error => Self::Failed(Box::new(error)),
+        }
     }
 }
 

@@ -44,7 +44,8 @@ use crate::{
 /// Events that wait for a slow subscriber; the oldest are dropped for it.
 const MAX_NEWS: usize = 1024;
 
-/// Messages that may wait on the control stream; a hub that reads more slowly is disconnected.
+/// Messages that may wait on the control stream; a hub that reads more slowly is disconnected. Each answers a proposal, and has at
+/// most the 1,024 bytes of its id and a reason of this crate.
 const MAX_ANSWERS: usize = 1024;
 
 /// Messages of a session that are the machine's own: two statuses and the result.

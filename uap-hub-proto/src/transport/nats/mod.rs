@@ -306,10 +306,7 @@ impl JobQueue {
     async fn given_back(&self, id: JobId) -> Result<i64, QueueError> {
         let subject = format!("{}.back.{id}", self.name);
         match self.backs.get_last_raw_message_by_subject(&subject).await {
-            Ok(message) => {
-                let count = <[u8; 8]>::try_from(&message.payload[..]);
-                Ok(count.map_or(0, i64::from_be_bytes))
-            }
+            Ok(message) => Ok(count(&message.payload)),
             Err(error) if error.kind() == LastRawMessageErrorKind::NoMessageFound => Ok(0),
             Err(error) => Err(QueueError::nats(error)),
         }
@@ -336,6 +333,12 @@ fn read(bytes: &[u8]) -> Result<(JobId, Record), DecodeError> {
         true => decode(bytes),
         false => Err(DecodeError::Malformed),
     }
+}
+
+/// Reads a count that anybody who may write to the server has written: none is less than 0.
+fn count(bytes: &[u8]) -> i64 {
+    let count = <[u8; 8]>::try_from(bytes);
+    count.map_or(0, i64::from_be_bytes).max(0)
 }
 
 /// Writes the place of a job in a trace.
@@ -373,6 +376,19 @@ mod tests {
         ] {
             let refused = config.check().unwrap_err().to_string();
             assert!(refused.contains(name), "{refused}");
+        }
+    }
+
+    #[test]
+    fn a_count_that_is_none_is_zero() {
+        for (bytes, wanted) in [
+            (&3_i64.to_be_bytes()[..], 3),
+            (&i64::MAX.to_be_bytes(), i64::MAX),
+            (&i64::MIN.to_be_bytes(), 0),
+            (&(-1_i64).to_be_bytes(), 0),
+            (b"3", 0),
+        ] {
+            assert_eq!(count(bytes), wanted);
         }
     }
 

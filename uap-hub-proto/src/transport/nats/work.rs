@@ -93,7 +93,7 @@ impl JobQueue {
         }
         let delivered = delivery.info().map_err(QueueError::nats)?.delivered;
         if delivered > self.max_deliveries
-            && delivered - self.given_back(id).await? > self.max_deliveries
+            && delivered.saturating_sub(self.given_back(id).await?) > self.max_deliveries
         {
             let outcome = Outcome::new(Verdict::Failed, "the job was taken too often");
             return self.end(id, outcome, &delivery).await.map(drop);

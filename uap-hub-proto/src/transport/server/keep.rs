@@ -47,14 +47,15 @@ async fn keep(shared: std::sync::Weak<Shared>, store: Arc<dyn JobStore>, mut rec
         let jobs: Vec<JobId> = batch.iter().map(|(job, _)| *job).collect();
         let store = store.clone();
         let done = spawn_blocking(move || write(&*store, &batch)).await;
-        let done = done.unwrap_or_else(|_| Err("the store panicked".to_owned()));
+        let panicked = || Err("the store panicked".to_owned());
+        let done = done.unwrap_or_else(|_| vec![panicked(); jobs.len()]);
         let Some(shared) = shared.upgrade() else {
             return;
         };
         shared.act(|hub, now| {
-            for job in jobs {
+            for (job, done) in jobs.into_iter().zip(done) {
                 // The hub asked for every record.
-                let _ = hub.stored(now, job, done.clone());
+                let _ = hub.stored(now, job, done);
             }
         });
     }
@@ -74,11 +75,24 @@ fn collect(first: (JobId, Record), records: &mut Records) -> Vec<(JobId, Record)
     batch
 }
 
-fn write(store: &dyn JobStore, batch: &[(JobId, Record)]) -> Result<(), String> {
-    store.write(batch).map_err(|error| match error {
+/// Writes records together, and what became of each. Where one of them alone is the reason to refuse them, the others are
+/// written without it: they are of other agents and callers.
+// impl: HUB-6-1
+fn write(store: &dyn JobStore, batch: &[(JobId, Record)]) -> Vec<Result<(), String>> {
+    match store.write(batch) {
+        Err(StoreError::Full { .. } | StoreError::TooLarge { .. }) if batch.len() > 1 => {
+            let alone = batch.chunks(1).map(|one| store.write(one).map_err(words));
+            alone.collect()
+        }
+        done => vec![done.map_err(words); batch.len()],
+    }
+}
+
+fn words(error: StoreError) -> String {
+    match error {
         StoreError::Failed(cause) => format!("the store failed: {}", chain(&*cause)),
         error => error.to_string(),
-    })
+    }
 }
 
 /// An error and what caused it.
@@ -95,7 +109,8 @@ mod tests {
 
     use super::*;
     use crate::{
-        role::hub::{Job, Outcome},
+        role::hub::{Job, Outcome, Verdict},
+        store::MemoryStore,
         wire::Payload,
     };
 
@@ -146,7 +161,79 @@ mod tests {
     // spec: HUB-6-1
     #[test]
     fn a_store_that_fails_is_told_of_with_the_cause() {
-        let told = write(&Broken, &[]).unwrap_err();
-        assert_eq!(told, "the store failed: no disk");
+        let mut ids = IdSource::seeded(0);
+        let record = || Record::Accepted(Job::test("t", vec![]));
+        let batch = [(ids.next_id(), record()), (ids.next_id(), record())];
+        // Whether they are there after all is not known, so they are not written again.
+        let told = Err("the store failed: no disk".to_owned());
+        assert_eq!(write(&Broken, &batch), [told.clone(), told]);
+    }
+
+    /// A store that keeps two jobs without an end.
+    #[derive(Debug)]
+    struct Small(MemoryStore);
+
+    impl JobStore for Small {
+        fn write(&self, records: &[(JobId, Record)]) -> Result<(), StoreError> {
+            let is_job = |(_, record): &&(JobId, Record)| matches!(record, Record::Accepted(_));
+            let new = records.iter().filter(is_job).count();
+            if new > 0 && self.unfinished()?.len() + new > 2 {
+                return Err(StoreError::Full { most: 2 });
+            }
+            self.0.write(records)
+        }
+
+        fn unfinished(&self) -> Result<Vec<(JobId, Job)>, StoreError> {
+            self.0.unfinished()
+        }
+
+        fn outcome(&self, job: JobId) -> Result<Option<Outcome>, StoreError> {
+            self.0.outcome(job)
+        }
+
+        fn labelled(&self, label: &str) -> Result<Option<JobId>, StoreError> {
+            self.0.labelled(label)
+        }
+    }
+
+    /// An acceptance, and an end of a job that it has, in one batch with a record that the store does not take.
+    fn beside(store: &dyn JobStore, refused: Record) -> Vec<Result<(), String>> {
+        let mut ids = IdSource::seeded(0);
+        let [old, new, other] = std::array::from_fn(|_| ids.next_id());
+        let job = || Record::Accepted(Job::test("t", vec![]));
+        store.write(&[(old, job())]).unwrap();
+        let end = Record::Ended(Outcome::new(Verdict::Completed, "done"));
+        let done = write(store, &[(new, job()), (other, refused), (old, end)]);
+        assert_eq!(store.outcome(old).unwrap().unwrap().message, "done");
+        let unfinished = store.unfinished().unwrap();
+        assert_eq!(unfinished.len(), 1, "{unfinished:?}");
+        assert_eq!(unfinished[0].0, new);
+        done
+    }
+
+    // spec: HUB-6-1
+    #[cfg(feature = "log")]
+    #[test]
+    fn a_record_that_is_too_large_fails_no_other() {
+        use crate::wire::TestResult;
+        use ubos_common::log::{Config, LogId};
+
+        let dir = tempfile::tempdir().unwrap();
+        let config = Config::default().with_log_id(LogId::from_bytes([7; 16]));
+        let store = crate::store::FileStore::open(dir.path(), config).unwrap();
+        let mut large = Outcome::new(Verdict::Completed, "w".repeat(33 << 20));
+        large.result = Some(TestResult::completed(large.message.clone()).into());
+        let done = beside(&store, Record::Ended(large));
+        assert!(done[1].as_ref().unwrap_err().contains("at most"));
+        assert!(done[0].is_ok() && done[2].is_ok(), "{done:?}");
+    }
+
+    // spec: HUB-6-1
+    #[test]
+    fn one_job_too_many_fails_no_other() {
+        let store = Small(MemoryStore::default());
+        let done = beside(&store, Record::Accepted(Job::test("t", vec![])));
+        assert!(done[1].as_ref().unwrap_err().contains("2 jobs"));
+        assert!(done[0].is_ok() && done[2].is_ok(), "{done:?}");
     }
 }

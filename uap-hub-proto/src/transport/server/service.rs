@@ -7,6 +7,7 @@ use std::{
     task::{Context, Poll},
 };
 
+use tokio::task::coop::consume_budget;
 use tokio_stream::Stream;
 use tonic::{Request, Response, Status, Streaming, async_trait, metadata::AsciiMetadataValue};
 
@@ -194,7 +195,7 @@ impl Reader {
                         .poll_read(cx, |cx| Pin::new(&mut messages).poll_next(cx))
                 });
                 let Some(read) = next.await else {
-                    poll_fn(|cx| read_out(&mut messages, cx)).await;
+                    read_out(&mut messages).await;
                     break Status::cancelled("the call was dropped");
                 };
                 match read {
@@ -208,6 +209,8 @@ impl Reader {
                         {
                             return;
                         }
+                        // A peer that sends many small messages does not keep the thread.
+                        consume_budget().await;
                     }
                     None if self.broken.is_lost() => {
                         break Status::cancelled("the connection was lost");
@@ -232,9 +235,17 @@ impl Reader {
 
 /// Reads what has come of a call that was paused and is gone: only behind it stands whether its connection was lost. An agent
 /// that can resume the session sends it again, and to others it is lost as before.
-fn read_out<In>(messages: &mut Streaming<In>, cx: &mut Context<'_>) -> Poll<()> {
-    while let Poll::Ready(Some(Ok(_))) = Pin::new(&mut *messages).poll_next(cx) {}
-    Poll::Ready(())
+async fn read_out<In>(messages: &mut Streaming<In>) {
+    let mut next = async || {
+        poll_fn(|cx| match Pin::new(&mut *messages).poll_next(cx) {
+            Poll::Ready(Some(Ok(_))) => Poll::Ready(true),
+            _ => Poll::Ready(false),
+        })
+        .await
+    };
+    while next().await {
+        consume_budget().await;
+    }
 }
 
 /// The messages of a call, then its status.

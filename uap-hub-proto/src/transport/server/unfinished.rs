@@ -16,7 +16,7 @@ use std::{
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
-use tokio::time::{Sleep, sleep};
+use tokio::time::{Instant, Sleep, sleep};
 use tonic::Status;
 
 use super::open::OpenCall;
@@ -289,11 +289,13 @@ impl<B> Counted<B> {
         if self.framing.is_between_messages() {
             return Ok(());
         }
-        self.come = match self.late {
-            Some(_) => self.come.saturating_add(begun),
-            None => begun,
+        // A time that was over before the call was read again passed while the hub paused it: that is not its peer's fault.
+        let is_running = (self.late.as_ref()).is_some_and(|late| late.deadline() > Instant::now());
+        self.come = match is_running {
+            true => self.come.saturating_add(begun),
+            false => begun,
         };
-        if self.late.is_none() || self.come >= self.pace.bytes {
+        if !is_running || self.come >= self.pace.bytes {
             self.come = 0;
             self.late = Some(Box::pin(sleep(self.pace.time)));
         }
@@ -552,6 +554,21 @@ mod tests {
         let late = next(&[&message(9)[..3]]).await;
         assert_eq!(late.unwrap(), tonic::Code::DeadlineExceeded);
         assert!(next(&[&message(9)[..3], &message(9)[3..]]).await.is_err());
+    }
+
+    // spec: HUB-4-4 HUB-4-6
+    #[tokio::test(start_paused = true)]
+    async fn the_time_of_a_message_does_not_run_while_the_hub_does_not_read_it() {
+        let (pool, connection) = (Pool::new(1000, 1, 1, 1), Held::default());
+        let message = message(9);
+        let mut call = call(&[&message[..6]], &pool, &connection);
+        assert_eq!(read(&mut call), Ok(()));
+        tokio::time::advance(2 * TIME).await;
+        let piece = Bytes::copy_from_slice(&message[6..8]);
+        call.body.0.push_back(piece);
+        assert_eq!(read(&mut call), Ok(()), "it came meanwhile");
+        tokio::time::advance(TIME).await;
+        assert_eq!(read(&mut call), Err(tonic::Code::DeadlineExceeded));
     }
 
     /// Gives a piece, and another whenever some time has passed.

@@ -358,6 +358,19 @@ fn a_session_that_gave_its_result_is_not_busy() {
 
 // spec: HUB-3-7
 #[test]
+fn a_session_whose_id_is_too_long_is_not_answered() {
+    let mut rig = Rig::new(|config| config);
+    rig.registered();
+    rig.take();
+    let most = "s".repeat(1_024);
+    rig.propose(&format!("{most}s"), test("t"));
+    assert_eq!(rig.take(), [format!("refused {most}")]);
+    rig.propose(&most, test("t"));
+    assert_eq!(rig.take(), [format!("1: accept {most}")]);
+}
+
+// spec: HUB-3-7
+#[test]
 fn so_many_results_wait_for_the_hub_and_the_next_proposal_is_refused() {
     let mut rig = Rig::new(|config| config.with_max_sessions(1).with_resume(true));
     rig.registered();

@@ -274,13 +274,60 @@ fn a_session_that_was_resumed_is_tried_again_after_the_first_pause() {
         cut(&mut rig, stream - 1);
         rig.pass(pause);
     }
-    hub_has(&mut rig, 5, Some(2));
+    line(&mut rig, "news");
+    hub_has(&mut rig, 5, Some(3));
     rig.take();
     for (stream, pause) in [(6, 0), (7, 1_000)] {
         cut(&mut rig, stream - 1);
         rig.take();
         rig.pass(pause);
         let opening = format!("open {stream} Execute s reports {}", stream - 1);
+        assert_eq!(rig.take(), [opening]);
+    }
+}
+
+// spec: HUB-5-4
+#[test]
+fn a_hub_that_resumes_a_session_and_cuts_it_is_called_ever_more_rarely_and_then_no_more() {
+    let mut rig = running(|config| config.with_resume_limit(Duration::from_secs(10)));
+    hub_has(&mut rig, 2, Some(2));
+    cut(&mut rig, 2);
+    rig.take();
+    for (stream, pause) in [(3, 0), (4, 1_000), (5, 2_000), (6, 4_000)] {
+        if pause > 0 {
+            rig.pass(pause - 1);
+            assert_eq!(rig.take(), [""; 0], "{stream}");
+        }
+        rig.pass(pause.min(1));
+        let opening = format!("open {stream} Execute s reports {}", stream - 1);
+        assert_eq!(rig.take(), [opening]);
+        hub_has(&mut rig, stream, Some(2));
+        cut(&mut rig, stream);
+        assert_eq!(rig.take(), ["resumed s", "cut s"]);
+    }
+    rig.pass(5_000);
+    assert_eq!(rig.take(), ["stop s", "over s"], "it was cut for 12 s");
+}
+
+// spec: HUB-5-4
+#[test]
+fn a_quiet_session_whose_call_lasted_is_resumed_at_once() {
+    let mut rig = running(|config| config.with_resume_limit(Duration::from_secs(10)));
+    hub_has(&mut rig, 2, Some(2));
+    cut(&mut rig, 2);
+    for (stream, pause) in [(3, 0), (4, 1_000), (5, 2_000)] {
+        rig.pass(pause);
+        if stream < 5 {
+            cut(&mut rig, stream);
+        }
+    }
+    for stream in [5, 6, 7, 8] {
+        hub_has(&mut rig, stream, Some(2));
+        rig.pass(5_000);
+        cut(&mut rig, stream);
+        rig.take();
+        rig.pass(0);
+        let opening = format!("open {} Execute s reports {stream}", stream + 1);
         assert_eq!(rig.take(), [opening]);
     }
 }

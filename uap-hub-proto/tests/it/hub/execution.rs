@@ -4,6 +4,32 @@ use prost::Message as _;
 
 use super::*;
 
+// spec: HUB-6-1
+#[test]
+fn the_words_of_a_result_are_not_kept_twice() {
+    let long = "w".repeat(2_000);
+    let result = TestResult::new(State::Failed, long.clone());
+    for is_said_before in [false, true] {
+        let mut rig = Rig::new();
+        let (.., stream) = rig.running();
+        if is_said_before {
+            let status = result.status.clone().unwrap();
+            rig.say(stream, test_response::Event::Status(status));
+        }
+        rig.say(stream, test_response::Event::Result(result.clone()));
+        let ended = rig.take().into_iter().find_map(|output| match output {
+            Output::Event(Event::Job {
+                event: JobEvent::Ended(outcome),
+                ..
+            }) => Some(outcome),
+            _ => None,
+        });
+        let ended = ended.unwrap();
+        assert_eq!(ended.message, long[..1_024]);
+        assert_eq!(ended.result, Some(result.clone().into()));
+    }
+}
+
 // spec: HUB-2-2, HUB-3-5
 #[test]
 fn each_stage_of_a_session_has_its_status_for_a_stream() {
@@ -294,11 +320,12 @@ fn an_end_names_the_agent_that_ran_the_job_and_weighs_its_result() {
     let Some(JobResult::Test(result)) = &ran.result else {
         panic!("{ran:?}")
     };
-    let bytes = result.encoded_len();
+    let bytes = result.encoded_len() + ran.message.len();
     assert_eq!(JobEvent::Ended(ran).weight(), bytes);
     let job = rig.submit();
     rig.hub.cancel(rig.now, job).unwrap();
     let offered = outcome(&mut rig);
     assert_eq!(offered.agent, None);
-    assert_eq!(JobEvent::Ended(offered).weight(), 0);
+    let words = offered.message.len();
+    assert_eq!(JobEvent::Ended(offered).weight(), words);
 }

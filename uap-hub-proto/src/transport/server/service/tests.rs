@@ -2,6 +2,9 @@
 
 use std::{collections::BTreeSet, iter::from_fn, task::Waker};
 
+use bytes::Bytes;
+use http_body::{Body, Frame};
+use tonic::codec::Codec as _;
 use ubos_common::id::IdSource;
 
 use super::super::{ServerConfig, handle::JobHandle};
@@ -9,6 +12,7 @@ use super::*;
 use crate::{
     capability::Skill,
     role::hub::{Config, Job},
+    transport::codec::BoundedCodec,
     wire::{SessionAcceptance, TestStatus, listen_request, listen_response, test_response},
 };
 
@@ -154,4 +158,49 @@ fn a_call_goes_on_whose_job_is_dropped_by_whoever_inspects_the_hub() {
     assert!(!is_read(), "two events are unread");
     shared.inspect(|_| drop(job));
     assert!(is_read());
+}
+
+/// The body of a call: one frame.
+struct Whole(Option<Bytes>);
+
+impl Body for Whole {
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        Poll::Ready(self.0.take().map(|frame| Ok(Frame::data(frame))))
+    }
+}
+
+// spec: HUB-4-4
+#[tokio::test]
+async fn a_call_of_many_messages_lets_others_run_while_it_is_read() {
+    const MESSAGES: usize = 5_000;
+    for is_gone in [false, true] {
+        let body = Whole(Some(vec![0; 5 * MESSAGES].into()));
+        let decoder = BoundedCodec::<TestInit, TestResponse>::default().decoder();
+        let call = CallState::default();
+        if is_gone {
+            call.set_paused(true);
+            call.gone();
+        }
+        let reader = Reader {
+            shared: hub(Config::default()),
+            stream: StreamId(9),
+            broken: Broken::default(),
+            call,
+            peer: None,
+        };
+        let messages = Streaming::new_request(decoder, body, None, None);
+        let reading = spawn(reader.run(messages, Inbound::Test));
+        let mut turns = 0;
+        while !reading.is_finished() {
+            turns += 1;
+            tokio::task::yield_now().await;
+        }
+        assert!(turns > 10, "{turns}");
+    }
 }
