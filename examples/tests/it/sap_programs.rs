@@ -133,6 +133,31 @@ fn an_issuer_with_a_token_is_known_by_it_and_by_nothing_else() {
     assert_eq!(agent.end(Signal::INT).0, 130);
 }
 
+// spec: SAP-10-3
+#[test]
+fn a_signal_ends_the_tools_although_their_input_stays_open() {
+    let hello = json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
+    let hello = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello});
+    for (signal, code) in [(Signal::TERM, 143), (Signal::INT, 130)] {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_sap-agent"))
+            .arg("--mcp")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut input = child.stdin.take().unwrap();
+        writeln!(input, "{hello}").unwrap();
+        // It answers, so it listens for signals and reads on.
+        let mut answer = String::new();
+        let mut output = BufReader::new(child.stdout.take().unwrap());
+        output.read_line(&mut answer).unwrap();
+        assert!(answer.contains("serverInfo"), "{answer}");
+        kill_process(Pid::from_child(&child), signal).unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(code));
+        drop(input);
+    }
+}
+
 #[test]
 fn a_file_is_sent_with_its_cache_and_stores_survive() {
     let folder = tempfile::tempdir().unwrap();
