@@ -556,7 +556,7 @@ mod tests {
         assert!(next(&[&message(9)[..3], &message(9)[3..]]).await.is_err());
     }
 
-    // spec: HUB-4-4 HUB-4-6
+    // spec: HUB-4-4, HUB-4-6
     #[tokio::test(start_paused = true)]
     async fn the_time_of_a_message_does_not_run_while_the_hub_does_not_read_it() {
         let (pool, connection) = (Pool::new(1000, 1, 1, 1), Held::default());
