@@ -120,7 +120,7 @@ impl Outcome {
 ///
 /// ```
 /// use core::error::Error;
-/// use sap::processor::HandlerError;
+/// use sap::role::consumer::HandlerError;
 ///
 /// fn number(text: &str) -> Result<u8, Box<dyn Error + Send + Sync>> {
 ///     let number = text.strip_prefix('#').ok_or("a number begins with #")?;
