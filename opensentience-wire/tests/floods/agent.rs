@@ -12,7 +12,7 @@ use ubos_common::json::{RawBuf, RawObject};
 /// The variable that says which agent the program is.
 pub(crate) const ROLE: &str = "OSW_FLOOD_ROLE";
 
-pub(crate) const FLOODS: [&str; 11] = [
+pub(crate) const FLOODS: [&str; 12] = [
     "registrations",
     "descriptions",
     "schemas",
@@ -20,6 +20,7 @@ pub(crate) const FLOODS: [&str; 11] = [
     "newlines",
     "metrics",
     "output",
+    "crumbs",
     "questions",
     "garbage",
     "results",
@@ -152,11 +153,7 @@ impl Hostile {
 
     /// Answers calls by another thread, each as the flood wants it.
     fn answer_calls(&self, role: &str, mut reader: UnixStream) -> std::thread::JoinHandle<()> {
-        let mut own = Self {
-            agent_id: self.agent_id.clone(),
-            writer: Arc::clone(&self.writer),
-            next: 1 << 40,
-        };
+        let mut own = self.another();
         let role = role.to_owned();
         std::thread::spawn(move || {
             loop {
@@ -174,17 +171,36 @@ impl Hostile {
                     String::new()
                 };
                 if role == "output" {
-                    for seq in 1.. {
-                        let data = json!({"text": "o".repeat(64 << 10)});
-                        let chunk =
-                            json!({"call_id": call, "seq": seq, "channel": "stdout", "data": data});
-                        own.send("agent.tool.stream", json!({}), &chunk);
-                    }
+                    own.stream(call, &"o".repeat(64 << 10));
+                }
+                if role == "crumbs" {
+                    // Of all calls at once.
+                    let (mut one, call) = (own.another(), call.clone());
+                    std::thread::spawn(move || one.stream(&call, "c"));
+                    continue;
                 }
                 let result = json!({"call_id": call, "status": "succeeded", "output": {}, "metrics": {"m": metrics}});
                 own.send("agent.tool.result", json!({}), &result);
             }
         })
+    }
+
+    /// Another writer of the same connection.
+    fn another(&self) -> Self {
+        Self {
+            agent_id: self.agent_id.clone(),
+            writer: Arc::clone(&self.writer),
+            next: 1 << 40,
+        }
+    }
+
+    /// Streams a text for a call over and over, until the core is gone.
+    fn stream(&mut self, call: &Value, text: &str) {
+        for seq in 1.. {
+            let data = json!({"text": text});
+            let chunk = json!({"call_id": call, "seq": seq, "channel": "stdout", "data": data});
+            self.send("agent.tool.stream", json!({}), &chunk);
+        }
     }
 
     fn send(&mut self, kind: &str, ids: Value, payload: &Value) {

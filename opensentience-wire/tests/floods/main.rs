@@ -1,4 +1,4 @@
-//! Eleven floods, one at a time: an agent that means harm beside a good one, both behind one router. What the good one's calls
+//! Twelve floods, one at a time: an agent that means harm beside a good one, both behind one router. What the good one's calls
 //! take and what the router's process grows by is printed; that every call is answered, that the flood came and the growth is
 //! asserted.
 //!

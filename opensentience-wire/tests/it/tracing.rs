@@ -8,7 +8,7 @@ use opensentience_wire::message::{Actor, ActorType, CallContext, Channel, SemVer
 use opensentience_wire::role::agent::{self, Chunk};
 use opensentience_wire::role::core::{CallRequest, Config};
 use opensentience_wire::transport::tokio::{Agent, AuditSink, ToolError, attach};
-use opensentience_wire::{ErrorCode, ErrorObject, Grant, SessionToken};
+use opensentience_wire::{CommandError, EncodeError, ErrorCode, ErrorObject, Grant, SessionToken};
 use serde_json::json;
 use tokio::io::AsyncWriteExt as _;
 use tracing::field::{Field, Visit};
@@ -89,6 +89,12 @@ async fn spans_have_ids_and_neither_payload_nor_token() {
         ids.push(call.id().to_string());
         call.result().await;
     }
+    let request = CallRequest::new(format!("{AGENT}/echo"), object(&json!({})));
+    let refused = core.call(request.with_correlation_id(token().expose()));
+    assert!(matches!(
+        refused.await.unwrap_err(),
+        CommandError::Encode(EncodeError::HoldsToken)
+    ));
     core.shutdown().await;
     serving.await.unwrap().unwrap();
     let said = traces.text();

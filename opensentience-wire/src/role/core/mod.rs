@@ -41,6 +41,8 @@ use super::table::Table;
 use super::{CallId, CloseReason, Input};
 use crate::audit::{AuditEvent, AuditName};
 use crate::envelope::Head;
+#[cfg(all(feature = "tokio", feature = "tracing"))]
+use crate::envelope::Ids;
 use crate::error::{
     CommandError, ConfigError, ConnectionError, ErrorCode, ErrorObject, FrameError,
 };
@@ -151,12 +153,19 @@ impl CoreConnection {
     }
 
     /// Calls that may be pending at once, waiting ones too.
-    #[cfg(feature = "tokio")]
+    #[cfg(all(feature = "tokio", feature = "tracing"))]
     pub(crate) const fn max_calls(&self) -> usize {
         let limits = &self.config.limits;
         limits
             .max_inflight_requests
             .saturating_add(limits.max_queued_calls)
+    }
+
+    /// The tool of a call that has not ended, and the ids that it goes out with.
+    #[cfg(all(feature = "tokio", feature = "tracing"))]
+    pub(crate) fn call_ids(&self, id: &CallId) -> Option<(&str, Ids<'_>)> {
+        let call = self.calls.get(id)?;
+        Some((&call.tool.tool_id, Ids::from(&call.ids)))
     }
 
     /// Sets whether anybody takes records of calls that are routed and completed: else none are made.

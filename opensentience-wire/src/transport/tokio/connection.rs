@@ -140,9 +140,9 @@ impl Connection {
         }
     }
 
-    /// Calls that wait or run, and the most that may.
-    pub(super) fn pending_calls(&self) -> (usize, usize) {
-        (self.conn.pending_calls(), self.conn.max_calls())
+    /// The span of a call that was taken.
+    pub(super) fn span_of(&self, id: &CallId) -> Span {
+        trace::call(&self.conn, id)
     }
 
     /// Whether a tool of the agent was rejected.
@@ -532,7 +532,7 @@ mod tests {
         let begin = |made: &mut Connection| {
             let id = made.call_tool(&counts, request()).unwrap();
             let (running, call) = RunningCall::new(id.clone(), Arc::new(NoLink));
-            let span = trace::call(&request());
+            let span = made.span_of(&id);
             made.add(&counts, id.clone(), Slot { call, span });
             (id, running)
         };

@@ -154,10 +154,8 @@ impl SharedConnection {
         if !connection.has_room() {
             return Err(Box::new(request));
         }
-        let span = trace::call(&request);
         let taken = connection.call_tool(&self.counts, request).map(|id| {
-            let (pending, bound) = connection.pending_calls();
-            trace::taken(&span, &id, pending, bound);
+            let span = connection.span_of(&id);
             let link: Arc<dyn Link<CallId>> = Arc::<Self>::clone(self);
             let (running, call) = RunningCall::new(id.clone(), link);
             connection.add(&self.counts, id, Slot { call, span });

@@ -9,7 +9,7 @@ mod on {
 
     use crate::audit::{AuditEvent, Severity};
     use crate::role::agent::IncomingCall;
-    use crate::role::core::{CallRequest, Outcome};
+    use crate::role::core::{CoreConnection, Outcome};
     use crate::role::{CallId, CloseReason};
 
     /// Somebody panicked who is told of records or events.
@@ -27,34 +27,37 @@ mod on {
         span.record("open", open);
     }
 
-    /// A call at the core, from its beginning to its end.
-    pub(crate) fn call(request: &CallRequest) -> Span {
+    /// A call at the core, from when it was taken to its end: only then is it known that the session token is not in its ids.
+    pub(crate) fn call(core: &CoreConnection, id: &CallId) -> Span {
         let span = info_span!(
             "tool_router.call",
-            tool_id = %request.tool_id,
-            call_id = Empty,
+            tool_id = Empty,
+            call_id = %id,
             request_id = Empty,
             correlation_id = Empty,
             causation_id = Empty,
             status = Empty,
             code = Empty,
         );
-        for (name, id) in [
-            ("request_id", &request.request_id),
-            ("correlation_id", &request.correlation_id),
-            ("causation_id", &request.causation_id),
-        ] {
+        if let Some((tool, ids)) = core.call_ids(id) {
+            span.record("tool_id", display(tool));
+            record_ids(
+                &span,
+                [ids.request_id, ids.correlation_id, ids.causation_id],
+            );
+        }
+        let (waiting, bound) = (core.pending_calls(), core.max_calls());
+        debug!(target: "osw::queue", name = "calls", waiting, bound, "a call was taken");
+        span
+    }
+
+    fn record_ids(span: &Span, ids: [Option<&str>; 3]) {
+        let names = ["request_id", "correlation_id", "causation_id"];
+        for (name, id) in names.into_iter().zip(ids) {
             if let Some(id) = id {
                 span.record(name, display(id));
             }
         }
-        span
-    }
-
-    /// The call's id, once it has one.
-    pub(crate) fn taken(span: &Span, id: &CallId, waiting: usize, bound: usize) {
-        span.record("call_id", display(id));
-        debug!(target: "osw::queue", name = "calls", waiting, bound, "a call was taken");
     }
 
     /// How a call ended.
@@ -75,15 +78,11 @@ mod on {
             correlation_id = Empty,
             causation_id = Empty,
         );
-        for (name, id) in [
-            ("request_id", &call.ids.request_id),
-            ("correlation_id", &call.ids.correlation_id),
-            ("causation_id", &call.ids.causation_id),
-        ] {
-            if let Some(id) = id {
-                span.record(name, display(id));
-            }
-        }
+        let ids = &call.ids;
+        record_ids(
+            &span,
+            [&ids.request_id, &ids.correlation_id, &ids.causation_id].map(Option::as_deref),
+        );
         span
     }
 
@@ -136,7 +135,7 @@ mod off {
 
     use crate::audit::AuditEvent;
     use crate::role::agent::IncomingCall;
-    use crate::role::core::{CallRequest, Outcome};
+    use crate::role::core::{CoreConnection, Outcome};
     use crate::role::{CallId, CloseReason};
 
     #[derive(Clone)]
@@ -150,11 +149,9 @@ mod off {
 
     pub(crate) const fn decided(_: &Span, _: bool) {}
 
-    pub(crate) const fn call(_: &CallRequest) -> Span {
+    pub(crate) const fn call(_: &CoreConnection, _: &CallId) -> Span {
         Span
     }
-
-    pub(crate) const fn taken(_: &Span, _: &CallId, _: usize, _: usize) {}
 
     pub(crate) const fn ended(_: &Span, _: &Outcome) {}
 
