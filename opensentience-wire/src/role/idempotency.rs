@@ -297,6 +297,17 @@ mod tests {
     }
 
     #[test]
+    fn nothing_is_kept_of_an_owner_without_results() {
+        let (mut memory, input) = (Memory::new(1, usize::MAX), RawObject::empty());
+        for (n, tool) in ["a/t", "b/t", "c/t"].into_iter().enumerate() {
+            let key = Key::new(None, tool, "k");
+            assert_eq!(memory.turn(&key, &input, &n), Turn::Run);
+            memory.end(&key, &n, Some((n, 0)));
+        }
+        assert_eq!((memory.known.len(), memory.ended.len()), (1, 1));
+    }
+
+    #[test]
     fn one_who_was_pushed_out_has_less_than_before() {
         let mut calls = vec![("z/t", 0); 8];
         calls.extend([("b/t", 0); 6]);

@@ -8,7 +8,6 @@ mod rate;
 pub mod router;
 mod table;
 
-use std::borrow::Borrow;
 use std::fmt;
 
 use ubos_common::ShortText;
@@ -41,12 +40,6 @@ impl AsRef<str> for CallId {
 impl From<&str> for CallId {
     fn from(text: &str) -> Self {
         Self(text.into())
-    }
-}
-
-impl Borrow<str> for CallId {
-    fn borrow(&self) -> &str {
-        &self.0
     }
 }
 

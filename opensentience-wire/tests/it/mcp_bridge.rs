@@ -483,6 +483,27 @@ async fn tools_that_run_only_as_tasks_are_left_out() {
 }
 
 #[tokio::test]
+async fn a_server_is_asked_for_its_tools_when_they_change_alone() {
+    let lists = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let counted = Arc::clone(&lists);
+    let (bridge, _writer) = by_hand(move |asked| match asked.method.as_str() {
+        "tools/list" => {
+            counted.fetch_add(1, Ordering::SeqCst);
+            vec![asked.answer(&format!(r#"{{"tools":[{ECHO}]}}"#))]
+        }
+        _ => vec![asked.answer(r#"{"content":[]}"#)],
+    })
+    .await;
+    let (core, _agent) = behind(bridge).await;
+    for _ in 0..10 {
+        let request = CallRequest::new(format!("{AGENT}/echo"), object(&json!({})));
+        let outcome = core.call(request).await.unwrap().result().await;
+        assert!(outcome.into_result().is_ok());
+    }
+    assert_eq!(lists.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
 async fn a_list_that_never_comes_stops_no_later_one() {
     let lists = std::sync::atomic::AtomicUsize::new(0);
     let (bridge, writer) = by_hand(move |asked| {

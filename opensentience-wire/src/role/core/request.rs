@@ -321,6 +321,17 @@ mod tests {
     use crate::error::ErrorCode;
 
     #[test]
+    fn a_call_weighs_its_ids() {
+        let mut request = CallRequest::new("a/t", RawObject::empty());
+        request.correlation_id = Some("c".repeat(20));
+        request.causation_id = Some("c".repeat(300));
+        let tool = ToolSpec::local("t", "d", RawObject::empty());
+        let asked = Mono::default();
+        let call = PendingCall::of(asked, Arc::new(tool), "r".repeat(7), &mut request);
+        assert_eq!(call.own_bytes(), CALL_BYTES + 327);
+    }
+
+    #[test]
     fn an_outcome_prints_what_it_holds() {
         let failed = Outcome::failed(ErrorObject::of(ErrorCode::ToolFailed, "no luck"));
         assert_eq!(failed.to_string(), "failed tool.failed: no luck");

@@ -471,8 +471,10 @@ mod tests {
     use crate::role::core::Config;
     use crate::token::SessionToken;
     use crate::transport::tokio::call::{Link, RunningCall};
+    use core::future::poll_fn;
     use serde_json::json;
     use std::sync::Arc;
+    use tokio::io::AsyncReadExt as _;
     use ubos_common::id::IdSource;
     use ubos_common::json::RawObject;
 
@@ -528,6 +530,8 @@ mod tests {
     #[tokio::test]
     async fn a_call_ends_whose_output_finds_no_room() {
         let (mut made, counts) = (connection(Listeners::default()), Counts::default());
+        let (near, mut far) = tokio::io::duplex(1 << 16);
+        made.wire = Wire::new(Box::pin(near));
         let request = || CallRequest::new("a/t", RawObject::empty());
         let begin = |made: &mut Connection| {
             let id = made.call_tool(&counts, request()).unwrap();
@@ -554,6 +558,15 @@ mod tests {
         let error = unkept.result().await.error.unwrap();
         assert_eq!(error.code, ErrorCode::ToolOutputTooLarge);
         assert_eq!(made.conn.pending_calls(), 1);
+        // The agent is told to stop.
+        made.drain(&counts);
+        poll_fn(|context| made.wire.poll_flush(context).map(|sent| sent.is_ok())).await;
+        made.wire.close().await;
+        let mut sent = Vec::new();
+        far.read_to_end(&mut sent).await.unwrap();
+        let sent = String::from_utf8_lossy(&sent).into_owned();
+        let cancels: Vec<_> = sent.matches("core.tool.cancel").collect();
+        assert_eq!(cancels.len(), 1, "{sent}");
         drop(all);
         assert_eq!(ledger.held_bytes_of(Share::Output), 0);
     }

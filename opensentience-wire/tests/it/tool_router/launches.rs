@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use opensentience_wire::message::Status;
 use opensentience_wire::role::core::Config as CoreConfig;
-use opensentience_wire::role::router::{AgentPolicy, Config, Quota, RestartPolicy};
+use opensentience_wire::role::router::{AgentPolicy, Config, Quota, Refused, RestartPolicy};
 use opensentience_wire::transport::tokio::{
     AddError, AgentSource, AuditSink, LaunchError, Launcher, ToolRouter,
 };
@@ -47,6 +47,21 @@ async fn an_agent_that_dies_while_another_takes_its_place_is_not_launched_again(
     assert_eq!(launches.load(Ordering::Relaxed), 1);
     let echo = call(&router, "com.example.a/echo", json!({})).await;
     assert_eq!(echo.status, Status::Succeeded);
+    router.shutdown().await;
+}
+
+#[tokio::test]
+async fn an_agent_that_is_stopped_is_not_called_while_it_ends_its_calls() {
+    let router = builder(Config::default(), &["com.example.a"]);
+    let router = router.start().unwrap();
+    router.ready().await;
+    let block = router.call(request("com.example.a/block", json!({})));
+    let mut busy = block.await.unwrap();
+    assert!(busy.next_chunk().await.is_some(), "it runs");
+    router.stop("com.example.a").await;
+    let refused = router.call(request("com.example.a/echo", json!({}))).await;
+    assert!(matches!(refused, Err(Refused::ToolNotFound { .. })));
+    busy.cancel();
     router.shutdown().await;
 }
 

@@ -85,6 +85,7 @@ fn tools() -> Agent {
             Ok(RawObject::empty())
         })
         .tool(spec("die"), async |_, _| std::process::abort())
+        .tool(spec("leave"), async |_, _| std::process::exit(0))
         .tool(spec("environment"), async |_, _| {
             let names: Vec<String> = std::env::vars().map(|(name, _)| name).collect();
             let args: Vec<String> = std::env::args().collect();
@@ -261,7 +262,7 @@ async fn a_launched_agent_has_a_clean_environment_and_arguments() {
     want.push("PATH".into());
     assert_eq!(names_seen, want);
     assert_eq!(seen["args"].as_array().unwrap().len(), 4);
-    let tools = 10 + usize::from(cfg!(feature = "schemars"));
+    let tools = 11 + usize::from(cfg!(feature = "schemars"));
     assert_eq!(handle.tools().len(), tools);
     assert_eq!(output.status(), None);
     assert_eq!(handle.shutdown().await, CloseReason::Goodbye);
@@ -269,6 +270,37 @@ async fn a_launched_agent_has_a_clean_environment_and_arguments() {
     assert!(output.text().contains("modes 700 600"));
     let seen = names(audit).await;
     assert_eq!(seen.first().map(String::as_str), Some("agent.run_started"));
+    assert_eq!(seen.last().map(String::as_str), Some("agent.run_stopped"));
+}
+
+// An agent that was asked to go has stopped, whatever its process says at the end; so has one that goes in good order by itself.
+// spec: OSW-8-1
+#[tokio::test]
+async fn a_run_that_ends_in_good_order_has_stopped() {
+    let (sink, audit) = audit_channel();
+    let asked = Launcher::new(AGENT, "/bin/sh")
+        .args(["-c", "\"$0\" \"$@\"; exit 3"])
+        .args([std::env::current_exe().unwrap()])
+        .args(["transport::agent_process", "--exact", "--nocapture"])
+        .with_stop_timeout(Duration::from_secs(300))
+        .with_audit(sink);
+    let output = asked.output();
+    let handle = asked.launch().await.unwrap();
+    assert_eq!(handle.shutdown().await, CloseReason::Goodbye);
+    assert_eq!(output.status().unwrap().code(), Some(3));
+    let seen = names(audit).await;
+    assert_eq!(seen.last().map(String::as_str), Some("agent.run_stopped"));
+
+    let (launcher, audit) = launcher();
+    let handle = launcher
+        .with_stop_timeout(Duration::from_secs(300))
+        .launch()
+        .await
+        .unwrap();
+    let left = handle.call(request("leave", json!({}))).await.unwrap();
+    assert_eq!(code(&left.result().await), "agent.disconnected");
+    handle.shutdown().await;
+    let seen = names(audit).await;
     assert_eq!(seen.last().map(String::as_str), Some("agent.run_stopped"));
 }
 
@@ -576,6 +608,28 @@ async fn a_call_without_a_time_waits_for_room_as_long_as_its_core_says() {
     assert_eq!(codes, [ErrorCode::ToolBusy, ErrorCode::ToolBusy]);
 }
 
+// One read takes all that stands in the stream, and nothing happens after it.
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_room_has_it_as_soon_as_there_is_some() {
+    let (core, mut far) = raw_agent_over(1 << 20, Config::default(), AuditSink::default()).await;
+    let full = || request("echo", json!({"text": "x".repeat(900_000)}));
+    let mut calls = Vec::new();
+    let mut waiting = loop {
+        let mut call = Box::pin(core.call(full()));
+        tokio::select! {
+            biased;
+            taken = &mut call => calls.push(taken.unwrap()),
+            // The driver has nothing to do any more.
+            () = tokio::time::sleep(Duration::from_millis(1)) => break call,
+        }
+    };
+    let began = tokio::time::Instant::now();
+    let read = far.read(&mut vec![0; 1 << 20]).await.unwrap();
+    assert_eq!(read, 1 << 20);
+    waiting.as_mut().await.unwrap();
+    assert_eq!(began.elapsed(), Duration::ZERO);
+}
+
 // spec: OSW-8-1
 #[tokio::test]
 async fn a_call_that_found_no_room_in_its_time_is_audited() {
@@ -595,6 +649,8 @@ async fn a_call_that_found_no_room_in_its_time_is_audited() {
         panic!("{late:?}")
     };
     assert_eq!(record.code, Some(ErrorCode::ToolTimeout));
+    let detail = record.detail.as_deref();
+    assert_eq!(detail, Some("no room for the call in its time"));
     assert_eq!(record.tool_id, Some(timed().tool_id));
     assert_eq!(record.correlation_id.as_deref(), Some("c"));
     assert_eq!(record.agent_id.as_deref(), Some(AGENT));

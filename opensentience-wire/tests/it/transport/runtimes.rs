@@ -20,9 +20,13 @@ fn calls_end_when_the_runtime_of_their_connection_does() {
     let own = runtime();
     let (core, _far) = own.block_on(raw_agent());
     let call = own.block_on(core.call(request("echo", json!({})))).unwrap();
+    let other = runtime();
+    let result = other.spawn(call.result());
+    // It waits before the runtime ends, and is woken.
+    other.block_on(tokio::task::yield_now());
     drop(own);
-    let late = async { tokio::time::timeout(Duration::from_secs(60), call.result()).await };
-    let outcome = runtime().block_on(late).expect("the call ends");
+    let late = async { tokio::time::timeout(Duration::from_secs(60), result).await };
+    let outcome = other.block_on(late).expect("the call ends").unwrap();
     let code = outcome.error.map(|error| error.code);
     assert_eq!(code, Some(ErrorCode::AgentDisconnected));
     assert_eq!(core.pending_calls(), 0);
