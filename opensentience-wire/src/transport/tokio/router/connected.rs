@@ -54,10 +54,6 @@ impl Connected {
         self.live.get(agent)
     }
 
-    pub(super) fn ids(&self) -> impl Iterator<Item = &Arc<str>> {
-        self.live.keys()
-    }
-
     /// Whether a report comes from the one that is called by its id: those that were replaced have nothing to say.
     pub(super) fn is_current(&self, agent: &str, launch: LaunchId) -> bool {
         self.live

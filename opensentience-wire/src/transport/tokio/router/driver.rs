@@ -118,15 +118,14 @@ impl Driver {
                 self.router.clear_policy(&agent);
                 self.give_up_launch(&agent);
                 self.connected.stop(&agent);
-                if self.connected.get(&agent).is_none() {
-                    // It waits for a launch that is not wanted any more.
-                    self.input(Input::AgentStopped {
-                        agent: agent.to_string(),
-                    });
-                } else {
+                let (is_connected, stopped) =
+                    (self.connected.get(&agent).is_some(), agent.to_string());
+                self.input(match is_connected {
                     // Its process may take long to end.
-                    self.stopping(agent.to_string());
-                }
+                    true => Input::AgentStopping { agent: stopped },
+                    // It waits for a launch that is not wanted any more.
+                    false => Input::AgentStopped { agent: stopped },
+                });
                 self.show(&agent.into());
             }
             Some(Command::Shutdown) | None => {
@@ -137,11 +136,8 @@ impl Driver {
                 for agent in self.launching.keys().cloned().collect::<Vec<_>>() {
                     self.give_up_launch(&agent);
                 }
+                // Nobody can call any more, nor look.
                 self.connected.stop_all();
-                for agent in self.connected.ids().cloned().collect::<Vec<_>>() {
-                    self.stopping(agent.to_string());
-                    self.show(&agent);
-                }
             }
         }
     }
@@ -204,10 +200,6 @@ impl Driver {
             // It may have been unwell, and is launched again by nobody.
             self.input(Input::AgentStopped { agent });
         }
-    }
-
-    fn stopping(&mut self, agent: String) {
-        self.input(Input::AgentStopping { agent });
     }
 
     pub(super) fn input(&mut self, input: Input) {
