@@ -112,6 +112,16 @@ impl<T> Receiver<T> {
             .has_room()
     }
 
+    /// Whether no message comes any more; the task is woken when that changes.
+    #[cfg(feature = "server")]
+    pub(super) fn poll_over(&self, cx: &Context<'_>) -> bool {
+        let mut queue = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if !queue.is_over {
+            queue.receiver = Some(cx.waker().clone());
+        }
+        queue.is_over
+    }
+
     /// The next message, or `None` behind the last one.
     pub(super) fn poll(&self, cx: &Context<'_>) -> Poll<Option<T>> {
         let mut queue = self.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -58,6 +58,9 @@ mod traced;
 #[cfg(all(feature = "client", feature = "server", feature = "tracing"))]
 mod tracing;
 #[cfg(test)]
+#[cfg(all(feature = "client", feature = "server"))]
+mod unread;
+#[cfg(test)]
 mod validate;
 #[cfg(test)]
 mod vectors;

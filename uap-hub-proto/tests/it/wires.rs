@@ -179,7 +179,7 @@ async fn a_connection_keeps_few_unfinished_messages() {
 }
 
 /// The session of a job that an agent has accepted, and its control stream.
-async fn accepted(
+pub(crate) async fn accepted(
     client: &mut AgentHubClient<tonic::transport::Channel>,
 ) -> (
     String,

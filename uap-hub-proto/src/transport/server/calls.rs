@@ -19,6 +19,7 @@ use super::{
     connection::Peer,
     service::Service,
     unfinished::{Broken, Counted, Held, Pace, Pool},
+    unread::Pieces,
 };
 use crate::wire::agent_hub_server::AgentHubServer;
 
@@ -152,7 +153,8 @@ impl Parts {
     fn session(&self, request: http::Request<Body>) -> Answer {
         let held = |peer: &Peer| peer.held[1].clone();
         let request = counted(request, &self.session_bytes, held, self.session_pace, true);
-        self.sessions.clone().call(request)
+        let answer = self.sessions.clone().call(request);
+        Box::pin(async { Ok(answer.await?.map(|body| Body::new(Pieces::of(body)))) })
     }
 }
 

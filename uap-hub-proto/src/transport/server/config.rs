@@ -42,6 +42,10 @@ ubos_common::config! {
         /// 64 KiB to each (with the defaults 2 KiB in control calls and 32 KiB in sessions): one that keeps no more than its
         /// share is not refused for what others keep. Of the other half the connections of one address have half at most, but no
         /// less than one connection may keep.
+        ///
+        /// The same bounds hold for what sessions are sent and have not taken, counted apart: a message of more than 4 KiB waits until
+        /// there is room for it. Where the hub has ended a call and its peer leaves such a message after that for as long as a
+        /// connection may be silent ([`with_keep_alive`](Self::with_keep_alive) and its timeout), the connection is closed.
         with_max_control_message_bytes: max_control_message_bytes: usize = 1 << 20,
         /// Sets how long a `Register` call may take, the authorization of any call, and a message on a control stream from its
         /// first byte to its last: 10 s by default. Beyond it the call ends with `DEADLINE_EXCEEDED`.

@@ -59,11 +59,13 @@ pub(super) struct Peer {
     pub(super) addr: Option<SocketAddr>,
     /// Set when the connection ends, before its calls are told.
     is_lost: Arc<AtomicBool>,
+    /// Set when it is to end.
+    is_given_up: Arc<AtomicBool>,
     calls: OpenCalls,
     /// The places of its calls of health and reflection.
     beside: Arc<Semaphore>,
-    /// Bytes of unfinished messages, of control calls and of sessions.
-    pub(super) held: [Held; 2],
+    /// Bytes of unfinished messages, of control calls and of sessions, and of messages that it has not taken.
+    pub(super) held: [Held; 3],
 }
 
 impl Peer {
@@ -78,6 +80,28 @@ impl Peer {
 
     pub(super) fn is_lost(&self) -> bool {
         self.is_lost.load(Ordering::Relaxed)
+    }
+
+    /// One of no connection.
+    #[cfg(test)]
+    pub(super) fn of_nobody() -> Self {
+        Self {
+            addr: None,
+            is_lost: Arc::default(),
+            is_given_up: Arc::default(),
+            calls: OpenCalls::default(),
+            beside: Arc::new(Semaphore::new(0)),
+            held: Default::default(),
+        }
+    }
+
+    pub(super) fn is_given_up(&self) -> bool {
+        self.is_given_up.load(Ordering::Relaxed)
+    }
+
+    /// Has the connection end with what its peer says next, an answer to a ping at the latest, or when it is looked at for calls.
+    pub(super) fn give_up(&self) {
+        self.is_given_up.store(true, Ordering::Relaxed);
     }
 
     /// A call has come that keeps the connection until what is returned is dropped.
@@ -146,6 +170,7 @@ pub(super) fn incoming(
         let peer = Peer {
             addr,
             is_lost: Arc::default(),
+            is_given_up: Arc::default(),
             calls: OpenCalls::default(),
             beside: Arc::new(Semaphore::new(MAX_BESIDE)),
             held: place.held(),
@@ -226,7 +251,7 @@ impl AsyncRead for Connection {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if self.poll_late(cx).is_ready() {
+        if self.poll_late(cx).is_ready() || self.peer.is_given_up() {
             self.peer.is_lost.store(true, Ordering::Relaxed);
             return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
         }
@@ -314,6 +339,30 @@ mod tests {
         peer.read_exact(&mut vec![0; written]).await.unwrap();
         connection.write_all(b"more").await.unwrap();
         assert!(connection.stuck.is_none());
+    }
+
+    // spec: HUB-4-6
+    #[tokio::test]
+    async fn a_connection_that_was_given_up_is_not_read() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut peer = TcpStream::connect(listener.local_addr().unwrap())
+            .await
+            .unwrap();
+        let accepted = tokio_stream::once(Ok(listener.accept().await.unwrap().0));
+        let idle = Duration::from_secs(3_600);
+        let times = Times {
+            first_call: idle,
+            idle,
+            patience: idle,
+        };
+        let mut incoming = std::pin::pin!(incoming(accepted, Places::new(1, 1), times));
+        let mut connection = incoming.next().await.unwrap().unwrap();
+        peer.write_all(b"ab").await.unwrap();
+        assert_eq!(connection.read_u8().await.unwrap(), b'a');
+        connection.peer.give_up();
+        let failed = connection.read_u8().await.unwrap_err();
+        assert_eq!(failed.kind(), io::ErrorKind::TimedOut);
+        assert!(connection.peer.is_lost());
     }
 
     // spec: HUB-4-6

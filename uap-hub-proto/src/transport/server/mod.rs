@@ -27,6 +27,7 @@ mod service;
 mod shared;
 mod steer;
 mod unfinished;
+mod unread;
 
 use std::{io, net::SocketAddr};
 
@@ -50,6 +51,7 @@ use self::{
     service::Service,
     shared::Shared,
     unfinished::{Pace, Pool},
+    unread::Outgoing,
 };
 use super::{CONNECTION_WINDOW, STREAM_WINDOW, spawn};
 
@@ -127,7 +129,11 @@ async fn start(listener: TcpListener, mut config: ServerConfig) -> io::Result<Hu
         Some(store) => keep::start(&shared, store, records).await?,
         None => Vec::new(),
     };
-    let service = Service::new(shared.clone());
+    let outgoing = Outgoing {
+        pool: Pool::new(most, 4, 16, connections),
+        patience: times.patience,
+    };
+    let service = Service::new(shared.clone(), outgoing);
     let calls = Calls::new(service, (most_control, most), control, sessions);
     let (stop, stopped) = oneshot::channel::<()>();
     let routes = [Some(Route::to(calls)), health];

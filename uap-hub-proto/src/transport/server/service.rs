@@ -7,6 +7,7 @@ use std::{
     task::{Context, Poll},
 };
 
+use prost::Message;
 use tokio::task::coop::consume_budget;
 use tokio_stream::Stream;
 use tonic::{Request, Response, Status, Streaming, async_trait, metadata::AsciiMetadataValue};
@@ -16,6 +17,7 @@ use super::{
     connection::Peer,
     shared::{Shared, Sink, SinkSender},
     unfinished::Broken,
+    unread::{Outgoing, Unread},
 };
 use crate::{
     capability::Registration,
@@ -38,11 +40,12 @@ const MAX_SESSION_MESSAGES: usize = 2;
 #[derive(Clone, Debug)]
 pub(super) struct Service {
     shared: Arc<Shared>,
+    outgoing: Outgoing,
 }
 
 impl Service {
-    pub(super) const fn new(shared: Arc<Shared>) -> Self {
-        Self { shared }
+    pub(super) const fn new(shared: Arc<Shared>, outgoing: Outgoing) -> Self {
+        Self { shared, outgoing }
     }
 
     /// Opens a call and starts reading it. Nothing is read of one that the hub refuses.
@@ -55,6 +58,7 @@ impl Service {
     ) -> Result<Response<Answers<Out>>, Status>
     where
         In: Send + 'static,
+        Out: Message,
     {
         let (name, most) = match rpc {
             Rpc::Listen => (CLIENT_ID_KEY, self.shared.max_control_messages),
@@ -82,9 +86,14 @@ impl Service {
             call: call.clone(),
             peer: Peer::of(request.extensions()).cloned(),
         };
+        // What waits on a control stream is small, and counted in messages.
+        let unread =
+            (rpc != Rpc::Listen).then(|| Unread::new(self.outgoing.clone(), reader.peer.clone()));
         spawn(reader.run(request.into_inner(), inbound));
         let mut answer = Response::new(Answers {
             messages: answers,
+            unread,
+            next: None,
             call,
             is_ended: false,
             stream,
@@ -252,33 +261,64 @@ async fn read_out<In>(messages: &mut Streaming<In>) {
 #[derive(Debug)]
 pub(super) struct Answers<T> {
     messages: mail::Receiver<T>,
+    unread: Option<Unread>,
+    /// Waits for the peer to take what it was sent.
+    next: Option<T>,
     call: CallState,
     is_ended: bool,
     stream: StreamId,
     shared: Arc<Shared>,
 }
 
-impl<T> Stream for Answers<T> {
-    type Item = Result<T, Status>;
-
-    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        if self.is_ended {
-            return Poll::Ready(None);
-        }
-        let message = std::task::ready!(self.messages.poll(cx));
-        if self.messages.has_room() && self.call.unblock() {
+impl<T> Answers<T> {
+    /// The next message of the hub.
+    fn poll_mail(&self, cx: &Context<'_>) -> Poll<Option<T>> {
+        let message = self.messages.poll(cx);
+        if message.is_ready() && self.messages.has_room() && self.call.unblock() {
             let stream = self.stream;
             // A closed hub refuses inputs.
             let _ = self
                 .shared
                 .act(|hub, now| hub.handle_input(now, Input::Writable { stream }));
         }
-        Poll::Ready(message.map(Ok).or_else(|| {
-            self.is_ended = true;
-            let unsaid = || status::Status::new(status::Code::Unavailable, "the hub is gone");
-            let status = self.call.take_end().unwrap_or_else(unsaid);
-            (status.code != status::Code::Ok).then(|| Err(status.into()))
-        }))
+        message
+    }
+}
+
+impl<T: Message + Unpin> Stream for Answers<T> {
+    type Item = Result<T, Status>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        if self.is_ended {
+            return Poll::Ready(None);
+        }
+        let this = &mut *self;
+        if let Some(unread) = &mut this.unread {
+            unread.taken();
+        }
+        let message = match this.next.take() {
+            Some(message) => Some(message),
+            None => std::task::ready!(this.poll_mail(cx)),
+        };
+        if let Some(message) = message {
+            let Some(unread) = &mut this.unread else {
+                return Poll::Ready(Some(Ok(message)));
+            };
+            let bytes = message.encoded_len();
+            if unread.poll_room(cx, bytes).is_ready() {
+                unread.watch(&this.call, bytes);
+                return Poll::Ready(Some(Ok(message)));
+            }
+            // Where the call ends before there is room, the peer is told that alone.
+            if !this.messages.poll_over(cx) {
+                this.next = Some(message);
+                return Poll::Pending;
+            }
+        }
+        this.is_ended = true;
+        let unsaid = || status::Status::new(status::Code::Unavailable, "the hub is gone");
+        let status = this.call.take_end().unwrap_or_else(unsaid);
+        Poll::Ready((status.code != status::Code::Ok).then(|| Err(status.into())))
     }
 }
 

@@ -7,7 +7,7 @@
 use std::{
     pin::Pin,
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     task::{Context, Poll, ready},
@@ -16,11 +16,14 @@ use std::{
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
-use tokio::time::{Instant, Sleep, sleep};
+use tokio::{
+    sync::{Notify, futures::OwnedNotified},
+    time::{Instant, Sleep, sleep},
+};
 use tonic::Status;
 
 use super::open::OpenCall;
-use crate::transport::STREAM_WINDOW;
+use crate::transport::{STREAM_WINDOW, lock};
 
 /// What a connection may keep at most of its own, even when the others fill the port.
 const MAX_SHARE: usize = 64 << 10;
@@ -37,6 +40,10 @@ pub(super) struct Pool {
     most_of_connection: usize,
     /// Of the bytes beyond the shares, those of the connections of one address.
     most_of_address: usize,
+    /// Held while somebody looks for room and takes it.
+    looking: Mutex<()>,
+    /// Notified when bytes are given back.
+    room: Arc<Notify>,
 }
 
 impl Pool {
@@ -59,12 +66,26 @@ impl Pool {
             share,
             most_of_connection,
             most_of_address: most_of_connection.max(most / 2),
+            looking: Mutex::default(),
+            room: Arc::default(),
         })
+    }
+
+    /// Ready when bytes were given back after the first poll.
+    pub(super) fn room(&self) -> OwnedNotified {
+        self.room.clone().notified_owned()
     }
 
     /// How much of what a connection keeps is beyond its share.
     const fn beyond(&self, kept: usize) -> usize {
         kept.saturating_sub(self.share)
+    }
+
+    /// Whether a connection may keep so many, of which some more than before are beyond its share, and so are those of its address
+    /// and of all.
+    const fn has_room(&self, own: usize, beyond: usize, of_address: usize, all: usize) -> bool {
+        let is_full = of_address > self.most_of_address || all > self.most;
+        own <= self.most_of_connection && !(beyond > 0 && is_full)
     }
 }
 
@@ -111,13 +132,29 @@ impl Pace {
 
 /// The bytes of one call, given back when it is dropped.
 #[derive(Debug)]
-struct Account {
+pub(super) struct Account {
     pool: Arc<Pool>,
     of: Held,
     held: usize,
 }
 
 impl Account {
+    pub(super) const fn new(pool: Arc<Pool>, of: Held) -> Self {
+        Self { pool, of, held: 0 }
+    }
+
+    /// Adds bytes where there is room; in a pool in which nobody adds otherwise.
+    pub(super) fn try_add(&mut self, bytes: usize) -> bool {
+        let pool = self.pool.clone();
+        let _looking = lock(&pool.looking);
+        let before = self.of.connection.load(Ordering::Relaxed);
+        let own = before + bytes;
+        let beyond = pool.beyond(own) - pool.beyond(before);
+        let of_address = self.of.address.load(Ordering::Relaxed) + beyond;
+        let all = pool.used.load(Ordering::Relaxed) + beyond;
+        pool.has_room(own, beyond, of_address, all) && self.add(bytes).is_ok()
+    }
+
     fn add(&mut self, bytes: usize) -> Result<(), Status> {
         self.held += bytes;
         let pool = &self.pool;
@@ -126,8 +163,7 @@ impl Account {
         let beyond = pool.beyond(own) - pool.beyond(before);
         let of_address = self.of.address.fetch_add(beyond, Ordering::Relaxed) + beyond;
         let all = pool.used.fetch_add(beyond, Ordering::Relaxed) + beyond;
-        let is_full = of_address > pool.most_of_address || all > pool.most;
-        if own > pool.most_of_connection || (beyond > 0 && is_full) {
+        if !pool.has_room(own, beyond, of_address, all) {
             return Err(Status::resource_exhausted(
                 "too many bytes of unfinished messages",
             ));
@@ -135,7 +171,7 @@ impl Account {
         Ok(())
     }
 
-    fn give_back(&mut self) {
+    pub(super) fn give_back(&mut self) {
         let held = std::mem::take(&mut self.held);
         if held == 0 {
             return;
@@ -144,6 +180,7 @@ impl Account {
         let beyond = self.pool.beyond(before) - self.pool.beyond(before - held);
         self.of.address.fetch_sub(beyond, Ordering::Relaxed);
         self.pool.used.fetch_sub(beyond, Ordering::Relaxed);
+        self.pool.room.notify_waiters();
     }
 }
 
@@ -265,7 +302,7 @@ impl<B> Counted<B> {
         Self {
             body,
             broken,
-            account: Account { pool, of, held: 0 },
+            account: Account::new(pool, of),
             framing: Framing::default(),
             pace,
             come: 0,

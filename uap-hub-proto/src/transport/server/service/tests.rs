@@ -7,7 +7,9 @@ use http_body::{Body, Frame};
 use tonic::codec::Codec as _;
 use ubos_common::id::IdSource;
 
-use super::super::{ServerConfig, handle::JobHandle};
+use std::time::Duration;
+
+use super::super::{ServerConfig, handle::JobHandle, unfinished::Pool};
 use super::*;
 use crate::{
     capability::Skill,
@@ -48,6 +50,8 @@ fn open<T>(
     });
     Answers {
         messages: answers,
+        unread: None,
+        next: None,
         call,
         is_ended: false,
         stream,
@@ -158,6 +162,85 @@ fn a_call_goes_on_whose_job_is_dropped_by_whoever_inspects_the_hub() {
     assert!(!is_read(), "two events are unread");
     shared.inspect(|_| drop(job));
     assert!(is_read());
+}
+
+/// A call on which a message of 10,000 bytes waits, behind an agent that has not taken so many.
+fn unread(bytes: usize) -> (Unread, mail::Sender<TestInit>, Answers<TestInit>, Peer) {
+    let outgoing = Outgoing {
+        pool: Pool::new(20_000, 1, 1, 1),
+        patience: Duration::from_secs(40),
+    };
+    let peer = Peer::of_nobody();
+    let mut other = Unread::new(outgoing.clone(), Some(peer.clone()));
+    let cx = &mut Context::from_waker(Waker::noop());
+    assert!(other.poll_room(cx, bytes).is_ready());
+    let (sender, messages) = mail::mail(4);
+    sender.push(TestInit {
+        test_type: "t".repeat(10_000),
+        ..TestInit::default()
+    });
+    let answers = Answers {
+        messages,
+        unread: Some(Unread::new(outgoing, Some(peer.clone()))),
+        next: None,
+        call: CallState::default(),
+        is_ended: false,
+        stream: StreamId(9),
+        shared: hub(Config::default()),
+    };
+    (other, sender, answers, peer)
+}
+
+// spec: HUB-4-6
+#[tokio::test]
+async fn a_message_waits_for_room_and_comes() {
+    let (other, _sender, mut answers, _) = unread(10_000);
+    let cx = &mut Context::from_waker(Waker::noop());
+    let mut next = || Pin::new(&mut answers).poll_next(cx);
+    assert!(next().is_pending() && next().is_pending());
+    drop(other);
+    let Poll::Ready(Some(Ok(message))) = next() else {
+        panic!("there is room")
+    };
+    assert_eq!(message.test_type.len(), 10_000);
+    assert!(next().is_pending(), "it has not ended");
+}
+
+// spec: HUB-4-6
+#[tokio::test]
+async fn a_call_that_ends_before_there_was_room_says_so_alone() {
+    let (_other, sender, answers, _) = unread(10_000);
+    let call = answers.call.clone();
+    let told = spawn(async move {
+        let mut answers = answers;
+        poll_fn(|cx| Pin::new(&mut answers).poll_next(cx)).await
+    });
+    tokio::task::yield_now().await;
+    call.set_end(status::Status::new(status::Code::Aborted, "over"));
+    drop(sender);
+    let end = told.await.unwrap().unwrap().unwrap_err();
+    assert_eq!(end.code(), tonic::Code::Aborted);
+}
+
+// spec: HUB-4-6
+#[tokio::test(start_paused = true)]
+async fn an_agent_that_leaves_what_is_over_loses_its_connection() {
+    for is_taken in [false, true] {
+        let (_other, _sender, mut answers, peer) = unread(0);
+        let cx = &mut Context::from_waker(Waker::noop());
+        assert!(Pin::new(&mut answers).poll_next(cx).is_ready());
+        let long = Duration::from_secs(600);
+        tokio::time::sleep(long).await;
+        assert!(!peer.is_given_up(), "the call goes on");
+        if is_taken {
+            assert!(Pin::new(&mut answers).poll_next(cx).is_pending());
+        }
+        (answers.call).set_end(status::Status::new(status::Code::Aborted, "over"));
+        tokio::time::sleep(Duration::from_secs(39)).await;
+        assert!(!peer.is_given_up(), "it has some time");
+        tokio::time::sleep(long).await;
+        assert_eq!(peer.is_given_up(), !is_taken);
+    }
 }
 
 /// The body of a call: one frame.
