@@ -3,7 +3,7 @@
 use core::fmt;
 use core::panic::AssertUnwindSafe;
 use core::pin::pin;
-use core::task::Poll;
+use core::task::ready;
 use std::panic::catch_unwind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,7 +15,7 @@ use ubos_common::driver::Sleep;
 use ubos_common::trace_context::TraceContext;
 
 use super::Message;
-use super::endpoint::{NoReplies, Replies, ToEndpoint, Undelivered};
+use super::endpoint::{HoldUp, NoReplies, Replies, ToEndpoint, Undelivered};
 use crate::future::{LARGE, yield_once};
 use crate::processor::{
     Answer, Asker, Delivery, Given, Peer, ProcessError, Processor, Unreachable, Warning, guarded,
@@ -220,9 +220,10 @@ impl Service {
             sender.close_channel();
             outcome
         });
-        let gated = poll_fn(|cx| match waiting.hold_up() {
-            true => Poll::Pending,
-            false => process.as_mut().poll(cx),
+        let mut hold_up = HoldUp::new(&waiting, self.clock.as_ref());
+        let gated = poll_fn(|cx| {
+            ready!(hold_up.poll_over(cx));
+            process.as_mut().poll(cx)
         });
         let deliver = async {
             while let Some((message, bytes)) = receiver.next().await {

@@ -22,10 +22,10 @@
 //! ```no_run
 //! # async fn serve(service: sap::transport::Service) -> Result<(), Box<dyn std::error::Error>> {
 //! use rmcp::ServiceExt as _;
-//! use sap::transport::mcp::Server;
+//! use sap::transport::mcp::{Bounded, Server};
 //!
 //! let (input, output) = (tokio::io::empty(), tokio::io::sink()); // standard input and output
-//! Server::from(service).serve((input, output)).await?.waiting().await?;
+//! Server::from(service).serve((Bounded::new(input), output)).await?.waiting().await?;
 //! # Ok(())
 //! # }
 //! ```
@@ -44,6 +44,8 @@
 
 mod about;
 mod arguments;
+mod bounded;
+mod calls;
 #[cfg(feature = "http")]
 mod route;
 mod tools;
@@ -67,6 +69,7 @@ use serde_json::Value;
 use ubos_common::driver::Sleep;
 use ubos_common::trace_context::TraceContext;
 
+use self::calls::{Calls, MAX_CALLS};
 use self::tools::Tools;
 use crate::ident::{CorrelationId, TaskId};
 use crate::processor::{Peer, guarded};
@@ -86,16 +89,22 @@ use crate::transport::{Caller, Message, SendError, Service};
 use crate::validate::{Options, ids_of};
 use crate::work::{self, For};
 
+pub use bounded::Bounded;
 #[cfg(feature = "http")]
 pub use route::{PATH, router};
 
 /// Serves the capabilities of a service as tools. A task of more than 1 MiB is a Nack. Clones share their list of tools,
-/// which is made when it is first asked for.
+/// which is made when it is first asked for; each serves a connection of its own.
+///
+/// | limit of a connection | default | at the limit |
+/// |---|---|---|
+/// | calls under way, those about tasks among them | 1,024 | Nack `RATE_LIMIT`, as a tool error |
 #[derive(Clone, Debug)]
 pub struct Server {
     service: Service,
     peer: Peer,
     tools: Arc<OnceLock<Tools>>,
+    calls: Calls,
 }
 
 impl From<Service> for Server {
@@ -104,6 +113,7 @@ impl From<Service> for Server {
             service,
             peer: Peer::default(),
             tools: Arc::default(),
+            calls: Calls::new(MAX_CALLS),
         }
     }
 }
@@ -114,6 +124,13 @@ impl Server {
     #[must_use]
     pub fn with_peer(mut self, peer: Peer) -> Self {
         self.peer = peer;
+        self
+    }
+
+    /// Sets how many calls of one connection are under way at the same time.
+    #[must_use]
+    pub fn with_max_calls(mut self, calls: usize) -> Self {
+        self.calls = Calls::new(calls);
         self
     }
 
@@ -187,7 +204,6 @@ impl Server {
         request: CallToolRequestParams,
         context: &RequestContext<RoleServer>,
     ) -> Result<CallToolResult, ErrorData> {
-        let arguments = request.arguments.unwrap_or_default();
         // The library takes `_meta` out of the parameters and puts it here.
         let signature = context
             .meta
@@ -195,14 +211,21 @@ impl Server {
             .0
             .get(beside::SIGNATURE)
             .and_then(Value::as_str);
+        let place = self.calls.enter();
         let message = match about::Asks::of(&request.name) {
+            _ if place.is_none() => {
+                let nack = self.calls.refusal(request.arguments.as_ref());
+                Some(Message::Nack(self.service.note(nack).await))
+            }
             Some(asks) => {
                 let peer = signed(self.peer_of(context), signature);
                 let mut last = Last::new(&self.service, peer, context);
+                let arguments = request.arguments.unwrap_or_default();
                 let told = asks.answer(&self.service, &arguments, &mut last);
                 Some(told.await)
             }
             None => {
+                let arguments = request.arguments.unwrap_or_default();
                 let called = self.call(&request.name, arguments, signature, context);
                 called.await?
             }
