@@ -251,18 +251,7 @@ impl Processor {
                 let Some(task) = decoded_task(body) else {
                     return;
                 };
-                let default_end = || {
-                    let at = entry.at.timestamp();
-                    at.saturating_add(self.config.default_time)
-                };
-                let new = Begun {
-                    entry: number,
-                    ends: task.deadline().unwrap_or_else(default_end),
-                    body: Digest::of_bytes(body),
-                    whole: entry.digest.map(|BodyDigest(digest)| digest),
-                    status: None,
-                };
-                open.insert(Key::of(&task), new);
+                open.insert(Key::of(&task), self.begun(number, entry, &task));
             }
             EntryKind::Result => {
                 let Ok((result, _)) = decode_result(body, &once_taken()) else {
@@ -290,6 +279,21 @@ impl Processor {
                 resumed.ended += 1;
             }
             EntryKind::Nack | EntryKind::Other(_) => {}
+        }
+    }
+
+    /// A task that has no result yet.
+    fn begun(&self, number: u64, entry: &Entry, task: &Task) -> Begun {
+        let default_end = || {
+            let at = entry.at.timestamp();
+            at.saturating_add(self.config.default_time)
+        };
+        Begun {
+            entry: number,
+            ends: task.deadline().unwrap_or_else(default_end),
+            body: Digest::of_bytes(entry.body.as_str().as_bytes()),
+            whole: entry.digest.map(|BodyDigest(digest)| digest),
+            status: None,
         }
     }
 

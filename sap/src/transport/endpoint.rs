@@ -1,8 +1,8 @@
 //! The way of results to the endpoints that tasks name.
 
 use core::fmt;
-use core::future::Future;
-use core::pin::pin;
+use core::future::{Future, poll_fn};
+use core::pin::{Pin, pin};
 use core::task::{Context as Waking, Poll, ready};
 use core::time::Duration;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -152,8 +152,17 @@ impl<'a> HoldUp<'a> {
         }
     }
 
+    /// Goes on with the task while it is not held up.
+    pub(super) async fn around<T>(mut self, mut task: Pin<&mut impl Future<Output = T>>) -> T {
+        poll_fn(|cx| {
+            ready!(self.poll_over(cx));
+            task.as_mut().poll(cx)
+        })
+        .await
+    }
+
     /// Ready while the task goes on.
-    pub(super) fn poll_over(&mut self, cx: &mut Waking<'_>) -> Poll<()> {
+    fn poll_over(&mut self, cx: &mut Waking<'_>) -> Poll<()> {
         if !self.waiting.is_full() {
             (self.patience, self.is_over) = (None, false);
             return Poll::Ready(());
@@ -233,11 +242,9 @@ mod tests {
 
         fn sleep_until(&self, _: Mono) -> BoxFuture<'static, ()> {
             let rings = Arc::clone(&self.0);
-            Box::pin(core::future::poll_fn(move |_| {
-                match rings.load(Ordering::Relaxed) {
-                    true => Poll::Ready(()),
-                    false => Poll::Pending,
-                }
+            Box::pin(poll_fn(move |_| match rings.load(Ordering::Relaxed) {
+                true => Poll::Ready(()),
+                false => Poll::Pending,
             }))
         }
     }

@@ -3,14 +3,13 @@
 use core::fmt;
 use core::panic::AssertUnwindSafe;
 use core::pin::pin;
-use core::task::ready;
 use std::panic::catch_unwind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures::StreamExt as _;
 use futures::channel::mpsc;
-use futures::future::{BoxFuture, join, poll_fn};
+use futures::future::{BoxFuture, join};
 use ubos_common::driver::Sleep;
 use ubos_common::trace_context::TraceContext;
 
@@ -220,11 +219,7 @@ impl Service {
             sender.close_channel();
             outcome
         });
-        let mut hold_up = HoldUp::new(&waiting, self.clock.as_ref());
-        let gated = poll_fn(|cx| {
-            ready!(hold_up.poll_over(cx));
-            process.as_mut().poll(cx)
-        });
+        let gated = HoldUp::new(&waiting, self.clock.as_ref()).around(process.as_mut());
         let deliver = async {
             while let Some((message, bytes)) = receiver.next().await {
                 if waiting.is_overtaken(&message) {

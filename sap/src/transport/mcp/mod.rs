@@ -84,7 +84,7 @@ use crate::transport::exchange::Exchange;
 #[cfg(feature = "http")]
 use crate::transport::http::{Closing, Running, asking};
 use crate::transport::sent::Heard;
-use crate::transport::waits::Waits;
+use crate::transport::waits::{Waits, waiting};
 use crate::transport::{Caller, Message, SendError, Service};
 use crate::validate::{Options, ids_of};
 use crate::work::{self, For};
@@ -198,36 +198,40 @@ impl Server {
         Ok(last.message)
     }
 
-    /// Answers a call, of a capability or about a task.
+    /// What is said last to a call, of a capability or about a task.
+    async fn said(
+        &self,
+        request: CallToolRequestParams,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<Option<Message>, ErrorData> {
+        let arguments = request.arguments.unwrap_or_default();
+        // The library takes `_meta` out of the parameters and puts it here.
+        let members = &context.meta.0.0;
+        let signature = members.get(beside::SIGNATURE).and_then(Value::as_str);
+        let Some(asks) = about::Asks::of(&request.name) else {
+            return self
+                .call(&request.name, arguments, signature, context)
+                .await;
+        };
+        let peer = signed(self.peer_of(context), signature);
+        let mut last = Last::new(&self.service, peer, context);
+        Ok(Some(
+            asks.answer(&self.service, &arguments, &mut last).await,
+        ))
+    }
+
+    /// Answers a call, where there is a place for it.
     async fn answer(
         &self,
         request: CallToolRequestParams,
         context: &RequestContext<RoleServer>,
     ) -> Result<CallToolResult, ErrorData> {
-        // The library takes `_meta` out of the parameters and puts it here.
-        let signature = context
-            .meta
-            .0
-            .0
-            .get(beside::SIGNATURE)
-            .and_then(Value::as_str);
         let place = self.calls.enter();
-        let message = match about::Asks::of(&request.name) {
-            _ if place.is_none() => {
+        let message = match &place {
+            Some(_) => self.said(request, context).await?,
+            None => {
                 let nack = self.calls.refusal(request.arguments.as_ref());
                 Some(Message::Nack(self.service.note(nack).await))
-            }
-            Some(asks) => {
-                let peer = signed(self.peer_of(context), signature);
-                let mut last = Last::new(&self.service, peer, context);
-                let arguments = request.arguments.unwrap_or_default();
-                let told = asks.answer(&self.service, &arguments, &mut last);
-                Some(told.await)
-            }
-            None => {
-                let arguments = request.arguments.unwrap_or_default();
-                let called = self.call(&request.name, arguments, signature, context);
-                called.await?
             }
         };
         let text = message.as_ref().map(Message::encode);
@@ -406,6 +410,15 @@ pub struct McpClient {
     waits: Waits,
 }
 
+waiting! {
+    McpClient:
+    /// Sets how long after a task's deadline its end may come, and how long an answer about it, or to its cancel, may take.
+    with_patience(patience: Duration) by set_patience;
+
+    /// Sets the time of a task that names no deadline. The server may have a time of its own for it.
+    with_default_time(time: Duration) by set_default_time;
+}
+
 impl McpClient {
     /// A client on a connection, such as `().serve(transport).await?.peer().clone()` gives.
     #[must_use]
@@ -415,27 +428,6 @@ impl McpClient {
             beside: Beside::default(),
             waits: Waits::new(Config::default().with_patience(PATIENCE, PATIENCE)),
         }
-    }
-
-    /// Sets how long after a task's deadline its end may come, and how long an answer about it, or to its cancel, may take.
-    #[must_use]
-    pub const fn with_patience(mut self, patience: Duration) -> Self {
-        self.waits.set_patience(patience);
-        self
-    }
-
-    /// Sets the time of a task that names no deadline. The server may have a time of its own for it.
-    #[must_use]
-    pub const fn with_default_time(mut self, time: Duration) -> Self {
-        self.waits.set_default_time(time);
-        self
-    }
-
-    /// Sets the clock by which it waits, in the place of [`TokioClock`](crate::transport::TokioClock).
-    #[must_use]
-    pub fn with_clock(mut self, clock: Arc<dyn Sleep + Send + Sync>) -> Self {
-        self.waits.set_clock(clock);
-        self
     }
 
     /// Sets the key that signs tasks.
