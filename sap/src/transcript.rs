@@ -230,9 +230,20 @@ pub enum TranscriptError {
         /// The bound.
         limit: usize,
     },
+    /// More of its tasks have no end than are taken up. Nothing was ended.
+    #[error(
+        "more than {limit} tasks of the transcript have no end: raise max_interrupted of the processor's settings to take them up, or archive the oldest entries, whose tasks are not known then"
+    )]
+    TooManyOpen {
+        /// The bound.
+        limit: usize,
+    },
     /// The message is no JSON object that can be kept.
     #[error("not an entry: {0}")]
     Body(#[source] json::DecodeError),
+    /// An entry is not what was written, and will not be: to ask again is of no use.
+    #[error("an entry of the transcript is damaged")]
+    Damaged(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// The head that was kept is not one of this kind of transcript.
     #[error("a head of another kind of transcript")]
     Head,

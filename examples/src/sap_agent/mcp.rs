@@ -2,7 +2,7 @@
 
 use rmcp::ServiceExt as _;
 use sap::transport::Service;
-use sap::transport::mcp::Server;
+use sap::transport::mcp::{Bounded, Server};
 
 /// Serves on standard input and output until the input ends.
 ///
@@ -10,7 +10,7 @@ use sap::transport::mcp::Server;
 ///
 /// What went wrong, for a person.
 pub async fn on_standard_streams(service: Service) -> Result<(), String> {
-    let streams = (tokio::io::stdin(), tokio::io::stdout());
+    let streams = (Bounded::new(tokio::io::stdin()), tokio::io::stdout());
     let running = Server::from(service).serve(streams).await;
     let running = running.map_err(|error| error.to_string())?;
     let ended = running.waiting().await;

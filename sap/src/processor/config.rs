@@ -15,6 +15,7 @@ use crate::validate::Options;
 /// | time of a task that names no deadline, from its arrival | 1 hour | FAILED `TIMEOUT` |
 /// | bytes of tasks that run at the same time | 256 MiB | Nack `RATE_LIMIT`; one alone may be as long as it is |
 /// | bytes of results that are kept in memory, those of running tasks among them | 64 MiB | they are read from the transcript; one whose recording was cut off by a drop is Nack `NOT_FOUND` until a [`resume`](super::Processor::resume) |
+/// | tasks without an end that are taken up from a transcript | 100,000 | the [`resume`](super::Processor::resume) is refused, with [`TooManyOpen`](crate::transcript::TranscriptError::TooManyOpen) |
 ///
 /// These limits are fixed:
 ///
@@ -33,6 +34,7 @@ pub struct Config {
     pub(super) max_running_bytes: usize,
     pub(super) default_time: Duration,
     pub(super) max_remembered_bytes: usize,
+    pub(super) max_interrupted: usize,
 }
 
 impl Default for Config {
@@ -44,6 +46,7 @@ impl Default for Config {
             max_running_bytes: 256 << 20,
             default_time: Duration::from_secs(3_600),
             max_remembered_bytes: 64 << 20,
+            max_interrupted: 100_000,
         }
     }
 }
@@ -90,6 +93,13 @@ impl Config {
     #[must_use]
     pub const fn with_max_remembered_bytes(mut self, bytes: usize) -> Self {
         self.max_remembered_bytes = bytes;
+        self
+    }
+
+    /// Sets how many tasks without an end a [`resume`](super::Processor::resume) takes up; each takes some 500 bytes of memory.
+    #[must_use]
+    pub const fn with_max_interrupted(mut self, tasks: usize) -> Self {
+        self.max_interrupted = tasks;
         self
     }
 

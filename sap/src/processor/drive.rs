@@ -315,7 +315,7 @@ impl<'p, S: Sleep + Clone + Send + Sync + 'static> Driver<'p, S> {
         }
         let has_place = matches!(
             reply,
-            Reply::Recorded | Reply::Admission(Admission::Interrupted(_))
+            Reply::Recorded | Reply::Admission(Admission::Interrupted { .. })
         );
         match reply {
             // What they lead to may be made of a whole output.

@@ -190,8 +190,8 @@ impl<'p> Effects<'p> {
         }
         let (admission, gain) = match entered {
             Entered::New(stop) => (Admission::New, Gain::Place(stop)),
-            Entered::Interrupted(stop, status) => {
-                (Admission::Interrupted(status), Gain::Place(stop))
+            Entered::Interrupted(stop, status, ends) => {
+                (Admission::Interrupted { status, ends }, Gain::Place(stop))
             }
             Entered::Known(latest) => {
                 let admission = match self.processor.read_latest(latest).await {

@@ -1,6 +1,11 @@
 //! Tasks that came before, for those who ask what became of them.
 
+use core::pin::pin;
+use core::time::Duration;
 use std::sync::Arc;
+
+use futures::future::{Either, select};
+use ubos_common::driver::Sleep;
 
 use super::gate::Waits;
 use super::guard::{Fragile, guarded};
@@ -99,20 +104,23 @@ impl KnownTask {
     }
 
     /// How far it is. It is unknown where it was forgotten since, or its result is here no more.
-    pub(crate) async fn latest(&self) -> Result<Standing, Unanswered> {
+    pub(crate) async fn latest(
+        &self,
+        clock: &(dyn Sleep + Send + Sync),
+    ) -> Result<Standing, Unanswered> {
         match self.processor.ledger.look(&self.key, None) {
-            Sight::Latest { latest, .. } => Ok(self.standing(latest).await?),
+            Sight::Latest { latest, .. } => Ok(self.standing(clock, latest).await?),
             Sight::Wait(_) | Sight::Full | Sight::Unknown => Err(Unanswered::Unknown),
         }
     }
 
     /// How far it is, at once and then whenever that has changed; `None` after its end, or where that cannot be read. One who asks seldom is
     /// told the latest, and misses what was between. Where as many as may follow it already, that is the last.
-    pub(crate) async fn next(&mut self) -> Option<Standing> {
+    pub(crate) async fn next(&mut self, clock: &(dyn Sleep + Send + Sync)) -> Option<Standing> {
         while !self.has_ended {
             match self.processor.ledger.look(&self.key, self.seen) {
                 Sight::Latest { latest, results } => {
-                    let standing = match self.standing(latest).await {
+                    let standing = match self.standing(clock, latest).await {
                         Ok(standing) => Some(standing),
                         Err(Unread::Lost) => None,
                         Err(Unread::Now) => Some(Standing::Unreadable),
@@ -133,13 +141,26 @@ impl KnownTask {
         None
     }
 
-    async fn standing(&self, latest: Latest) -> Result<Standing, Unread> {
-        Ok(match self.processor.read_latest(latest).await? {
+    /// What there is to tell. What is not read in time cannot be read now.
+    async fn standing(
+        &self,
+        clock: &(dyn Sleep + Send + Sync),
+        latest: Latest,
+    ) -> Result<Standing, Unread> {
+        let late = clock.sleep_until(clock.now().mono.saturating_add(MAX_READING));
+        let read = pin!(self.processor.read_latest(latest));
+        let Either::Left((read, _)) = select(read, late).await else {
+            return Err(Unread::Now);
+        };
+        Ok(match read? {
             Some(result) => Standing::Result(result),
             None => Standing::Taken(Ack::from(self.task.as_ref())),
         })
     }
 }
+
+/// How long it may take to read how far a task is.
+const MAX_READING: Duration = Duration::from_secs(30);
 
 impl Standing {
     fn is_end(&self) -> bool {
@@ -233,14 +254,17 @@ mod tests {
         let mut known = block_on(KnownTask::of_issuer(&processor, &peer, &issuer, &id))
             .ok()
             .unwrap();
-        for standing in [block_on(known.latest()).ok(), block_on(known.next())] {
+        for standing in [
+            block_on(known.latest(&Still)).ok(),
+            block_on(known.next(&Still)),
+        ] {
             let Some(Standing::Result(result)) = standing else {
                 panic!("its result is not there");
             };
             assert_eq!(result.status, Status::Succeeded);
             assert_eq!(result.output.unwrap().as_str(), "\"said\"");
         }
-        assert!(block_on(known.next()).is_none());
+        assert!(block_on(known.next(&Still)).is_none());
     }
 
     /// Lets the first in, and then answers nobody.

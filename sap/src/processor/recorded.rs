@@ -23,7 +23,9 @@ pub(super) enum Unread {
 impl From<TranscriptError> for Unread {
     fn from(error: TranscriptError) -> Self {
         match error {
-            TranscriptError::Archived { .. } | TranscriptError::Body(_) => Self::Lost,
+            TranscriptError::Archived { .. }
+            | TranscriptError::Body(_)
+            | TranscriptError::Damaged(_) => Self::Lost,
             _ => Self::Now,
         }
     }

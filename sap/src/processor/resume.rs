@@ -1,11 +1,12 @@
 //! What a transcript shows of the tasks of an earlier process.
 
-use std::sync::Arc;
-
+use core::time::Duration;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use ubos_common::canon::Digest;
 use ubos_common::driver::Sleep;
+use ubos_common::time::Timestamp;
 
 use super::answer::{Answer, ProcessError};
 use super::drive::Driver;
@@ -17,6 +18,7 @@ use super::state::Processor;
 use crate::evidence::BodyDigest;
 use crate::future::yield_once;
 use crate::ident::TaskId;
+use crate::role::until;
 use crate::status::Status;
 use crate::task::Task;
 use crate::transcript::{Entry, EntryKind, TranscriptError};
@@ -29,8 +31,10 @@ use crate::work::{self, For};
 pub enum Interrupted {
     /// It ends as FAILED, `INTERNAL`, or `TIMEOUT` where its deadline is over. For handlers whose effects must not happen twice.
     Fail,
-    /// It runs again when it comes again. The transcript then has a second RUNNING. One whose deadline is over ends as FAILED,
-    /// `TIMEOUT`, for it could only end so.
+    /// It runs again when it comes again. The transcript then has a second RUNNING. One whose time is over ends as FAILED,
+    /// `TIMEOUT`, for it could only end so: its deadline, or where it names none the
+    /// [time](super::Config::with_default_time) of such a task, from the entry of the task. Of one that nobody sends again
+    /// [`Processor::end_interrupted`] sees to that.
     RunAgain,
 }
 
@@ -54,6 +58,8 @@ pub struct Resumed {
 struct Begun {
     /// Where the transcript has the task.
     entry: u64,
+    /// The last second that it has.
+    ends: Timestamp,
     /// Of what the transcript has.
     body: Digest,
     /// Of the task as it was, where the transcript has a redacted form.
@@ -126,7 +132,8 @@ impl Processor {
     ///
     /// # Errors
     ///
-    /// The transcript cannot be read, or an end cannot be recorded; more than 100,000 tasks have no end.
+    /// The transcript cannot be read, or an end cannot be recorded; more tasks have no end than
+    /// [may](super::Config::with_max_interrupted).
     // impl: SAP-5-10
     pub async fn resume<S: Sleep + Clone + Send + Sync + 'static>(
         &mut self,
@@ -137,33 +144,72 @@ impl Processor {
         let begun = self.read_begun(&mut resumed).await?;
         let mut left = BytesLeft(MAX_INTERRUPTED_BYTES);
         for (key, begun) in begun {
-            let known_by = |body| {
-                let status = begun.status.clone();
-                self.ledger.resume(&key, body, begun.entry, status);
-            };
-            known_by(begun.copy());
+            let known = (begun.copy(), begun.entry);
+            self.ledger.resume(&key, known, begun.status, begun.ends);
             let Some((task, bytes)) = self.read_task(For::Task, begun.entry).await? else {
                 continue;
             };
-            let now = clock.now().wall.truncated_to_second();
-            let is_over = task.deadline().is_some_and(|deadline| now > deadline);
             match interrupted {
-                Interrupted::RunAgain if !is_over => {
+                Interrupted::RunAgain if !is_over(clock, begun.ends) => {
                     match begun.whole.is_none() && left.takes(bytes.len()) {
                         true => resumed.interrupted.push(task),
                         false => resumed.left_to_sender.push(key.task_id()),
                     }
                 }
                 Interrupted::Fail | Interrupted::RunAgain => {
-                    // It is ended as what the transcript has of it.
-                    known_by(begun.body);
-                    let ended = self.end_unrun(clock, Arc::new(task), &bytes).await;
-                    ended.map_err(|ProcessError::Transcript(lost)| lost)?;
+                    self.end_as_recorded(clock, &key, task, &bytes).await?;
                     resumed.failed.push(key.task_id());
                 }
             }
         }
         Ok(resumed)
+    }
+
+    /// Ends the tasks that [are to run again](Interrupted::RunAgain) and that nobody sends again, each when its time is over:
+    /// as FAILED, `TIMEOUT`. Ready once there is none left. An application that resumes so runs it beside its server; one that
+    /// drops it may begin anew.
+    ///
+    /// # Errors
+    ///
+    /// An end cannot be recorded, or a task cannot be read. What is left may be ended by another call.
+    // impl: SAP-5-8, SAP-5-10
+    pub async fn end_interrupted<S: Sleep + Clone + Send + Sync + 'static>(
+        &self,
+        clock: &S,
+    ) -> Result<(), TranscriptError> {
+        for (ends, key) in self.ledger.interrupted() {
+            while let Some(entry) = self.ledger.interrupted_at(&key) {
+                if !is_over(clock, ends) {
+                    clock.sleep_until(until(ends, clock.now())).await;
+                    continue;
+                }
+                let Some((task, bytes)) = self.read_task(For::Task, entry).await? else {
+                    break;
+                };
+                self.end_as_recorded(clock, &key, task, &bytes).await?;
+                if self.ledger.interrupted_at(&key).is_some() {
+                    // As many tasks run as may.
+                    let later = clock.now().mono.saturating_add(PAUSE);
+                    clock.sleep_until(later).await;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends a task that nobody has brought again as what the transcript has of it, which is not what was asked for where it was
+    /// redacted.
+    async fn end_as_recorded<S: Sleep + Clone + Send + Sync + 'static>(
+        &self,
+        clock: &S,
+        key: &Key,
+        task: Task,
+        bytes: &[u8],
+    ) -> Result<(), TranscriptError> {
+        self.ledger.known_as_recorded(key, Digest::of_bytes(bytes));
+        let ended = self.end_unrun(clock, Arc::new(task), bytes).await;
+        ended.map_err(|ProcessError::Transcript(lost)| lost)?;
+        Ok(())
     }
 
     /// The tasks that have no end; those that have one are remembered.
@@ -191,8 +237,9 @@ impl Processor {
                 // Each takes its time where it is long, and others run beside a start.
                 yield_once().await;
             }
-            if open.begun.len() > MAX_BEGUN {
-                return Err(TranscriptError::Full { limit: MAX_BEGUN });
+            let limit = self.config.max_interrupted;
+            if open.begun.len() > limit {
+                return Err(TranscriptError::TooManyOpen { limit });
             }
         }
     }
@@ -204,13 +251,7 @@ impl Processor {
                 let Some(task) = decoded_task(body) else {
                     return;
                 };
-                let new = Begun {
-                    entry: number,
-                    body: Digest::of_bytes(body),
-                    whole: entry.digest.map(|BodyDigest(digest)| digest),
-                    status: None,
-                };
-                open.insert(Key::of(&task), new);
+                open.insert(Key::of(&task), self.begun(number, entry, &task));
             }
             EntryKind::Result => {
                 let Ok((result, _)) = decode_result(body, &once_taken()) else {
@@ -230,13 +271,29 @@ impl Processor {
                     return;
                 }
                 let max_bytes = self.config.max_remembered_bytes;
-                self.ledger.resume(&key, task.copy(), task.entry, None);
+                let known = (task.copy(), task.entry);
+                self.ledger.resume(&key, known, None, task.ends);
                 let entry = (body.into(), Some(number));
                 self.ledger.update(&key, &result, entry, max_bytes);
                 open.remove(&key);
                 resumed.ended += 1;
             }
             EntryKind::Nack | EntryKind::Other(_) => {}
+        }
+    }
+
+    /// A task that has no result yet.
+    fn begun(&self, number: u64, entry: &Entry, task: &Task) -> Begun {
+        let default_end = || {
+            let at = entry.at.timestamp();
+            at.saturating_add(self.config.default_time)
+        };
+        Begun {
+            entry: number,
+            ends: task.deadline().unwrap_or_else(default_end),
+            body: Digest::of_bytes(entry.body.as_str().as_bytes()),
+            whole: entry.digest.map(|BodyDigest(digest)| digest),
+            status: None,
         }
     }
 
@@ -271,6 +328,11 @@ impl Processor {
     }
 }
 
+/// Whether the last second of a task is over.
+fn is_over(clock: &impl Sleep, ends: Timestamp) -> bool {
+    clock.now().wall.truncated_to_second() > ends
+}
+
 fn decoded_task(bytes: &[u8]) -> Option<Task> {
     let decoded = decode_task(bytes, &once_taken());
     decoded.ok().map(|(task, _)| task)
@@ -278,8 +340,8 @@ fn decoded_task(bytes: &[u8]) -> Option<Task> {
 
 /// Entries that are read at once.
 const PAGE: usize = 64;
-/// Tasks without an end that a transcript may have.
-const MAX_BEGUN: usize = 100_000;
+/// How long a task whose time is over waits, where as many run as may.
+const PAUSE: Duration = Duration::from_secs(1);
 /// Bytes of the tasks that are handed out to be sent again.
 const MAX_INTERRUPTED_BYTES: usize = 64 << 20;
 
@@ -290,6 +352,7 @@ mod tests {
     fn begun(entry: u64) -> Begun {
         Begun {
             entry,
+            ends: Timestamp::EPOCH,
             body: Digest::of_bytes(b""),
             whole: None,
             status: None,

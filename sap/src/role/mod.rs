@@ -28,7 +28,7 @@ fn end_of(deadline: Timestamp) -> Timestamp {
 
 /// When to look whether a deadline is over. The calendar may be set meanwhile, or the machine sleep, which no monotonic clock
 /// shows: it is looked at every now and then.
-fn until(deadline: Timestamp, now: Now) -> Mono {
+pub(crate) fn until(deadline: Timestamp, now: Now) -> Mono {
     let left = end_of(deadline).saturating_since(now.wall);
     now.mono.saturating_add(left.min(LOOK))
 }

@@ -5,12 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures::FutureExt as _;
-use ubos_common::json;
+use ubos_common::json::{self, RawBuf};
 use ubos_common::log::{Config, FsDir, Log, OpenError, ReadError};
+use ubos_common::secret::{redact_json, redact_text};
 use ubos_common::time::Timestamp;
 use ubos_common::violation::Profile;
 
 use super::proof::prove;
+use super::redacting::whole;
 use super::thread::{StoreThread, Taken, ThreadError, opened};
 use crate::error::StoreError;
 use crate::future::BoxFuture;
@@ -20,6 +22,9 @@ use crate::transcript::Proof;
 
 /// Signals in the files of a folder, told on to those who learn of them: what it holds when it is opened, and each new
 /// one once it is kept. So what is learned after a start is what was learned before it.
+///
+/// It keeps no secret: in what is free text or a free value of a signal, values shaped like one, or named like one, are
+/// replaced, as [`Redacting`](super::Redacting) does it in a transcript. Those who learn are told the same.
 ///
 /// It has a thread of its own, as [`FileTranscript`](super::FileTranscript) has; those who learn are told there, in the
 /// order of the log.
@@ -175,6 +180,8 @@ impl FileSignals {
 impl SignalSink for FileSignals {
     /// Hands the signal over; waits for no disk. One that those who learn refuse is kept all the same.
     fn emit(&self, signal: Signal) -> Result<(), StoreError> {
+        // Those who learn are told what is kept, so that a start tells them the same.
+        let signal = redacted(signal);
         let learners = Arc::clone(&self.learners);
         let unkept = Arc::clone(&self.unkept);
         let record = json::to_vec(&signal);
@@ -196,6 +203,32 @@ impl SignalSink for FileSignals {
 pub(super) fn decode(bytes: &[u8]) -> Option<Signal> {
     let signal = json::decode(bytes, &unbounded(), Profile::Strict);
     signal.ok().map(|(signal, _)| signal)
+}
+
+/// The same without secrets. Digests, numbers and the names of what was done stay as they are.
+// impl: SAP-11-2
+fn redacted(mut signal: Signal) -> Signal {
+    signal.territory = signal.territory.map(|text| without_secret(&text));
+    signal.policy_checks = signal.policy_checks.and_then(|it| cleaned(&it));
+    signal.violations = signal.violations.and_then(|it| cleaned(&it));
+    signal.metrics = signal.metrics.and_then(|it| cleaned(&it));
+    signal.next_actions = signal.next_actions.and_then(|it| cleaned(&it));
+    if let Some(feedback) = &mut signal.feedback {
+        feedback.notes = feedback.notes.as_deref().map(without_secret);
+    }
+    signal
+}
+
+fn without_secret(text: &str) -> String {
+    redact_text(text, usize::MAX).into_owned()
+}
+
+/// A value without secrets; left out where it is none of its kind then.
+fn cleaned<T: json::Write + for<'a> json::Read<'a>>(value: &T) -> Option<T> {
+    let text = String::from_utf8(json::to_vec(value)).ok()?;
+    let clean = redact_json(RawBuf::parse(&text).ok()?.as_raw(), &whole());
+    let read = json::decode(clean.as_str().as_bytes(), &unbounded(), Profile::Strict);
+    read.ok().map(|(value, _)| value)
 }
 
 fn failed(error: impl Into<SignalsFault>) -> StoreError {

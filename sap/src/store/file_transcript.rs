@@ -188,6 +188,7 @@ fn entries(log: &Log, from: u64, max: usize) -> Result<Vec<Entry>, TranscriptErr
 fn unread(error: ReadError) -> TranscriptError {
     match error {
         ReadError::Archived { first, .. } => TranscriptError::Archived { first },
+        error @ ReadError::Damaged(_) => TranscriptError::Damaged(error.into()),
         error => store(error),
     }
 }
@@ -251,6 +252,28 @@ mod tests {
         let transcript = opened(folder.path()).keeping_newest(100);
         assert_eq!(record(&transcript, 1_000).unwrap(), 1_999);
         assert!(first(&transcript) >= 1_700);
+    }
+
+    // spec: SAP-5-10
+    #[test]
+    fn a_damaged_entry_is_told_from_one_that_cannot_be_read_now() {
+        let folder = tempfile::tempdir().unwrap();
+        let transcript = opened(folder.path());
+        record(&transcript, 2).unwrap();
+        let files = std::fs::read_dir(folder.path()).unwrap().flatten();
+        let mut files = files.map(|file| file.path());
+        let segment = files.find(|path| path.extension().is_some_and(|it| it == "seg"));
+        let segment = segment.unwrap();
+        let mut bytes = std::fs::read(&segment).unwrap();
+        let place = bytes.windows(4).position(|part| part == b"nack").unwrap();
+        bytes[place] ^= 1;
+        std::fs::write(&segment, bytes).unwrap();
+        let read = block_on(transcript.read(0, 1));
+        assert!(matches!(read, Err(TranscriptError::Damaged(_))), "{read:?}");
+        drop(std::fs::remove_file(&segment));
+        std::fs::create_dir(&segment).unwrap();
+        let read = block_on(transcript.read(0, 1));
+        assert!(matches!(read, Err(TranscriptError::Store(_))), "{read:?}");
     }
 
     #[test]

@@ -71,7 +71,7 @@ fn redacted(mut entry: Entry) -> Entry {
 }
 
 /// Nothing is cut off for its size.
-fn whole() -> Bounds {
+pub(super) fn whole() -> Bounds {
     let mut bounds = Bounds::default();
     bounds.depth = usize::MAX;
     bounds.members = usize::MAX;

@@ -73,13 +73,7 @@ impl About {
     /// How far the task is; a Nack `RATE_LIMIT` where that cannot be read now, or not in 30 s.
     #[must_use]
     pub async fn latest(&self) -> Message {
-        let late = self.clock.now().mono.saturating_add(MAX_AUTHORIZE);
-        let latest = pin!(self.task.latest());
-        let latest = match select(latest, self.clock.sleep_until(late)).await {
-            Either::Left((latest, _)) => latest,
-            Either::Right(_) => Err(Unanswered::Busy),
-        };
-        match latest {
+        match self.task.latest(self.clock.as_ref()).await {
             Ok(standing) => self.message(standing),
             Err(why) => Message::Nack(unanswered(&self.task_id, why)),
         }
@@ -96,9 +90,9 @@ impl About {
 
     /// How far the task is, at once and then whenever that has changed; `None` after its end. One who asks seldom
     /// is told the latest, and misses what was between. Where 1,024 follow the task already, or its latest result cannot be
-    /// read now, a Nack `RATE_LIMIT` says so, and is the last.
+    /// read now, or not in 30 s, a Nack `RATE_LIMIT` says so, and is the last.
     pub async fn next(&mut self) -> Option<Message> {
-        let standing = self.task.next().await?;
+        let standing = self.task.next(self.clock.as_ref()).await?;
         Some(self.message(standing))
     }
 
@@ -120,7 +114,7 @@ impl fmt::Debug for About {
     }
 }
 
-/// How long it may take to know whether somebody may ask about a task, and then how far that is.
+/// How long it may take to know whether somebody may ask about a task.
 pub(super) const MAX_AUTHORIZE: Duration = Duration::from_secs(30);
 
 pub(super) fn unanswered(task_id: &TaskId, why: Unanswered) -> Nack {

@@ -1,8 +1,9 @@
 //! The way of results to the endpoints that tasks name.
 
 use core::fmt;
-use core::future::Future;
-use core::pin::pin;
+use core::future::{Future, poll_fn};
+use core::pin::{Pin, pin};
+use core::task::{Context as Waking, Poll, ready};
 use core::time::Duration;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -74,12 +75,6 @@ impl Undelivered {
         self.are(MAX_WAITING) || self.bytes.load(Ordering::Relaxed) >= MAX_WAITING_BYTES
     }
 
-    /// Whether the task waits until some are delivered. It does not for one who is slow: its deadline and its cancel would be
-    /// noticed when that one likes.
-    pub(super) fn hold_up(&self) -> bool {
-        self.is_full() && !self.is_slow.load(Ordering::Relaxed)
-    }
-
     /// Whether a message is not kept for one who is slow, because as many wait as may.
     pub(super) fn is_too_much(&self, message: &Message) -> bool {
         self.is_full() && self.is_passed_over(message)
@@ -137,6 +132,54 @@ impl Undelivered {
     }
 }
 
+/// Holds a task up while as much is undelivered as may be. It does not for one who is slow: the task's deadline and its cancel
+/// would be noticed when that one likes. So one who takes a little of it each time, and leaves it full, counts as slow as well.
+pub(super) struct HoldUp<'a> {
+    waiting: &'a Undelivered,
+    clock: &'a (dyn Sleep + Send + Sync),
+    /// Until it was full for a while.
+    patience: Option<BoxFuture<'static, ()>>,
+    is_over: bool,
+}
+
+impl<'a> HoldUp<'a> {
+    pub(super) fn new(waiting: &'a Undelivered, clock: &'a (dyn Sleep + Send + Sync)) -> Self {
+        Self {
+            waiting,
+            clock,
+            patience: None,
+            is_over: false,
+        }
+    }
+
+    /// Goes on with the task while it is not held up.
+    pub(super) async fn around<T>(mut self, mut task: Pin<&mut impl Future<Output = T>>) -> T {
+        poll_fn(|cx| {
+            ready!(self.poll_over(cx));
+            task.as_mut().poll(cx)
+        })
+        .await
+    }
+
+    /// Ready while the task goes on.
+    fn poll_over(&mut self, cx: &mut Waking<'_>) -> Poll<()> {
+        if !self.waiting.is_full() {
+            (self.patience, self.is_over) = (None, false);
+            return Poll::Ready(());
+        }
+        if self.waiting.is_slow.load(Ordering::Relaxed) {
+            return Poll::Ready(());
+        }
+        if !self.is_over {
+            let late = || (self.clock).sleep_until(self.clock.now().mono.saturating_add(SLOW));
+            ready!(self.patience.get_or_insert_with(late).poll_unpin(cx));
+            self.is_over = true;
+        }
+        self.waiting.is_slow.store(true, Ordering::Relaxed);
+        Poll::Ready(())
+    }
+}
+
 /// Messages that wait for one that is slow to take them.
 pub(crate) const MAX_WAITING: usize = 64;
 /// Their bytes; the message that reaches them is the last for which there is room.
@@ -148,6 +191,10 @@ const MAX_SENDING: Duration = Duration::from_secs(30);
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use ubos_common::time::{Mono, Now, Timestamp};
+
     use super::*;
     use crate::samples;
     use crate::status::Status;
@@ -166,16 +213,68 @@ mod tests {
                 for _ in 1..messages {
                     waiting.add(bytes);
                 }
-                assert!(!waiting.is_too_much(&part) && !waiting.hold_up());
+                let held = || {
+                    let mut hold_up = HoldUp::new(&waiting, &crate::processor::fixture::Still);
+                    hold_up.poll_over(&mut waking()).is_pending()
+                };
+                assert!(!waiting.is_too_much(&part) && !held());
                 waiting.add(bytes);
                 // Who is not slow holds its task up instead.
-                assert_eq!(
-                    (waiting.is_too_much(&part), waiting.hold_up()),
-                    (is_slow, !is_slow)
-                );
+                assert_eq!((waiting.is_too_much(&part), held()), (is_slow, !is_slow));
                 assert!(!waiting.is_too_much(&end));
                 (0..messages).for_each(|_| waiting.remove(bytes));
             }
         }
+    }
+
+    fn waking() -> Waking<'static> {
+        Waking::from_waker(core::task::Waker::noop())
+    }
+
+    /// A clock whose alarms ring all at once, when it is told so.
+    #[derive(Clone, Default)]
+    struct Alarm(Arc<AtomicBool>);
+
+    impl Sleep for Alarm {
+        fn now(&self) -> Now {
+            Now::new(Mono::ZERO, Timestamp::EPOCH)
+        }
+
+        fn sleep_until(&self, _: Mono) -> BoxFuture<'static, ()> {
+            let rings = Arc::clone(&self.0);
+            Box::pin(poll_fn(move |_| match rings.load(Ordering::Relaxed) {
+                true => Poll::Ready(()),
+                false => Poll::Pending,
+            }))
+        }
+    }
+
+    // spec: SAP-4.1-17, SAP-5-8
+    #[test]
+    fn a_task_is_not_held_up_again_for_each_message_of_one_who_leaves_it_full() {
+        let (waiting, clock) = (Undelivered::default(), Alarm::default());
+        let mut hold_up = HoldUp::new(&waiting, &clock);
+        let mut goes_on = || hold_up.poll_over(&mut waking()).is_ready();
+        waiting.add(MAX_WAITING_BYTES);
+        waiting.add(1);
+        assert!(!goes_on());
+        // A message was taken in time, and leaves it full.
+        let taken = |bytes| {
+            waiting.is_slow.store(false, Ordering::Relaxed);
+            waiting.remove(bytes);
+        };
+        taken(1);
+        assert!(!goes_on());
+        clock.0.store(true, Ordering::Relaxed);
+        waiting.add(1);
+        assert!(goes_on() && waiting.is_slow.load(Ordering::Relaxed));
+        // What is taken since gives no new patience before there is room.
+        clock.0.store(false, Ordering::Relaxed);
+        taken(1);
+        assert!(goes_on() && waiting.is_slow.load(Ordering::Relaxed));
+        taken(MAX_WAITING_BYTES);
+        assert!(goes_on() && !waiting.is_slow.load(Ordering::Relaxed));
+        waiting.add(MAX_WAITING_BYTES);
+        assert!(!goes_on());
     }
 }

@@ -3,19 +3,18 @@
 use core::fmt;
 use core::panic::AssertUnwindSafe;
 use core::pin::pin;
-use core::task::Poll;
 use std::panic::catch_unwind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures::StreamExt as _;
 use futures::channel::mpsc;
-use futures::future::{BoxFuture, join, poll_fn};
+use futures::future::{BoxFuture, join};
 use ubos_common::driver::Sleep;
 use ubos_common::trace_context::TraceContext;
 
 use super::Message;
-use super::endpoint::{NoReplies, Replies, ToEndpoint, Undelivered};
+use super::endpoint::{HoldUp, NoReplies, Replies, ToEndpoint, Undelivered};
 use crate::future::{LARGE, yield_once};
 use crate::processor::{
     Answer, Asker, Delivery, Given, Peer, ProcessError, Processor, Unreachable, Warning, guarded,
@@ -220,10 +219,7 @@ impl Service {
             sender.close_channel();
             outcome
         });
-        let gated = poll_fn(|cx| match waiting.hold_up() {
-            true => Poll::Pending,
-            false => process.as_mut().poll(cx),
-        });
+        let gated = HoldUp::new(&waiting, self.clock.as_ref()).around(process.as_mut());
         let deliver = async {
             while let Some((message, bytes)) = receiver.next().await {
                 if waiting.is_overtaken(&message) {

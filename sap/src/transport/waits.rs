@@ -76,6 +76,34 @@ impl Waits {
     }
 }
 
+/// The settings of a client that say how it waits, each with what it means there.
+macro_rules! waiting {
+    ($client:ident: $($(#[$about:meta])* $setter:ident($value:ident: $of:ty) by $set:ident;)+) => {
+        impl $client {
+            $(
+                $(#[$about])*
+                #[must_use]
+                pub const fn $setter(mut self, $value: $of) -> Self {
+                    self.waits.$set($value);
+                    self
+                }
+            )+
+
+            /// Sets the clock by which it waits, in the place of [`TokioClock`](crate::transport::TokioClock).
+            #[must_use]
+            pub fn with_clock(
+                mut self,
+                clock: std::sync::Arc<dyn ubos_common::driver::Sleep + Send + Sync>,
+            ) -> Self {
+                self.waits.set_clock(clock);
+                self
+            }
+        }
+    };
+}
+
+pub(super) use waiting;
+
 impl fmt::Debug for Waits {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Waits")

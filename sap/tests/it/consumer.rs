@@ -226,7 +226,10 @@ fn replies(play: &Play) -> Vec<(&'static str, Reply)> {
         ("new", Reply::Admission(Admission::New)),
         (
             "interrupted",
-            Reply::Admission(Admission::Interrupted(Some(Status::Partial))),
+            Reply::Admission(Admission::Interrupted {
+                status: Some(Status::Partial),
+                ends: Timestamp::MAX,
+            }),
         ),
         (
             "came before",

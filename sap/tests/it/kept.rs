@@ -12,6 +12,7 @@ use sap::learning::{
 use sap::store::{FileCache, FileSignals, FileTranscript, Library, ReadBack, StoreKind, fsck};
 use sap::transcript::Verdict;
 use serde_json::json;
+use ubos_common::json::{RawBuf, RawObject};
 use ubos_common::log::format::Limits;
 use ubos_common::log::{Config, FsDir, LogId};
 use ubos_common::time::Timestamp;
@@ -126,6 +127,58 @@ fn a_signal_that_cannot_be_kept_is_counted_and_not_learned_of() {
     let records = block_on(kept.learn(|proof| proof.records)).unwrap();
     assert_eq!((records, kept.unkept()), (1, 1));
     assert_eq!((&*learners.lock().unwrap()).into_iter().count(), 1);
+}
+
+// spec: SAP-7-1, SAP-11-2
+#[test]
+fn signals_are_kept_and_learned_of_without_secrets() {
+    let (folder, told) = (tempfile::tempdir().unwrap(), Arc::new(Told::default()));
+    let open = || {
+        let sink = Arc::clone(&told) as Arc<dyn SignalSink>;
+        FileSignals::open(folder.path(), config(), Timestamp::EPOCH, sink).unwrap()
+    };
+    let object = |text: &str| RawObject::new(RawBuf::parse(text).unwrap()).unwrap();
+    let mut signal = decision(1, 5.0, true);
+    signal.metrics = Some(object(r#"{"password":"hunter2","tokensUsed":7}"#));
+    signal.next_actions = Some(vec![object(r#"{"with":{"api_key":"hunter2"}}"#)]);
+    signal.territory = Some("password='hunter2hunter2'".into());
+    let mut checks = signal.policy_checks.clone().unwrap();
+    checks[0].notes = Some("password='hunter2hunter2' was seen".into());
+    signal.policy_checks = Some(checks);
+    let mut feedback = Feedback::new("ada".parse().unwrap());
+    feedback.notes = Some("password='hunter2hunter2' is no good".into());
+    let (kept, _) = open();
+    let said = Signal::of_operator(&signal, Timestamp::EPOCH, feedback);
+    kept.emit(signal.clone()).unwrap();
+    kept.emit(said).unwrap();
+    block_on(kept.learn(drop)).unwrap();
+    drop(kept);
+    let bytes = std::fs::read(segment(folder.path())).unwrap();
+    let has = |text: &[u8]| bytes.windows(text.len()).any(|part| part == text);
+    assert!(!has(b"hunter2") && has(b"[REDACTED]"));
+    let before = std::mem::take(&mut *told.0.lock().unwrap());
+    // What is no secret is there, and a start tells the same.
+    let metrics = before[0].metrics.clone().unwrap();
+    assert_eq!(
+        metrics.as_str(),
+        r#"{"password":"[REDACTED]","tokensUsed":7}"#
+    );
+    assert_eq!(before[0].observed, signal.observed);
+    assert_eq!(before[0].id, signal.id);
+    let (kept, _) = open();
+    assert_eq!(*told.0.lock().unwrap(), before);
+    drop(kept);
+}
+
+/// Keeps what it is told.
+#[derive(Debug, Default)]
+struct Told(Mutex<Vec<Signal>>);
+
+impl SignalSink for Told {
+    fn emit(&self, signal: Signal) -> Result<(), StoreError> {
+        self.0.lock().unwrap().push(signal);
+        Ok(())
+    }
 }
 
 // spec: SAP-7-2

@@ -25,7 +25,7 @@ use ubos_common::machine::{Machine, Outbox};
 use ubos_common::testing::{
     Actions, Arrival, CrashPoint, Faults, Lab, LinkId, LinkKind, NodeId, Wiring,
 };
-use ubos_common::time::{Mono, Now};
+use ubos_common::time::{Mono, Now, Timestamp};
 use ubos_common::violation::Profile;
 
 const TASKS: usize = 5;
@@ -274,7 +274,10 @@ impl ConsumerWire {
             return Admission::Known(latest.clone().map(Box::new));
         }
         consumer.places.insert(id, job);
-        Admission::Interrupted(lifecycle.status().cloned())
+        Admission::Interrupted {
+            status: lifecycle.status().cloned(),
+            ends: Timestamp::MAX,
+        }
     }
 
     fn record(&mut self, task: &Task, record: &Record, actions: &mut Actions<Seen, Answer>) {

@@ -28,6 +28,8 @@ mod given_up;
 #[cfg(feature = "driver")]
 mod hooks;
 #[cfg(feature = "driver")]
+mod interrupted;
+#[cfg(feature = "driver")]
 mod judged;
 #[cfg(feature = "log")]
 mod kept;

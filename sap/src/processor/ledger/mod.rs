@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures::channel::oneshot;
 use ubos_common::canon::Digest;
+use ubos_common::time::Timestamp;
 
 use super::config::{MAX_FINISHED, Room};
 use super::finished::Finished;
@@ -65,8 +66,14 @@ pub(super) enum Latest {
 #[derive(Debug)]
 enum State {
     Running(Stop),
-    /// It ran when an earlier process ended; its last status, and whether it is to end when it comes again.
-    Interrupted(Option<Status>, bool),
+    /// It ran when an earlier process ended.
+    Interrupted {
+        status: Option<Status>,
+        /// The last second that it has.
+        ends: Timestamp,
+        /// Whether it is to end when it comes again.
+        is_cancelled: bool,
+    },
     Ended,
 }
 
@@ -82,8 +89,8 @@ pub(super) enum Before {
 /// What became of a task that wants in.
 pub(super) enum Entered {
     New(Stop),
-    /// It ran when an earlier process ended, with this as its last status.
-    Interrupted(Stop, Option<Status>),
+    /// It ran when an earlier process ended, with this as its last status; the last second that it has.
+    Interrupted(Stop, Option<Status>, Timestamp),
     /// It came before, with an equal body; its latest result.
     Known(Latest),
     /// It came before, with other bytes: those.
@@ -146,20 +153,25 @@ impl Tasks {
     fn enter_again(&mut self, key: &Key, bytes: usize, room: Room) -> Option<Entered> {
         let has_room = self.has_room(key, bytes, room);
         let held = self.held.get_mut(key)?;
-        let State::Interrupted(status, is_cancelled) = &held.state else {
+        let State::Interrupted {
+            status,
+            ends,
+            is_cancelled,
+        } = &held.state
+        else {
             return Some(Entered::Known(held.latest.clone()));
         };
         if !has_room {
             return Some(Entered::Full);
         }
-        let (stop, status) = (Stop::new(), status.clone());
+        let (stop, status, ends) = (Stop::new(), status.clone(), *ends);
         if *is_cancelled {
             stop.fire(StopReason::Cancelled);
         }
         held.state = State::Running(stop.clone());
         held.task_bytes = bytes;
         self.begin(key, bytes);
-        Some(Entered::Interrupted(stop, status))
+        Some(Entered::Interrupted(stop, status, ends))
     }
 
     /// Keeps to the bounds: above their number ended tasks are forgotten, and above their bytes results are left to the
@@ -243,8 +255,14 @@ impl Ledger {
         self.tasks().enter_again(key, bytes, room)
     }
 
-    /// Takes up a task that an earlier process began.
-    pub(super) fn resume(&self, key: &Key, body: Digest, entry: u64, status: Option<Status>) {
+    /// Takes up a task that an earlier process began, which has until this second.
+    pub(super) fn resume(
+        &self,
+        key: &Key,
+        (body, entry): (Digest, u64),
+        status: Option<Status>,
+        ends: Timestamp,
+    ) {
         let held = Held {
             body,
             before: Before::Written(entry),
@@ -252,7 +270,11 @@ impl Ledger {
             latest: Latest::None,
             results: 0,
             followers: Vec::new(),
-            state: State::Interrupted(status, false),
+            state: State::Interrupted {
+                status,
+                ends,
+                is_cancelled: false,
+            },
         };
         let mut tasks = self.tasks();
         let before = tasks.held.get(key);
@@ -261,6 +283,42 @@ impl Ledger {
         }
         tasks.remove(key);
         tasks.held.insert(*key, held);
+    }
+
+    /// The tasks that an earlier process began and nobody has brought again, and the last second that each has: the
+    /// first to end first.
+    pub(super) fn interrupted(&self) -> Vec<(Timestamp, Key)> {
+        let tasks = self.tasks();
+        let interrupted = tasks.held.iter().filter_map(|(key, held)| {
+            let State::Interrupted { ends, .. } = held.state else {
+                return None;
+            };
+            Some((ends, *key))
+        });
+        let mut interrupted: Vec<_> = interrupted.collect();
+        drop(tasks);
+        interrupted.sort();
+        interrupted
+    }
+
+    /// Where the transcript has a task that nobody has brought again; `None` once it runs or has ended.
+    pub(super) fn interrupted_at(&self, key: &Key) -> Option<u64> {
+        let tasks = self.tasks();
+        let held = tasks.held.get(key)?;
+        match (&held.state, &held.before) {
+            (State::Interrupted { .. }, Before::Written(entry)) => Some(*entry),
+            _ => None,
+        }
+    }
+
+    /// Knows a task that nobody has brought again by what the transcript has of it. Its sender's copy is compared with the
+    /// transcript from then on.
+    pub(super) fn known_as_recorded(&self, key: &Key, body: Digest) {
+        if let Some(held) = self.tasks().held.get_mut(key)
+            && matches!(held.state, State::Interrupted { .. })
+        {
+            held.body = body;
+        }
     }
 
     /// Keeps where the transcript has the task.
@@ -325,7 +383,7 @@ impl Ledger {
         };
         let stop = match &mut held.state {
             State::Running(stop) => stop.clone(),
-            State::Interrupted(_, is_cancelled) => {
+            State::Interrupted { is_cancelled, .. } => {
                 *is_cancelled = true;
                 return true;
             }

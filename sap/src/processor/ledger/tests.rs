@@ -1,5 +1,6 @@
 use futures::FutureExt as _;
 use ubos_common::id::IdSource;
+use ubos_common::time::Timestamp;
 
 use super::*;
 use crate::samples::{self, result};
@@ -29,7 +30,7 @@ fn a_task_that_is_taken_up_again_is_not_forgotten_as_the_one_that_ended() {
         Entered::New(_)
     ));
     ledger.update(&key, &ended, (ended.encode().into(), None), usize::MAX);
-    ledger.resume(&key, body, 0, None);
+    ledger.resume(&key, (body, 0), None, Timestamp::EPOCH);
     let tasks = ledger.tasks();
     assert_eq!(tasks.finished.len(), 0);
     assert_eq!((tasks.bytes, tasks.running), (0, 0));

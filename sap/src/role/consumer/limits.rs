@@ -13,6 +13,8 @@ pub(super) struct TimeLimits {
     deadline: Option<Timestamp>,
     /// The end of a task that names no deadline.
     default: Option<Mono>,
+    /// The same of one that an earlier process began, whose time goes on.
+    default_end: Option<Timestamp>,
     seconds: Option<Duration>,
     last: Option<Mono>,
 }
@@ -30,6 +32,7 @@ impl TimeLimits {
         let limits = Self {
             deadline,
             default,
+            default_end: None,
             seconds,
             last: None,
         };
@@ -43,15 +46,20 @@ impl TimeLimits {
         self
     }
 
+    /// The same limits, where the time of a task without a deadline ends with this second.
+    pub(super) fn ending(mut self, ends: Timestamp) -> Self {
+        self.default_end = self.deadline.is_none().then_some(ends);
+        self
+    }
+
     /// Why the time is over; equal is within.
     pub(super) fn over(&self, now: Now) -> Option<&'static str> {
-        if self
-            .deadline
-            .is_some_and(|deadline| now.wall.truncated_to_second() > deadline)
-        {
+        let is_behind = |end: Timestamp| now.wall.truncated_to_second() > end;
+        if self.deadline.is_some_and(is_behind) {
             return Some("the deadline is over");
         }
-        if self.default.is_some_and(|end| now.mono > end) {
+        if self.default.is_some_and(|end| now.mono > end) || self.default_end.is_some_and(is_behind)
+        {
             return Some("the time of a task without a deadline is over");
         }
         let is_over = self.last.is_some_and(|last| now.mono > last);
@@ -60,7 +68,8 @@ impl TimeLimits {
 
     /// When to look again: soon where there is a deadline, for a calendar that jumps wakes nobody.
     pub(super) fn next(&self, now: Now) -> Option<Mono> {
-        let deadline = self.deadline.map(|deadline| until(deadline, now));
+        let by_calendar = self.deadline.or(self.default_end);
+        let deadline = by_calendar.map(|deadline| until(deadline, now));
         let behind = |last: Mono| last.saturating_add(Duration::from_nanos(1));
         let ends = [deadline, self.default.map(behind), self.last.map(behind)];
         ends.into_iter().flatten().min()

@@ -359,8 +359,11 @@ impl ReceivedTask {
             Admission::New => {
                 self.ask(Step::Record(Recording::Task), Request::Record(Record::Task));
             }
-            Admission::Interrupted(status) => {
+            // impl: SAP-5-8
+            Admission::Interrupted { status, ends } => {
                 self.status = status;
+                self.limits = self.limits.ending(ends);
+                self.wake = self.limits.next(now);
                 self.begin(now);
             }
             // impl: SAP-5-10

@@ -12,6 +12,7 @@ use crate::result::{Producer, TaskResult};
 use crate::status::Status;
 use crate::task::Task;
 use ubos_common::json::RawBuf;
+use ubos_common::time::Timestamp;
 
 /// Who answers, and for how long.
 #[derive(Clone, Debug)]
@@ -248,8 +249,13 @@ pub enum Reply {
 pub enum Admission {
     /// It is new, and has one.
     New,
-    /// It began before the process was started again, with this as its last status, and has a place.
-    Interrupted(Option<Status>),
+    /// It began before the process was started again, and has a place.
+    Interrupted {
+        /// Its last status.
+        status: Option<Status>,
+        /// The last second of one that names no deadline. That of one that does is its own.
+        ends: Timestamp,
+    },
     /// It came before; this is its latest result, where there is one.
     Known(Option<Box<TaskResult>>),
     /// Another task of this id came before.

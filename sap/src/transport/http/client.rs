@@ -7,7 +7,6 @@ use std::sync::Arc;
 use bytes::Bytes;
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue};
 use reqwest::{Method, RequestBuilder, Response, StatusCode, Url};
-use ubos_common::driver::Sleep;
 use ubos_common::secret::Secret;
 use ubos_common::trace_context::TraceContext;
 
@@ -21,7 +20,7 @@ use crate::task::Task;
 use crate::transport::beside::{self, Beside};
 use crate::transport::exchange::Exchange;
 use crate::transport::sent::Heard;
-use crate::transport::waits::Waits;
+use crate::transport::waits::{Waits, waiting};
 use crate::transport::{Message, SendError};
 use crate::validate::Options;
 
@@ -67,6 +66,19 @@ pub enum ClientError {
     /// The HTTP client cannot be made.
     #[error("no HTTP client")]
     Http(#[from] reqwest::Error),
+}
+
+waiting! {
+    HttpClient:
+    /// Sets how long the server may be silent, and how long after a task's deadline it may speak.
+    with_patience(patience: Duration) by set_patience;
+
+    /// Sets how often a task is sent again for which nothing came in time. The server knows the copies, and answers
+    /// one with the latest result.
+    with_resends(resends: u32) by set_resends;
+
+    /// Sets the time of a task that names no deadline. The server may have a time of its own for it.
+    with_default_time(time: Duration) by set_default_time;
 }
 
 impl HttpClient {
@@ -138,35 +150,6 @@ impl HttpClient {
     pub fn with_tls(mut self, tls: rustls::ClientConfig) -> Result<Self, ClientError> {
         self.http = http_with(tls)?;
         Ok(self)
-    }
-
-    /// Sets how long the server may be silent, and how long after a task's deadline it may speak.
-    #[must_use]
-    pub const fn with_patience(mut self, patience: Duration) -> Self {
-        self.waits.set_patience(patience);
-        self
-    }
-
-    /// Sets how often a task is sent again for which nothing came in time. The server knows the copies, and answers
-    /// one with the latest result.
-    #[must_use]
-    pub const fn with_resends(mut self, resends: u32) -> Self {
-        self.waits.set_resends(resends);
-        self
-    }
-
-    /// Sets the time of a task that names no deadline. The server may have a time of its own for it.
-    #[must_use]
-    pub const fn with_default_time(mut self, time: Duration) -> Self {
-        self.waits.set_default_time(time);
-        self
-    }
-
-    /// Sets the clock by which it waits, in the place of [`TokioClock`](crate::transport::TokioClock).
-    #[must_use]
-    pub fn with_clock(mut self, clock: Arc<dyn Sleep + Send + Sync>) -> Self {
-        self.waits.set_clock(clock);
-        self
     }
 
     /// Sends a task and gives the last that is said: a result, a Nack, or the Ack where results go to an endpoint;

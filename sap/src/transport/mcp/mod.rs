@@ -22,10 +22,10 @@
 //! ```no_run
 //! # async fn serve(service: sap::transport::Service) -> Result<(), Box<dyn std::error::Error>> {
 //! use rmcp::ServiceExt as _;
-//! use sap::transport::mcp::Server;
+//! use sap::transport::mcp::{Bounded, Server};
 //!
 //! let (input, output) = (tokio::io::empty(), tokio::io::sink()); // standard input and output
-//! Server::from(service).serve((input, output)).await?.waiting().await?;
+//! Server::from(service).serve((Bounded::new(input), output)).await?.waiting().await?;
 //! # Ok(())
 //! # }
 //! ```
@@ -44,6 +44,8 @@
 
 mod about;
 mod arguments;
+mod bounded;
+mod calls;
 #[cfg(feature = "http")]
 mod route;
 mod tools;
@@ -67,6 +69,7 @@ use serde_json::Value;
 use ubos_common::driver::Sleep;
 use ubos_common::trace_context::TraceContext;
 
+use self::calls::{Calls, MAX_CALLS};
 use self::tools::Tools;
 use crate::ident::{CorrelationId, TaskId};
 use crate::processor::{Peer, guarded};
@@ -81,21 +84,27 @@ use crate::transport::exchange::Exchange;
 #[cfg(feature = "http")]
 use crate::transport::http::{Closing, Running, asking};
 use crate::transport::sent::Heard;
-use crate::transport::waits::Waits;
+use crate::transport::waits::{Waits, waiting};
 use crate::transport::{Caller, Message, SendError, Service};
 use crate::validate::{Options, ids_of};
 use crate::work::{self, For};
 
+pub use bounded::Bounded;
 #[cfg(feature = "http")]
 pub use route::{PATH, router};
 
 /// Serves the capabilities of a service as tools. A task of more than 1 MiB is a Nack. Clones share their list of tools,
-/// which is made when it is first asked for.
+/// which is made when it is first asked for; each serves a connection of its own.
+///
+/// | limit of a connection | default | at the limit |
+/// |---|---|---|
+/// | calls under way, those about tasks among them | 1,024 | Nack `RATE_LIMIT`, as a tool error |
 #[derive(Clone, Debug)]
 pub struct Server {
     service: Service,
     peer: Peer,
     tools: Arc<OnceLock<Tools>>,
+    calls: Calls,
 }
 
 impl From<Service> for Server {
@@ -104,6 +113,7 @@ impl From<Service> for Server {
             service,
             peer: Peer::default(),
             tools: Arc::default(),
+            calls: Calls::new(MAX_CALLS),
         }
     }
 }
@@ -114,6 +124,13 @@ impl Server {
     #[must_use]
     pub fn with_peer(mut self, peer: Peer) -> Self {
         self.peer = peer;
+        self
+    }
+
+    /// Sets how many calls of one connection are under way at the same time.
+    #[must_use]
+    pub fn with_max_calls(mut self, calls: usize) -> Self {
+        self.calls = Calls::new(calls);
         self
     }
 
@@ -181,30 +198,40 @@ impl Server {
         Ok(last.message)
     }
 
-    /// Answers a call, of a capability or about a task.
+    /// What is said last to a call, of a capability or about a task.
+    async fn said(
+        &self,
+        request: CallToolRequestParams,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<Option<Message>, ErrorData> {
+        let arguments = request.arguments.unwrap_or_default();
+        // The library takes `_meta` out of the parameters and puts it here.
+        let members = &context.meta.0.0;
+        let signature = members.get(beside::SIGNATURE).and_then(Value::as_str);
+        let Some(asks) = about::Asks::of(&request.name) else {
+            return self
+                .call(&request.name, arguments, signature, context)
+                .await;
+        };
+        let peer = signed(self.peer_of(context), signature);
+        let mut last = Last::new(&self.service, peer, context);
+        Ok(Some(
+            asks.answer(&self.service, &arguments, &mut last).await,
+        ))
+    }
+
+    /// Answers a call, where there is a place for it.
     async fn answer(
         &self,
         request: CallToolRequestParams,
         context: &RequestContext<RoleServer>,
     ) -> Result<CallToolResult, ErrorData> {
-        let arguments = request.arguments.unwrap_or_default();
-        // The library takes `_meta` out of the parameters and puts it here.
-        let signature = context
-            .meta
-            .0
-            .0
-            .get(beside::SIGNATURE)
-            .and_then(Value::as_str);
-        let message = match about::Asks::of(&request.name) {
-            Some(asks) => {
-                let peer = signed(self.peer_of(context), signature);
-                let mut last = Last::new(&self.service, peer, context);
-                let told = asks.answer(&self.service, &arguments, &mut last);
-                Some(told.await)
-            }
+        let place = self.calls.enter();
+        let message = match &place {
+            Some(_) => self.said(request, context).await?,
             None => {
-                let called = self.call(&request.name, arguments, signature, context);
-                called.await?
+                let nack = self.calls.refusal(request.arguments.as_ref());
+                Some(Message::Nack(self.service.note(nack).await))
             }
         };
         let text = message.as_ref().map(Message::encode);
@@ -383,6 +410,15 @@ pub struct McpClient {
     waits: Waits,
 }
 
+waiting! {
+    McpClient:
+    /// Sets how long after a task's deadline its end may come, and how long an answer about it, or to its cancel, may take.
+    with_patience(patience: Duration) by set_patience;
+
+    /// Sets the time of a task that names no deadline. The server may have a time of its own for it.
+    with_default_time(time: Duration) by set_default_time;
+}
+
 impl McpClient {
     /// A client on a connection, such as `().serve(transport).await?.peer().clone()` gives.
     #[must_use]
@@ -392,27 +428,6 @@ impl McpClient {
             beside: Beside::default(),
             waits: Waits::new(Config::default().with_patience(PATIENCE, PATIENCE)),
         }
-    }
-
-    /// Sets how long after a task's deadline its end may come, and how long an answer about it, or to its cancel, may take.
-    #[must_use]
-    pub const fn with_patience(mut self, patience: Duration) -> Self {
-        self.waits.set_patience(patience);
-        self
-    }
-
-    /// Sets the time of a task that names no deadline. The server may have a time of its own for it.
-    #[must_use]
-    pub const fn with_default_time(mut self, time: Duration) -> Self {
-        self.waits.set_default_time(time);
-        self
-    }
-
-    /// Sets the clock by which it waits, in the place of [`TokioClock`](crate::transport::TokioClock).
-    #[must_use]
-    pub fn with_clock(mut self, clock: Arc<dyn Sleep + Send + Sync>) -> Self {
-        self.waits.set_clock(clock);
-        self
     }
 
     /// Sets the key that signs tasks.

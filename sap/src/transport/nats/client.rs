@@ -1,14 +1,12 @@
 //! The asking side.
 
 use core::time::Duration;
-use std::sync::Arc;
 
 use async_nats::jetstream::consumer::{DeliverPolicy, pull};
 use async_nats::jetstream::message::PublishMessage;
 use bytes::Bytes;
 use futures::StreamExt as _;
 use ubos_common::canon::Digest;
-use ubos_common::driver::Sleep;
 
 use super::claim::Holder;
 use super::{BODY, ELSEWHERE, Queue, QueueError, digest_apart, headers, is_of, only};
@@ -16,40 +14,25 @@ use crate::task::Task;
 use crate::transport::beside;
 use crate::transport::exchange::Exchange;
 use crate::transport::sent::Heard;
+use crate::transport::waits::waiting;
 use crate::transport::{Message, SendError};
 
-impl Queue {
+waiting! {
+    Queue:
     /// Sets how long nothing may be said about a task that this client sent or follows, and how long after a task's deadline
     /// something may be: 7 days, as long as what is said is kept, and 300 s where this is not set.
-    #[must_use]
-    pub const fn with_patience(mut self, patience: Duration) -> Self {
-        self.waits.set_patience(patience);
-        self
-    }
+    with_patience(patience: Duration) by set_patience;
 
     /// Sets how often a task is sent again for which nothing came in time, or whose way to the server failed; never, where
     /// this is not set. Workers know the copies.
-    #[must_use]
-    pub const fn with_resends(mut self, resends: u32) -> Self {
-        self.waits.set_resends(resends);
-        self
-    }
+    with_resends(resends: u32) by set_resends;
 
     /// Sets the time of a task that names no deadline: 7 days where this is not set. Workers may have a time of their own for
     /// it.
-    #[must_use]
-    pub const fn with_default_time(mut self, time: Duration) -> Self {
-        self.waits.set_default_time(time);
-        self
-    }
+    with_default_time(time: Duration) by set_default_time;
+}
 
-    /// Sets the clock by which this client waits, in the place of [`TokioClock`](crate::transport::TokioClock).
-    #[must_use]
-    pub fn with_clock(mut self, clock: Arc<dyn Sleep + Send + Sync>) -> Self {
-        self.waits.set_clock(clock);
-        self
-    }
-
+impl Queue {
     /// Sends a task and gives the last that is said: a result, a Nack, or the Ack where results go to an endpoint;
     /// nothing where no Ack is wanted then. Everything is told on the way.
     ///

@@ -10,7 +10,7 @@ use rmcp::ServiceExt as _;
 use rmcp::model::{CallToolRequestParams, CallToolResult, JsonObject};
 use rmcp::service::{RoleClient, RoleServer, RunningService};
 use sap::processor::Config;
-use sap::transport::mcp::{McpClient, Server};
+use sap::transport::mcp::{Bounded, McpClient, Server};
 use sap::transport::{Message, SendError};
 use sap::validate::Options;
 use sap::{ErrorCode, Task};
@@ -28,6 +28,23 @@ struct OverMcp {
 }
 
 impl OverMcp {
+    async fn on(server: Server) -> Self {
+        let (here, there) = tokio::io::duplex(1 << 21);
+        let input = |stream| {
+            let (read, write) = tokio::io::split(stream);
+            (Bounded::new(read), write)
+        };
+        let serving = server.serve(input(there));
+        let (answering, asking) = futures::future::join(serving, ().serve(here)).await;
+        let asking = asking.unwrap();
+        let client = McpClient::new(asking.peer().clone());
+        Self {
+            client,
+            asking,
+            _answering: answering.unwrap(),
+        }
+    }
+
     async fn call(&self, tool: &str, arguments: JsonObject) -> CallToolResult {
         let call = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
         self.asking.call_tool(call).await.unwrap()
@@ -43,16 +60,7 @@ impl Harness for OverMcp {
     const TALKS: bool = false;
 
     async fn start(seen: &Seen, config: Config) -> Self {
-        let (here, there) = tokio::io::duplex(1 << 21);
-        let server = Server::from(seen.service_of(config));
-        let (answering, asking) = futures::future::join(server.serve(there), ().serve(here)).await;
-        let asking = asking.unwrap();
-        let client = McpClient::new(asking.peer().clone());
-        Self {
-            client,
-            asking,
-            _answering: answering.unwrap(),
-        }
+        Self::on(Server::from(seen.service_of(config))).await
     }
 
     async fn send(&self, task: &Task) -> (Vec<Message>, Result<Option<Message>, SendError>) {
@@ -96,6 +104,55 @@ impl Harness for OverMcp {
 #[tokio::test]
 async fn the_suite_holds() {
     suite::run::<OverMcp>().await;
+}
+
+// spec: SAP-10-3, SAP-11-2
+#[tokio::test]
+async fn calls_of_one_connection_have_a_bound_and_are_refused_above_it() {
+    let seen = Seen::default();
+    let server = Server::from(seen.service_of(Config::default())).with_max_calls(2);
+    let other = OverMcp::on(server.clone()).await;
+    let mcp = OverMcp::on(server).await;
+    let echo = |id| {
+        let task = ask(id, "test.echo");
+        task.as_object().unwrap().clone()
+    };
+    // A place is given back.
+    for id in 1..=3 {
+        let answer = mcp.call("test.echo", echo(id)).await;
+        assert_eq!(answer.is_error, Some(false));
+    }
+    let hanging = [4, 5].map(|id| {
+        let task = ask(id, "test.hang");
+        mcp.call("test.hang", task.as_object().unwrap().clone())
+    });
+    let refused = async {
+        until(|| seen.entries() >= 3 * 3 + 2 * 2).await;
+        let of_task = mcp.call("test.echo", echo(6)).await;
+        let of_status = mcp.call("sap_status", echo(4)).await;
+        // Another connection has places of its own.
+        let elsewhere = other.call("test.echo", echo(7)).await;
+        assert_eq!(elsewhere.is_error, Some(false));
+        [of_task, of_status]
+    };
+    let hanging = futures::future::join_all(hanging);
+    let refused = tokio::select! {
+        refused = refused => refused,
+        _ = hanging => panic!("they hang"),
+    };
+    for answer in refused {
+        let Message::Nack(nack) = message(&answer) else {
+            panic!("it was taken");
+        };
+        assert_eq!(
+            (answer.is_error, nack.code),
+            (Some(true), ErrorCode::RateLimit)
+        );
+    }
+    // Nothing was begun of what was refused.
+    let task = typed(&ask(6, "test.echo").to_string());
+    let status = other.client.status(&task).await.unwrap();
+    assert!(matches!(status, Message::Nack(nack) if nack.code == ErrorCode::NotFound));
 }
 
 // spec: SAP-10-3
