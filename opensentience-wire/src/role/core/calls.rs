@@ -1,7 +1,6 @@
 //! Calls, from request to their one end.
 
 use core::time::Duration;
-use std::sync::Arc;
 
 use ubos_common::json::{MemberWriter, Write};
 use ubos_common::time::Now;
@@ -13,7 +12,7 @@ use crate::envelope::{Head, Ids};
 use crate::error::{CommandError, EncodeError, ErrorCode, ErrorObject, named};
 use crate::ledger::{Charge, Share};
 use crate::limits::{CALL_GRACE, CANCEL_DEADLINE};
-use crate::message::{ActorType, Caller, Health, MessageType, ToolCancel, ToolSpec};
+use crate::message::{ActorType, Caller, Health, MessageType, ToolCancel};
 use crate::role::CallId;
 use crate::role::common::Phase;
 use crate::role::rate::Bucket;
@@ -35,13 +34,10 @@ impl CoreConnection {
         now: Now,
         mut request: CallRequest,
     ) -> Result<CallId, CommandError> {
-        let tool = match self.admit(now, &request) {
-            Ok(tool) => tool,
-            Err(refused) => {
-                self.refuse_call(now, &request, &refused);
-                return Err(refused);
-            }
-        };
+        if let Err(refused) = self.admit(now, &request) {
+            self.refuse_call(now, &request, &refused);
+            return Err(refused);
+        }
         request.timeout = (request.timeout.into_iter())
             .chain(self.config.call_timeout)
             .min();
@@ -50,7 +46,7 @@ impl CoreConnection {
             Some(id) => id,
             None => self.common.encoder.next_id().to_string(),
         };
-        let mut call = PendingCall::of(now.mono, tool, request_id, &mut request);
+        let mut call = PendingCall::of(now.mono, request_id, &mut request);
         let waits = self.inflight() >= self.config.limits.max_inflight_requests;
         if !self.enter(&mut call, waits.then_some(&request)) {
             return Err(self.refuse_unsent(now, request, call.ids, CommandError::Busy));
@@ -127,13 +123,13 @@ impl CoreConnection {
 
     /// What must hold before a call is taken.
     // impl: OSW-4.3-4
-    fn admit(&self, now: Now, request: &CallRequest) -> Result<Arc<ToolSpec>, CommandError> {
+    fn admit(&self, now: Now, request: &CallRequest) -> Result<(), CommandError> {
         self.common.check_open()?;
         let tool = self.tools.get(request.tool_id.as_str());
         let missing = || CommandError::ToolNotFound {
             tool: named(&request.tool_id),
         };
-        let tool = Arc::clone(tool.ok_or_else(missing)?);
+        let tool = tool.ok_or_else(missing)?;
         let limits = &self.config.limits;
         let bytes = request.input.as_str().len();
         let full = self.inflight() >= limits.max_inflight_requests
@@ -159,7 +155,7 @@ impl CoreConnection {
             let waits = waits.filter_map(|(bucket, rate)| full((bucket, rate?)));
             match waits.max() {
                 Some(retry_after) => Err(CommandError::RateExceeded { retry_after }),
-                None => Ok(tool),
+                None => Ok(()),
             }
         }
     }
@@ -397,7 +393,7 @@ impl Write for LentCall<'_> {
 /// Says of an audit record which call it is about.
 fn describe(id: &CallId, call: &PendingCall, event: &mut AuditEvent) {
     event.call_id = Some(id.to_string());
-    event.tool_id = Some(call.tool.tool_id.clone());
+    event.tool_id = Some(call.tool_id.clone());
     event.request_id = Some(call.ids.request_id.clone());
     event.correlation_id.clone_from(&call.ids.correlation_id);
     event.causation_id.clone_from(&call.ids.causation_id);

@@ -165,7 +165,7 @@ impl CoreConnection {
     #[cfg(all(feature = "tokio", feature = "tracing"))]
     pub(crate) fn call_ids(&self, id: &CallId) -> Option<(&str, Ids<'_>)> {
         let call = self.calls.get(id)?;
-        Some((&call.tool.tool_id, Ids::from(&call.ids)))
+        Some((&call.tool_id, Ids::from(&call.ids)))
     }
 
     /// Sets whether anybody takes records of calls that are routed and completed: else none are made.

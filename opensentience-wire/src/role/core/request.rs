@@ -1,7 +1,6 @@
 //! A call of a core's application, and how it ended.
 
 use core::time::Duration;
-use std::sync::Arc;
 
 use ubos_common::json::RawObject;
 use ubos_common::time::{Mono, Rfc3339};
@@ -10,7 +9,7 @@ use ubos_common::trace_context::TraceContext;
 use crate::envelope::Ids;
 use crate::error::{ErrorCode, ErrorObject};
 use crate::ledger::{Charge, Ledger, Share};
-use crate::message::{Actor, CallContext, Caller, Status, ToolOutcome, ToolSpec};
+use crate::message::{Actor, CallContext, Caller, Status, ToolOutcome};
 
 /// A call that a core's application wants made.
 ///
@@ -235,7 +234,7 @@ pub(super) const RESULT_BYTES: usize = 256;
 /// A call that has not ended.
 #[derive(Debug)]
 pub(super) struct PendingCall {
-    pub(super) tool: Arc<ToolSpec>,
+    pub(super) tool_id: String,
     pub(super) ids: CallIds,
     pub(super) caller: Option<Caller>,
     pub(super) asked: Mono,
@@ -276,14 +275,10 @@ const CALL_BYTES: usize = 512;
 
 impl PendingCall {
     /// A call that is asked for, with the other ids of its request, and what was entered for it.
-    pub(super) fn of(
-        asked: Mono,
-        tool: Arc<ToolSpec>,
-        request_id: String,
-        request: &mut CallRequest,
-    ) -> Self {
+    pub(super) fn of(asked: Mono, request_id: String, request: &mut CallRequest) -> Self {
         Self {
-            tool,
+            // The name alone: a declaration that is gone is not kept for its calls.
+            tool_id: request.tool_id.clone(),
             ids: CallIds {
                 request_id,
                 correlation_id: request.correlation_id.take(),
@@ -307,7 +302,8 @@ impl PendingCall {
         let text = |text: &Option<String>| text.as_ref().map_or(0, String::len);
         let ids = [&self.ids.correlation_id, &self.ids.causation_id];
         let caller = self.caller.as_ref().map_or(0, Caller::weight);
-        CALL_BYTES + self.ids.request_id.len() + ids.into_iter().map(text).sum::<usize>() + caller
+        let texts = [&self.tool_id, &self.ids.request_id].map(String::len);
+        CALL_BYTES + texts.iter().sum::<usize>() + ids.into_iter().map(text).sum::<usize>() + caller
     }
 
     pub(super) const fn is_sent(&self) -> bool {
@@ -325,10 +321,8 @@ mod tests {
         let mut request = CallRequest::new("a/t", RawObject::empty());
         request.correlation_id = Some("c".repeat(20));
         request.causation_id = Some("c".repeat(300));
-        let tool = ToolSpec::local("t", "d", RawObject::empty());
-        let asked = Mono::default();
-        let call = PendingCall::of(asked, Arc::new(tool), "r".repeat(7), &mut request);
-        assert_eq!(call.own_bytes(), CALL_BYTES + 327);
+        let call = PendingCall::of(Mono::default(), "r".repeat(7), &mut request);
+        assert_eq!(call.own_bytes(), CALL_BYTES + 330);
     }
 
     #[test]

@@ -83,7 +83,8 @@ pub(crate) fn verdict(tool: &ToolSpec) -> Verdict {
     let (checked, cost) = check_priced(tool, MAX_SCHEMA_BYTES);
     Verdict {
         unusable: checked.err(),
-        cost,
+        // Texts that are no patterns are counted as if they were: the agent is not muted for hours by what took no time.
+        cost: cost.min(MOST),
     }
 }
 
@@ -120,3 +121,24 @@ const MOST: usize = 16 << 20;
 /// What a [`SchemaCheck`] came to. A tool without a verdict is rejected.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SchemaVerdicts(pub(crate) Vec<Verdict>);
+
+#[cfg(test)]
+#[cfg(feature = "schema")]
+mod tests {
+    use super::*;
+    use ubos_common::json::RawObject;
+
+    // It would not be read for hours, and neither would the version that takes its place.
+    #[test]
+    fn a_schema_costs_no_more_than_all_of_a_registration_may() {
+        let described = format!(
+            r#"{{"type":"object","description":"{}"}}"#,
+            r"\\w".repeat(20_000)
+        );
+        let schema = RawObject::parse(&described).unwrap();
+        let tool = ToolSpec::local("t", "d", schema);
+        assert!(check_priced(&tool, MAX_SCHEMA_BYTES).1 > 100 * MOST);
+        let verdict = verdict(&tool);
+        assert_eq!((verdict.unusable, verdict.cost), (None, MOST));
+    }
+}

@@ -194,17 +194,9 @@ impl Router {
     }
 
     // impl: OSW-4.5-3
-    pub(super) fn on_disconnected(&mut self, now: Now, agent: &str) {
+    pub(super) fn on_disconnected(&mut self, agent: &str) {
         self.expect_back(agent);
         self.on_stopping(agent);
-        let Some(entry) = self.agents.get(agent) else {
-            return;
-        };
-        for route in entry.routes.clone() {
-            let error = ErrorObject::of(ErrorCode::AgentDisconnected, "the connection has ended");
-            let ended = Outcome::failed(error.noticed_by("core.router"));
-            self.on_ended(now, route, ended, true);
-        }
     }
 
     pub(super) fn on_stopped(&mut self, agent: &str) {
@@ -232,7 +224,13 @@ impl Router {
     }
 
     pub(super) fn on_down(&mut self, now: Now, agent: &str, ended: Ended) {
-        self.on_disconnected(now, agent);
+        self.on_disconnected(agent);
+        let routes = self.agents.get(agent).map(|entry| entry.routes.clone());
+        for route in routes.into_iter().flatten() {
+            let error = ErrorObject::of(ErrorCode::AgentDisconnected, "the connection has ended");
+            let ended = Outcome::failed(error.noticed_by("core.router"));
+            self.on_ended(now, route, ended, true);
+        }
         let Some((name, entry)) = self.agents.get_key_value(agent) else {
             return;
         };

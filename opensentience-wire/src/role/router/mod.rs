@@ -110,7 +110,7 @@ impl Router {
             Input::Tools { agent, tools } => self.on_tools(now, &agent, tools),
             Input::Health { agent, health } => self.on_health(&agent, health),
             Input::AgentStopping { agent } => self.on_stopping(&agent),
-            Input::AgentDisconnected { agent } => self.on_disconnected(now, &agent),
+            Input::AgentDisconnected { agent } => self.on_disconnected(&agent),
             Input::AgentStopped { agent } => self.on_stopped(&agent),
             Input::LaunchFailed { agent } => self.on_launch_failed(now, &agent),
             Input::AgentDown { agent, ended } => self.on_down(now, &agent, ended),

@@ -54,8 +54,9 @@ pub enum Input {
         /// Its id.
         agent: String,
     },
-    /// An agent's connection has ended: its calls end here, and its tools are gone, or expected back where it may be launched
-    /// again. How its process ends is told by [`AgentDown`](Self::AgentDown).
+    /// An agent's connection has ended: its tools are gone, or expected back where it may be launched again. Each of its calls ends as
+    /// its connection ended it, which may be with a result. How its process ends is told by [`AgentDown`](Self::AgentDown): calls that
+    /// have no end by then end there.
     AgentDisconnected {
         /// Its id.
         agent: String,

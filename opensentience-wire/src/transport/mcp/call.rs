@@ -21,8 +21,8 @@ use crate::transport::tokio::{ToolContext, ToolError};
 /// Reports of progress that wait for the core.
 const REPORTS: usize = 64;
 
-/// Characters of a server's error that go on.
-const ERROR_CHARS: usize = 2_000;
+/// Characters of a server's error, or of a report of progress, that go on.
+const MAX_CHARS: usize = 2_000;
 
 /// A tool of the server.
 pub(super) struct Target {
@@ -159,5 +159,10 @@ fn cut(text: &str, otherwise: &str) -> String {
     if text.trim().is_empty() {
         return otherwise.to_owned();
     }
-    text.chars().take(ERROR_CHARS).collect()
+    shortened(text)
+}
+
+/// The beginning of what a server says.
+pub(super) fn shortened(text: &str) -> String {
+    text.chars().take(MAX_CHARS).collect()
 }

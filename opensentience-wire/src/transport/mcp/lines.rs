@@ -20,6 +20,7 @@ use tokio::io::{
 use tokio::sync::Mutex;
 use ubos_common::json::{RawBuf, RawObject};
 
+use super::call::shortened;
 use super::server::Calls;
 
 /// The longest line that is read. A longer one ends the session: nobody knows whose answer it is.
@@ -278,7 +279,8 @@ fn report_of(line: &[u8]) -> Option<String> {
         text.push_str(": ");
         text.push_str(&message);
     }
-    Some(text)
+    // Many wait where the core does not read.
+    Some(shortened(&text))
 }
 
 /// The text of an answer's result; `None` where it is no sound JSON.
@@ -320,6 +322,9 @@ mod tests {
             assert_eq!(report_of(line(params).as_bytes()).as_deref(), Some(text));
         }
         assert_eq!(report_of(line("{}").as_bytes()), None);
+        let long = format!(r#"{{"progress":1,"message":"{}"}}"#, "é".repeat(9_000));
+        let cut = report_of(line(&long).as_bytes()).unwrap();
+        assert_eq!(cut.chars().count(), 2_000);
     }
 
     #[tokio::test]

@@ -283,8 +283,9 @@ impl Connection {
             if greeting && self.conn.is_open() {
                 return Poll::Ready(Turn::Open);
             }
-            let is_full = counts.full.load(Ordering::Relaxed) > 0;
-            let is_blocked = is_full || self.rests() || !self.has_output_room(context);
+            // Each of them is looked at: a rest that is over is over though somebody does not read.
+            let (is_full, rests) = (counts.full.load(Ordering::Relaxed) > 0, self.rests());
+            let is_blocked = is_full || rests || !self.has_output_room(context);
             if mem::replace(&mut self.is_blocked, is_blocked) != is_blocked {
                 self.conn.set_reading(self.clock.now(), !is_blocked);
             }
@@ -332,17 +333,17 @@ impl Connection {
 
     /// Lets the machine go on where its schemas are checked.
     fn poll_schemas(&mut self, counts: &Counts, context: &mut Context<'_>) {
-        let Some(checking) = &mut self.checking else {
-            return;
-        };
-        let Poll::Ready(verdicts) = checking.as_mut().poll(context) else {
-            return;
-        };
-        self.checking = None;
-        let before = self.begin_answers();
-        // A fault is among the outputs, too.
-        let _ = self.conn.take_verdicts(self.clock.now(), verdicts);
-        self.end_answers(counts, before);
+        // What waited behind one registration may be the next.
+        while let Some(checking) = &mut self.checking {
+            let Poll::Ready(verdicts) = checking.as_mut().poll(context) else {
+                return;
+            };
+            self.checking = None;
+            let before = self.begin_answers();
+            // A fault is among the outputs, too.
+            let _ = self.conn.take_verdicts(self.clock.now(), verdicts);
+            self.end_answers(counts, before);
+        }
     }
 
     fn on_moved(&mut self, counts: &Counts, moved: &Moved) {

@@ -253,8 +253,12 @@ impl SharedConnection {
             }
             let mut turn = connection.poll_turn(&self.counts, context, greeting);
             // Also of one that always has more to say: its calls have deadlines.
-            let may_go_on = matches!(turn, Poll::Pending | Poll::Ready(Turn::Again));
-            if may_go_on && connection.poll_alarm(context, alarm).is_ready() {
+            let may_go_on = match turn {
+                Poll::Pending | Poll::Ready(Turn::Again | Turn::Crowded) => true,
+                Poll::Ready(Turn::Open | Turn::Closed(_)) => false,
+            };
+            let rang = may_go_on && connection.poll_alarm(context, alarm).is_ready();
+            if rang && turn.is_pending() {
                 turn = Poll::Ready(Turn::Again);
             }
             let has_room = !had_room && connection.has_room();

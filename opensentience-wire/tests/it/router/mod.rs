@@ -387,13 +387,14 @@ fn every_refusal_is_audited() {
 #[test]
 fn an_agent_whose_connection_ended_is_down_before_its_process_is() {
     let mut router = router(Config::default().with_restart(RestartPolicy::Always));
-    let call = router.call(at(0), request("a/read")).unwrap();
+    let [done, left] = [(); 2].map(|()| router.call(at(0), request("a/read")).unwrap());
     drain(&mut router);
     router.handle_input(at(1), Input::AgentDisconnected { agent: "a".into() });
-    let outputs = drain(&mut router);
+    // What came before the connection ended may be told of after it.
+    assert_eq!(ended(&drain(&mut router)), BTreeMap::new());
     assert_eq!(
-        ended(&outputs),
-        [(call, "agent.disconnected".into())].into()
+        end(&mut router, done, good(RawObject::empty())),
+        [(done, "succeeded".into())].into()
     );
     assert_eq!((router.health("a"), router.tools().count()), (None, 1));
     assert_eq!(
@@ -408,6 +409,9 @@ fn an_agent_whose_connection_ended_is_down_before_its_process_is() {
             ended,
         },
     );
+    let outputs = drain(&mut router);
+    let lost = self::ended(&outputs);
+    assert_eq!(lost, [(left, "agent.disconnected".into())].into());
     assert!(
         router.poll_timeout().is_some(),
         "it is to be launched again"

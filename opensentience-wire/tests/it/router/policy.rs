@@ -2,15 +2,15 @@
 
 use core::time::Duration;
 
-use opensentience_wire::Manifest;
 use opensentience_wire::message::{ActorType, Caller};
 use opensentience_wire::role::router::{
     AgentPolicy, Config, Ended, Input, Output, Quota, Refused, RestartPolicy, Router,
 };
+use opensentience_wire::{ErrorCode, Manifest};
 use serde_json::json;
 use ubos_common::json::RawObject;
 
-use super::{drain, end, ended, good, request, router, up};
+use super::{bad, drain, end, good, request, router, up};
 use crate::kit::{RequestExt as _, at, object};
 
 fn with_policy(policy: AgentPolicy) -> Router {
@@ -157,7 +157,7 @@ fn calls_of_an_agent_that_is_replaced_end_by_themselves() {
     let behind = router.call(at(0), request("a/read")).unwrap();
     drain(&mut router);
     router.handle_input(at(0), Input::AgentDisconnected { agent: "a".into() });
-    let ends = ended(&drain(&mut router));
+    let ends = end(&mut router, behind, bad(ErrorCode::AgentDisconnected));
     assert_eq!(ends, [(behind, "agent.disconnected".into())].into());
     let ends = end(&mut router, before, good(RawObject::empty()));
     assert_eq!(ends, [(before, "succeeded".into())].into());

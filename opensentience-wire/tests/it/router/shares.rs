@@ -313,12 +313,12 @@ fn calls_of_one_that_was_replaced_take_places_of_their_agent() {
     let mut router = router(Config::default().with_max_agent_calls(3));
     let old = [request("a/read"), keyed("a/write", 1)].map(|request| router.call(at(0), request));
     up(&mut router, 1, "a", &["read", "write"]);
-    router.call(at(2), request("a/read")).unwrap();
+    let new = router.call(at(2), request("a/read")).unwrap();
     assert_eq!(router.call(at(2), request("a/read")), Err(Refused::Busy));
     // They go on where they are, though the new one is gone.
     let agent = "a".to_owned();
     router.handle_input(at(3), Input::AgentDisconnected { agent });
-    drain(&mut router);
+    end(&mut router, new, bad(ErrorCode::AgentDisconnected));
     assert_eq!(router.running_calls(), 2);
     up(&mut router, 4, "a", &["read", "write"]);
     router.call(at(4), request("a/read")).unwrap();

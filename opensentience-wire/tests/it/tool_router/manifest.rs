@@ -76,7 +76,7 @@ async fn a_manifest_binds() {
     );
     handle.shutdown().await;
     let router = ToolRouter::builder(Config::default());
-    let router = router.with_agent(AgentSource::of(&rated, launched));
+    let router = router.with_agent(AgentSource::of(&rated, launched.clone()));
     let router = router.start().unwrap();
     router.ready().await;
     for _ in 0..2 {
@@ -84,6 +84,17 @@ async fn a_manifest_binds() {
     }
     let third = router.call(echo()).await.unwrap_err();
     assert!(matches!(third, Refused::RateExceeded { .. }), "{third}");
+    router.shutdown().await;
+    // Where the router has no manifest its launcher's binds.
+    let router = ToolRouter::builder(Config::default()).agent("com.example.a", launched);
+    let router = router.start().unwrap();
+    router.ready().await;
+    for _ in 0..2 {
+        let echo = router.call(echo()).await.unwrap();
+        assert_eq!(echo.result().await.status, Status::Succeeded);
+    }
+    let third = router.call(echo()).await.unwrap().result().await;
+    assert_eq!(code(third), "limits.rate_exceeded");
     router.shutdown().await;
 
     // One whose launcher forgets the manifest is not launched, nor one that has another of its id.

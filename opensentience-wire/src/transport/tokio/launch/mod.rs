@@ -103,8 +103,8 @@ impl Launcher {
         let limits = &mut config.limits;
         let at_once = quota.concurrent.unwrap_or(usize::MAX);
         limits.max_inflight_requests = limits.max_inflight_requests.min(at_once);
-        // A router has counted already.
-        if self.router_agent.is_none() {
+        // A router that has the manifest counts over launches.
+        if self.wanted_manifest.is_none() {
             config.manifest_rate = quota.rate;
         }
         let own = config.call_timeout;

@@ -161,7 +161,15 @@ impl Driver {
                     self.on_launched(&agent, result);
                 }
             }
-            AgentEvent::Down(ended) => self.on_down(&agent, launch, ended),
+            AgentEvent::Down(ended) => {
+                // Its connection has ended its calls; what became of them comes first.
+                while let Some(called) = self.tasks.try_join_next() {
+                    if let Ok(called) = called {
+                        self.on_report(called);
+                    }
+                }
+                self.on_down(&agent, launch, ended);
+            }
             event if self.connected.is_current(&agent, launch) => {
                 self.on_event(agent.to_string(), event);
             }
