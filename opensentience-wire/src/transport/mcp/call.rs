@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 use ubos_common::json::{RawBuf, RawObject};
 use ubos_common::trace_context::TraceContext;
 
-use super::lines::RawArguments;
+use super::lines::{RawArguments, shortened};
 use super::server::Listener;
 use crate::error::{ErrorCode, ErrorObject};
 use crate::message::Channel;
@@ -20,9 +20,6 @@ use crate::transport::tokio::{ToolContext, ToolError};
 
 /// Reports of progress that wait for the core.
 const REPORTS: usize = 64;
-
-/// Characters of a server's error, or of a report of progress, that go on.
-const MAX_CHARS: usize = 2_000;
 
 /// A tool of the server.
 pub(super) struct Target {
@@ -160,9 +157,4 @@ fn cut(text: &str, otherwise: &str) -> String {
         return otherwise.to_owned();
     }
     shortened(text)
-}
-
-/// The beginning of what a server says.
-pub(super) fn shortened(text: &str) -> String {
-    text.chars().take(MAX_CHARS).collect()
 }

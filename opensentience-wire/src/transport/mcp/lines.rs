@@ -20,11 +20,18 @@ use tokio::io::{
 use tokio::sync::Mutex;
 use ubos_common::json::{RawBuf, RawObject};
 
-use super::call::shortened;
 use super::server::Calls;
 
 /// The longest line that is read. A longer one ends the session: nobody knows whose answer it is.
 const LINE_BYTES: usize = 16 << 20;
+
+/// Characters of a server's error, or of a report of progress, that go on.
+const MAX_CHARS: usize = 2_000;
+
+/// The beginning of what a server says.
+pub(super) fn shortened(text: &str) -> String {
+    text.chars().take(MAX_CHARS).collect()
+}
 
 /// The arguments of a call, beside its request.
 #[derive(Clone)]

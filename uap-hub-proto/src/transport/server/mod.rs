@@ -122,16 +122,13 @@ async fn start(listener: TcpListener, mut config: ServerConfig) -> io::Result<Hu
     let reflection = (config.reflection).then(|| reflection(control.clone()));
     let places = Places::new(connections, config.max_connections_per_address);
     let times = times_of(&config);
-    let session_bytes = Pool::new(most, 4, 16, connections);
-    let sessions = (session_bytes, Pace::steps(config.session_message_timeout));
+    let [received, sent] = [(); 2].map(|()| Pool::new(most, 4, 16, connections));
+    let sessions = (received, Pace::steps(config.session_message_timeout));
+    let outgoing = Outgoing::new(sent, times.patience);
     let (shared, records) = Shared::new(config, ids).map_err(invalid)?;
     let restored = match store {
         Some(store) => keep::start(&shared, store, records).await?,
         None => Vec::new(),
-    };
-    let outgoing = Outgoing {
-        pool: Pool::new(most, 4, 16, connections),
-        patience: times.patience,
     };
     let service = Service::new(shared.clone(), outgoing);
     let calls = Calls::new(service, (most_control, most), control, sessions);

@@ -79,13 +79,7 @@ impl Service {
             return Err(refused.into());
         }
         let trace = call.take_trace();
-        let reader = Reader {
-            shared: self.shared.clone(),
-            stream,
-            broken: request.extensions().get().cloned().unwrap_or_default(),
-            call: call.clone(),
-            peer: Peer::of(request.extensions()).cloned(),
-        };
+        let reader = Reader::of(&request, self.shared.clone(), stream, call.clone());
         // What waits on a control stream is small, and counted in messages.
         let unread =
             (rpc != Rpc::Listen).then(|| Unread::new(self.outgoing.clone(), reader.peer.clone()));
@@ -186,6 +180,16 @@ struct Reader {
 }
 
 impl Reader {
+    fn of<T>(request: &Request<T>, shared: Arc<Shared>, stream: StreamId, call: CallState) -> Self {
+        Self {
+            shared,
+            stream,
+            broken: request.extensions().get().cloned().unwrap_or_default(),
+            call,
+            peer: Peer::of(request.extensions()).cloned(),
+        }
+    }
+
     #[expect(
         clippy::manual_async_fn,
         reason = "an async fn holds what it was given twice"

@@ -36,9 +36,15 @@ const PIECE: usize = 64 << 10;
 /// What the calls of sessions share.
 #[derive(Clone, Debug)]
 pub(super) struct Outgoing {
-    pub(super) pool: Arc<Pool>,
+    pool: Arc<Pool>,
     /// How long the peer of a call that has ended may leave what it was sent.
-    pub(super) patience: Duration,
+    patience: Duration,
+}
+
+impl Outgoing {
+    pub(super) const fn new(pool: Arc<Pool>, patience: Duration) -> Self {
+        Self { pool, patience }
+    }
 }
 
 /// What the peer of a call has not taken.
@@ -193,10 +199,7 @@ mod tests {
 
     /// So many calls of one connection, which may keep two messages of 10,000 bytes beside its share of as many.
     fn calls<const N: usize>() -> [Unread; N] {
-        let outgoing = Outgoing {
-            pool: Pool::new(10_000, 4, 4, 1),
-            patience: Duration::ZERO,
-        };
+        let outgoing = Outgoing::new(Pool::new(10_000, 4, 4, 1), Duration::ZERO);
         let held = Held::default();
         [(); N].map(|()| Unread::of(outgoing.clone(), held.clone(), None))
     }

@@ -166,10 +166,7 @@ fn a_call_goes_on_whose_job_is_dropped_by_whoever_inspects_the_hub() {
 
 /// A call on which a message of 10,000 bytes waits, behind an agent that has not taken so many.
 fn unread(bytes: usize) -> (Unread, mail::Sender<TestInit>, Answers<TestInit>, Peer) {
-    let outgoing = Outgoing {
-        pool: Pool::new(20_000, 1, 1, 1),
-        patience: Duration::from_secs(40),
-    };
+    let outgoing = Outgoing::new(Pool::new(20_000, 1, 1, 1), Duration::from_secs(40));
     let peer = Peer::of_nobody();
     let mut other = Unread::new(outgoing.clone(), Some(peer.clone()));
     let cx = &mut Context::from_waker(Waker::noop());
