@@ -335,6 +335,17 @@ mod tests {
 
     use super::*;
 
+    #[cfg(feature = "tokio")]
+    #[test]
+    fn a_share_is_half_full_behind_its_half() {
+        let ledger = Ledger::new(1_600);
+        let half = ledger.max_bytes_of(Share::Results) / 2;
+        let _half = ledger.take(Share::Results, half).unwrap();
+        assert!(!ledger.is_half_full(Share::Results));
+        let _more = ledger.take(Share::Results, 1).unwrap();
+        assert!(ledger.is_half_full(Share::Results));
+    }
+
     #[test]
     fn the_shares_are_the_bound_and_no_share_takes_of_another() {
         let ledger = Ledger::new(1_600);

@@ -178,6 +178,18 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_ledger_has_room_for_what_one_read_may_bring() {
+        let mut config = Config::default();
+        config.limits.max_frame_bytes = 1 << 20;
+        let sixteenth = config.room_bytes().div_ceil(3);
+        // A frame that makes it three parts to the byte.
+        config.limits.max_frame_bytes += 3 * sixteenth - config.room_bytes();
+        let check = |sixteenth| config.check_ledger(&Ledger::new(16 * sixteenth));
+        assert_eq!(check(sixteenth), Ok(()));
+        assert!(check(sixteenth - 1).is_err());
+    }
+
+    #[test]
     fn patterns() {
         for (pattern, text, same) in [
             ("a/b", "a/b", true),

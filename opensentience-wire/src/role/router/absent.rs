@@ -49,3 +49,21 @@ impl Absent {
 
 /// Bytes that a name takes beside its text.
 const TOOL_BYTES: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_left_of_tools_that_were_expected_twice() {
+        let (mut absent, ledger) = (Absent::default(), Ledger::new(80 << 20));
+        let agent = Arc::from("a");
+        for tools in [["a/t", "a/u"], ["a/t", "a/v"]] {
+            absent.expect(&agent, &ledger, tools.map(Box::from));
+        }
+        assert!(absent.contains("a/t") && absent.contains("a/v") && !absent.contains("a/u"));
+        absent.forget("a");
+        assert!(absent.tools.is_empty());
+        assert_eq!(ledger.held_bytes(), 0);
+    }
+}

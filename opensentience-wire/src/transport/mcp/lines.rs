@@ -312,6 +312,15 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_has_been_written_waits_no_more() {
+        let all = Arc::default();
+        let first = Waits::new(&all, WAITING_BYTES).unwrap();
+        assert!(Waits::new(&all, 1).is_none());
+        drop(first);
+        assert!(Waits::new(&all, 1).is_some());
+    }
+
+    #[test]
     fn a_report_keeps_its_numbers() {
         let line =
             |params: &str| format!(r#"{{"method":"notifications/progress","params":{params}}}"#);

@@ -474,6 +474,22 @@ fn the_tools_of_an_agent_that_is_launched_again_are_missed_for_a_while_alone() {
 
 // spec: OSW-4.3-10
 #[test]
+fn a_call_goes_on_whose_copy_is_cancelled() {
+    let mut router = router(Config::default());
+    let [first, copy] = [(); 2].map(|()| router.call(at(0), keyed("a/write", 1)).unwrap());
+    assert_eq!(sent(&drain(&mut router)).len(), 1);
+    router.cancel(at(1), copy).unwrap();
+    let outputs = drain(&mut router);
+    let is_cancel = |output: &Output| matches!(output, Output::Cancel { .. });
+    assert!(!outputs.iter().any(is_cancel), "{outputs:?}");
+    assert_eq!(
+        end(&mut router, first, good(RawObject::empty())),
+        [(first, "succeeded".into())].into()
+    );
+}
+
+// spec: OSW-4.3-10
+#[test]
 fn keys_of_callers_are_apart() {
     let mut router = router(Config::default());
     let of = |id| keyed("a/write", 1).with_caller(ActorType::Human, id);

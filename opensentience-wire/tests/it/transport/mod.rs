@@ -289,6 +289,7 @@ async fn a_run_that_ends_in_good_order_has_stopped() {
     assert_eq!(handle.shutdown().await, CloseReason::Goodbye);
     assert_eq!(output.status().unwrap().code(), Some(3));
     let seen = names(audit).await;
+    assert!(seen.iter().any(|name| name == "agent.run_stop_requested"));
     assert_eq!(seen.last().map(String::as_str), Some("agent.run_stopped"));
 
     let (launcher, audit) = launcher();
