@@ -161,7 +161,7 @@ fn judge_hub(
         let command = command.to_vec();
         let feed = move |skill: &Skill| feed(&command, skill);
         let fleet = TestFleet::connect(url, skill.clone(), feed);
-        fleet.map_err(|err| format!("{url}: {}", with_causes(&err)))
+        fleet.map_err(|err| format!("{}: {}", shown(url), with_causes(&err)))
     };
     connect()?;
     let kit = hub_kit();
@@ -170,6 +170,15 @@ fn judge_hub(
         Ok(fleet) => Ok(Box::new(fleet)),
         Err(why) => Err(ConnectError::Unreachable(why)),
     }))
+}
+
+/// A URL without its user and password, which are not for a log.
+fn shown(url: &str) -> String {
+    let Some((before, host)) = url.rsplit_once('@') else {
+        return url.to_owned();
+    };
+    let scheme = before.split_once("://").map(|(scheme, _)| scheme);
+    scheme.map_or_else(|| host.to_owned(), |scheme| format!("{scheme}://{host}"))
 }
 
 /// An error with its causes, on one line.

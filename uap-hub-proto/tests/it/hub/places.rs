@@ -17,6 +17,24 @@ fn named_from(rig: &mut Rig, address: &str, bytes: usize) -> Result<String, Regi
     Ok(answer?.client_id)
 }
 
+#[test]
+fn an_agent_that_listens_is_found_by_its_id_or_its_name() {
+    let mut rig = Rig::new();
+    let silent = named_from(&mut rig, "10.0.0.1", 3).unwrap();
+    let listens = named_from(&mut rig, "10.0.0.1", 5).unwrap();
+    rig.open(Rpc::Listen, Some(&listens));
+    let find = |name: &str| {
+        let found = rig.hub.view().listening_agent(name);
+        found.map(|id| id.as_str().to_owned())
+    };
+    for name in [listens.as_str(), "nnnnn"] {
+        assert_eq!(find(name), Some(listens.clone()));
+    }
+    for name in [silent.as_str(), "nnn", "nobody"] {
+        assert_eq!(find(name), None);
+    }
+}
+
 // spec: HUB-2-4
 #[test]
 fn a_peer_does_not_lock_the_others_out_with_bytes() {
