@@ -301,7 +301,7 @@ impl CoreConnection {
 
     /// What a caller chose may hold the session token: it is in no record.
     // impl: OSW-7-1
-    fn leave_out_token(&self, event: &mut AuditEvent) {
+    pub(crate) fn leave_out_token(&self, event: &mut AuditEvent) {
         let holds = |text: &str| self.common.encoder.guards(text);
         for text in [
             &mut event.tool_id,

@@ -17,6 +17,7 @@ use super::io::{Alarm, HIGH_WATER, Moved, Wire};
 use super::rate::{LEAST, Rate};
 use super::schemas;
 use super::trace::{self, Span};
+use crate::audit::AuditEvent;
 use crate::error::CommandError;
 use crate::ledger::{Charge, Share};
 use crate::message::{SharedTools, ToolStream};
@@ -138,6 +139,11 @@ impl Connection {
             is_at_end: false,
             readers: Vec::new(),
         }
+    }
+
+    /// Leaves the token out of a record that another made.
+    pub(super) fn leave_out_token(&self, event: &mut AuditEvent) {
+        self.conn.leave_out_token(event);
     }
 
     /// The span of a call that was taken.

@@ -17,6 +17,7 @@ use super::call::{Change, Link, RunningCall, wait};
 use super::connection::{Connection, Counts, Duplex, Slot, Turn};
 use super::io::Alarm;
 use super::trace;
+use crate::audit::AuditEvent;
 use crate::error::CommandError;
 use crate::ledger::{Ledger, Share};
 use crate::message::SharedTools;
@@ -167,6 +168,11 @@ impl SharedConnection {
             self.wake_driver();
         }
         Ok(taken)
+    }
+
+    /// Leaves the token out of a record that another made.
+    pub(super) fn leave_out_token(&self, event: &mut AuditEvent) {
+        lock(&self.connection).leave_out_token(event);
     }
 
     fn wake_driver(&self) {

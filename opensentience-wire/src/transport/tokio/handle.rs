@@ -12,6 +12,7 @@ use ubos_common::os::Clock;
 use super::audit::{AuditSink, Listeners};
 use super::call::RunningCall;
 use super::core::SharedConnection;
+use crate::audit::AuditEvent;
 use crate::error::{CommandError, ConfigError};
 use crate::ledger::Ledger;
 use crate::message::{SharedTools, ToolSpec};
@@ -43,6 +44,11 @@ impl Caller {
             Ok(taken) => taken,
             Err(request) => self.shared.call(request).await,
         }
+    }
+
+    /// Leaves the agent's token out of a record that another made.
+    pub(super) fn leave_out_token(&self, event: &mut AuditEvent) {
+        self.shared.leave_out_token(event);
     }
 
     /// Whether a tool of the agent was rejected.

@@ -16,7 +16,7 @@ use opensentience_wire::{AuditEvent, AuditName};
 use serde_json::{Value, json};
 
 use super::{builder, call, code, launcher, pid, request, source};
-use crate::kit::{frame, message, tool};
+use crate::kit::{RequestExt as _, frame, message, tool};
 
 /// Longer than a router waits before it launches an agent again for the first time.
 fn slow(agent: &str) -> Launcher {
@@ -47,6 +47,32 @@ async fn an_agent_that_dies_while_another_takes_its_place_is_not_launched_again(
     assert_eq!(launches.load(Ordering::Relaxed), 1);
     let echo = call(&router, "com.example.a/echo", json!({})).await;
     assert_eq!(echo.status, Status::Succeeded);
+    router.shutdown().await;
+}
+
+// spec: OSW-7-1
+#[tokio::test]
+async fn what_a_router_refuses_is_recorded_without_the_token_of_an_agent() {
+    let (events, mut records) = tokio::sync::mpsc::unbounded_channel();
+    let router = builder(Config::default(), &["com.example.a"]);
+    let router = router.with_audit(move |event: AuditEvent| drop(events.send(event)));
+    let router = router.start().unwrap();
+    router.ready().await;
+    let told = call(&router, "com.example.a/tell", json!({})).await;
+    let told: Value = told.into_result().unwrap().deserialize().unwrap();
+    let token: String = told["nekot"].as_str().unwrap().chars().rev().collect();
+    assert!(token.len() > 40);
+    let none = request("com.example.a/none", json!({}));
+    let refused = router.call(none.with_correlation_id(&token)).await;
+    assert!(matches!(refused, Err(Refused::ToolNotFound { .. })));
+    let refusal = loop {
+        let record = records.recv().await.unwrap();
+        if record.name == AuditName::CallRefused {
+            break record;
+        }
+    };
+    assert_eq!(refusal.tool_id.as_deref(), Some("com.example.a/none"));
+    assert_eq!(refusal.correlation_id, None);
     router.shutdown().await;
 }
 

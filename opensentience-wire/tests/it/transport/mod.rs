@@ -85,6 +85,11 @@ fn tools() -> Agent {
             Ok(RawObject::empty())
         })
         .tool(spec("die"), async |_, _| std::process::abort())
+        .tool(spec("tell"), async |_, _| {
+            // A core would not send the token itself.
+            let token = std::env::var("OPENSENTIENCE_SESSION_TOKEN").unwrap_or_default();
+            Ok(object(&json!({"nekot": token.chars().rev().collect::<String>()})))
+        })
         .tool(spec("leave"), async |_, _| std::process::exit(0))
         .tool(spec("environment"), async |_, _| {
             let names: Vec<String> = std::env::vars().map(|(name, _)| name).collect();
@@ -262,7 +267,7 @@ async fn a_launched_agent_has_a_clean_environment_and_arguments() {
     want.push("PATH".into());
     assert_eq!(names_seen, want);
     assert_eq!(seen["args"].as_array().unwrap().len(), 4);
-    let tools = 11 + usize::from(cfg!(feature = "schemars"));
+    let tools = 12 + usize::from(cfg!(feature = "schemars"));
     assert_eq!(handle.tools().len(), tools);
     assert_eq!(output.status(), None);
     assert_eq!(handle.shutdown().await, CloseReason::Goodbye);

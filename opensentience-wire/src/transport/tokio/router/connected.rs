@@ -8,6 +8,7 @@ use tokio::sync::{Notify, watch};
 
 use super::super::handle::Caller;
 use super::report::{LaunchId, Wanted};
+use crate::audit::AuditEvent;
 use crate::role::router::RouteId;
 
 /// An agent that is connected.
@@ -141,6 +142,14 @@ impl Connected {
             }
         }
         self.stop_current(agent);
+    }
+
+    /// Leaves the tokens of all out of a record of the router's, who knows none.
+    // impl: OSW-7-1
+    pub(super) fn leave_out_tokens(&self, event: &mut AuditEvent) {
+        for live in self.live.values().chain(self.retired.values()) {
+            live.caller.leave_out_token(event);
+        }
     }
 
     pub(super) fn stop_all(&self) {

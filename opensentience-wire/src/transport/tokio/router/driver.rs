@@ -236,7 +236,10 @@ impl Driver {
                     self.connected.stop_current(&agent);
                     self.show(&agent);
                 }
-                Output::Audit(event) => self.audit.take(*event),
+                Output::Audit(mut event) => {
+                    self.connected.leave_out_tokens(&mut event);
+                    self.audit.take(*event);
+                }
             }
         }
     }
