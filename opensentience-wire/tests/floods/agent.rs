@@ -151,7 +151,8 @@ impl Hostile {
         );
     }
 
-    /// Answers calls by another thread, each as the flood wants it.
+    /// Reads by another thread, and answers calls where the flood is made of answers: else they would wait for each other, the core
+    /// to be read, and the reader to write.
     fn answer_calls(&self, role: &str, mut reader: UnixStream) -> std::thread::JoinHandle<()> {
         let mut own = self.another();
         let role = role.to_owned();
@@ -162,7 +163,8 @@ impl Hostile {
                 if kind == "core.goodbye" {
                     std::process::exit(0);
                 }
-                if kind != "core.tool.call" {
+                let answers = matches!(&*role, "metrics" | "output" | "crumbs");
+                if kind != "core.tool.call" || !answers {
                     continue;
                 }
                 let metrics = if role == "metrics" {
@@ -171,6 +173,7 @@ impl Hostile {
                     String::new()
                 };
                 if role == "output" {
+                    // It reads no more.
                     own.stream(call, &"o".repeat(64 << 10));
                 }
                 if role == "crumbs" {

@@ -153,7 +153,11 @@ mod core {
         let mut has_come = false;
         while start.elapsed() < WATCHED || times.is_empty() || !has_come {
             has_come = has_come || seen.has_come(flood, &router.view());
-            assert!(has_come || start.elapsed() < DEAD, "{flood} never came");
+            let records = &seen.records;
+            assert!(
+                has_come || start.elapsed() < DEAD,
+                "{flood} never came: {records:?}"
+            );
             // The bad one is called, too: some of its floods are what it answers.
             if asked < 200 {
                 asked += 1;
