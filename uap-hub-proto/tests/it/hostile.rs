@@ -78,11 +78,14 @@ fn by_token(config: ServerConfig) -> ServerConfig {
     })
 }
 
-/// A job of which the other process reads the payloads: types and MIME types.
+/// A job of which the other process reads the payloads: types, MIME types and sizes.
 fn of_line(line: &str) -> Job {
     let words: Vec<_> = line.split_whitespace().collect();
-    let payload = |pair: &[&str]| Payload::file(pair[0], "f", pair[1], "x");
-    let payloads = words[2..].chunks(2).map(payload).collect();
+    let payload = |words: &[&str]| {
+        let data = vec![0; words[2].parse().unwrap()];
+        Payload::file(words[0], "f", words[1], data)
+    };
+    let payloads = words[2..].chunks(3).map(payload).collect();
     let limit = Duration::from_millis(words[1].parse().unwrap());
     Job::test(words[0], payloads).with_time_limit(limit)
 }
@@ -90,7 +93,8 @@ fn of_line(line: &str) -> Job {
 fn to_line(job: &Job) -> String {
     let payloads = job.payloads.iter().map(|payload| {
         let mime_type = &payload.attachment.as_ref().unwrap().mime_type;
-        format!("{} {mime_type}", payload.r#type)
+        let size = payload.data().len();
+        format!("{} {mime_type} {size}", payload.r#type)
     });
     let payloads = payloads.collect::<Vec<_>>().join(" ");
     let limit = job.time_limit.unwrap().as_millis();
@@ -103,7 +107,9 @@ async fn the_hub_that_is_attacked() {
     let Ok(bytes) = std::env::var(HUB) else {
         return;
     };
-    let config = hub::Config::default().with_max_message_bytes(bytes.parse().unwrap());
+    let config = hub::Config::default()
+        .with_max_message_bytes(bytes.parse().unwrap())
+        .with_resume_grace(Duration::from_secs(10));
     let config = ServerConfig::default().with_hub(config);
     let hub = serve(([127, 0, 0, 1], 0).into(), by_token(config));
     let hub = hub.await.unwrap();
@@ -287,6 +293,15 @@ fn a_hub_that_keeps_more_of_messages_does_not_stand_those_that_stop() {
         .map(|seconds| (2 * MESSAGE_BYTES, seconds))
         .into_iter();
     assert!(broken.any(|(bytes, seconds)| !report(bytes, seconds).is_survived()));
+}
+
+// spec: HUB-4-6
+#[test]
+fn our_hub_keeps_no_copies_of_jobs_that_are_not_read() {
+    let (mut hub, url) = Attacked::start(MESSAGE_BYTES);
+    let run = hub.attack(&url).with_attacks(&[Attack::UnreadJobs]);
+    let report = run.with_time(Duration::from_secs(3)).run().unwrap();
+    assert!(report.is_survived(), "{report}");
 }
 
 /// Ranks agents as slowly as one that looks at all of them.

@@ -27,9 +27,9 @@ arguments becoming T.
 An agent is judged by a hub at ADDRESS, as 127.0.0.1:9000: start it with that for its hub; it may come at any time within 75
 seconds. Its first capability is what it is asked for, with made-up payloads of the types that it requires.
 
-A hub is attacked in up to 18 ways, one after the other, for N seconds each (default 5), while an honest agent registers,
+A hub is attacked in up to 19 ways, one after the other, for N seconds each (default 5), while an honest agent registers,
 listens, and does a job if COMMAND gives any, again and again. The table shows how long that took it, and by how much the memory of process PID grew. The hub must serve
-it each time within 10 seconds, and grow by at most BYTES (default 536870912). Three attacks need jobs: COMMAND is started once and
+it each time within 10 seconds, and grow by at most BYTES (default 536870912). Four attacks need jobs: COMMAND is started once and
 gives the hub what it reads, JSON lines as those of the program hub; the last line says how many it did not read. Where the hub wants tokens, FILE has two lines: the last word of the first
 is shown by the attackers, that of the second by the honest agent, and neither must learn what is the other's. --attack runs this one
 alone, named as in the table, and may be given more than once. Attack nobody else's hub.

@@ -77,11 +77,13 @@ pub enum Attack {
     StoppedMessages,
     /// Jobs each of another shape, for agents that ask about very much and refuse them. Needs jobs.
     ManyShapes,
+    /// Large jobs whose streams are opened again and again, and never read. Needs jobs.
+    UnreadJobs,
 }
 
 impl Attack {
     /// All attacks, in the order in which they run.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::UnfinishedRegistrations,
         Self::LargeRegistrations,
         Self::NamesWithoutListening,
@@ -100,6 +102,7 @@ impl Attack {
         Self::EndedSessions,
         Self::StoppedMessages,
         Self::ManyShapes,
+        Self::UnreadJobs,
     ];
 
     /// Its name.
@@ -124,6 +127,7 @@ impl Attack {
             Self::EndedSessions => "ended sessions",
             Self::StoppedMessages => "stopped messages",
             Self::ManyShapes => "many shapes",
+            Self::UnreadJobs => "unread jobs",
         }
     }
 
@@ -142,7 +146,7 @@ impl Attack {
     pub(super) const fn takes_jobs(self) -> bool {
         matches!(
             self,
-            Self::EndedSessions | Self::StoppedMessages | Self::ManyShapes
+            Self::EndedSessions | Self::StoppedMessages | Self::ManyShapes | Self::UnreadJobs
         )
     }
 
@@ -158,7 +162,8 @@ impl Attack {
             | Self::RegisteredBytes
             | Self::EndedSessions
             | Self::StoppedMessages
-            | Self::ManyShapes => (CONNECTIONS, 1),
+            | Self::ManyShapes
+            | Self::UnreadJobs => (CONNECTIONS, 1),
             _ => (CONNECTIONS, CALLS),
         };
         for _ in 0..connections {
@@ -233,7 +238,7 @@ impl Attack {
                 }
             }
             Self::UnreadAnswers => target.unread_answers(attempts).await,
-            Self::EndedSessions | Self::StoppedMessages | Self::ManyShapes => {
+            Self::EndedSessions | Self::StoppedMessages | Self::ManyShapes | Self::UnreadJobs => {
                 self.take_jobs(target, attempts).await;
             }
         }
@@ -248,6 +253,7 @@ impl Attack {
         let _ = match self {
             Self::EndedSessions => jobs::ended_sessions(target, feed, count).await,
             Self::StoppedMessages => jobs::stopped_messages(target, feed, count).await,
+            Self::UnreadJobs => jobs::unread_jobs(target, feed, count).await,
             _ => jobs::many_shapes(target, feed, count).await,
         };
         tokio::time::sleep(FULL).await;

@@ -6,7 +6,7 @@ use tokio::{sync::mpsc, task::JoinSet};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Request, Streaming};
 use uap_hub_proto::{
-    role::{CLIENT_ID_KEY, SESSION_ID_KEY},
+    role::{CLIENT_ID_KEY, RESUME_KEY, Resume, SESSION_ID_KEY},
     wire::{
         AgentRegistration, Capability, ListenRequest, ListenResponse, Payload, PayloadRequirement,
         SessionAcceptance, TestCapability, TestResponse, capability::Format,
@@ -17,7 +17,7 @@ use uap_hub_proto::{
 use super::{
     client::Client,
     feed::{Feed, SKILL},
-    target::{Body, EXECUTE, Target, with},
+    target::{Body, EXECUTE, Target, silence, with},
 };
 
 /// How often an ended session is asked for by somebody else.
@@ -26,6 +26,9 @@ const ASKED: usize = 32;
 const STOPPED: usize = 16;
 /// Agents of a connection whose messages stop.
 const AGENTS: usize = 8;
+/// Bytes of a job that is not read, and how often each is opened.
+const UNREAD_BYTES: usize = 1 << 20;
+const OPENINGS: u64 = 64;
 /// The pause between two jobs.
 const PAUSE: Duration = Duration::from_millis(1);
 /// Payload types that an agent asks about, and MIME types of each.
@@ -94,6 +97,35 @@ pub(super) async fn stopped_messages(
     }
     while open.join_next().await.is_some() {}
     None
+}
+
+/// Takes large jobs, and opens the stream of each again and again, as if the last were lost; it reads none and keeps all. Where
+/// the hub resumes no sessions each is opened once.
+pub(super) async fn unread_jobs(
+    target: &Target,
+    feed: &Feed,
+    count: impl Fn() -> u64,
+) -> Option<()> {
+    let mut taker = Taker::start(target.client(), SKILL, Vec::new()).await?;
+    let mut unread = Vec::new();
+    loop {
+        let large = Payload::file("large", "l", "text/plain", "x".repeat(UNREAD_BYTES));
+        feed.give(vec![large]).await;
+        let session = taker.ready().await?;
+        // A connection whose window is full takes nothing else.
+        let mut opener = target.client();
+        for opening in 1..=OPENINGS {
+            count();
+            let (held, silence) = silence::<TestResponse>();
+            let mut request = of_session(&session, silence);
+            let resume = Resume::Job(opening).to_value().parse().ok()?;
+            request.metadata_mut().insert(RESUME_KEY, resume);
+            match opener.execute(request).await {
+                Ok(opened) => unread.push((held, opened)),
+                Err(_) => break,
+            }
+        }
+    }
 }
 
 /// Registers agents that ask about very much, and jobs each of another shape, which they refuse.

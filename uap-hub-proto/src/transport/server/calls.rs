@@ -16,9 +16,11 @@ use tonic::{
 
 use super::{
     authorize::{self, Authorize, Caller},
+    budget::{Held, Pool},
     connection::Peer,
     service::Service,
-    unfinished::{Broken, Counted, Held, Pace, Pool},
+    unfinished::{Broken, Counted, Pace},
+    unread::Large,
 };
 use crate::wire::agent_hub_server::AgentHubServer;
 
@@ -152,7 +154,8 @@ impl Parts {
     fn session(&self, request: http::Request<Body>) -> Answer {
         let held = |peer: &Peer| peer.held[1].clone();
         let request = counted(request, &self.session_bytes, held, self.session_pace, true);
-        self.sessions.clone().call(request)
+        let answer = self.sessions.clone().call(request);
+        Box::pin(async { answer.await.map(Large::within) })
     }
 }
 

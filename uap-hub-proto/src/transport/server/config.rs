@@ -23,6 +23,12 @@ ubos_common::config! {
     ServerConfig {
         /// Sets how the hub itself works. Its `prepare` and `durable` follow from [`with_prepare`](Self::with_prepare)
         /// and [`with_store`](Self::with_store).
+        ///
+        /// Of messages of more than 4 KiB that agents were sent and have not read, one address may have as many bytes as the
+        /// payloads of all jobs ([`hub::Config::with_max_queued_bytes`]; one message at least), 256 MiB by default, and all
+        /// connections four times that, of which half are shares as with
+        /// [`with_max_control_message_bytes`](Self::with_max_control_message_bytes). A call that would have more ends with
+        /// `RESOURCE_EXHAUSTED`, and so does its session.
         with_hub: hub: hub::Config = hub::Config::default(),
         /// Sets how often an idle connection is pinged: 20 s by default, and at least [`MIN_KEEP_ALIVE`].
         with_keep_alive: keep_alive: Duration = Duration::from_secs(20),

@@ -22,9 +22,9 @@ use tokio_stream::{Stream, StreamExt as _};
 use tonic::{codegen::http::Extensions, transport::server::Connected};
 
 use super::{
+    budget::Held,
     open::{OpenCall, OpenCalls},
     places::{Place, Places},
-    unfinished::Held,
 };
 use crate::trace::debug;
 
@@ -62,8 +62,8 @@ pub(super) struct Peer {
     calls: OpenCalls,
     /// The places of its calls of health and reflection.
     beside: Arc<Semaphore>,
-    /// Bytes of unfinished messages, of control calls and of sessions.
-    pub(super) held: [Held; 2],
+    /// Bytes of unfinished messages, of control calls and of sessions; and of messages that are not read.
+    pub(super) held: [Held; 3],
 }
 
 impl Peer {

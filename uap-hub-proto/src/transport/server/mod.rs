@@ -13,6 +13,7 @@
 
 mod authorize;
 mod beside;
+mod budget;
 mod call;
 mod calls;
 mod config;
@@ -27,6 +28,7 @@ mod service;
 mod shared;
 mod steer;
 mod unfinished;
+mod unread;
 
 use std::{io, net::SocketAddr};
 
@@ -42,6 +44,7 @@ pub use self::{
 };
 use self::{
     beside::Beside,
+    budget::Pool,
     calls::{Calls, Control, SERVICE},
     connection::{Times, incoming},
     handle::Serving,
@@ -49,7 +52,7 @@ use self::{
     routes::{Route, Routes},
     service::Service,
     shared::Shared,
-    unfinished::{Pace, Pool},
+    unfinished::Pace,
 };
 use super::{CONNECTION_WINDOW, STREAM_WINDOW, spawn};
 
@@ -122,12 +125,14 @@ async fn start(listener: TcpListener, mut config: ServerConfig) -> io::Result<Hu
     let times = times_of(&config);
     let session_bytes = Pool::new(most, 4, 16, connections);
     let sessions = (session_bytes, Pace::steps(config.session_message_timeout));
+    // As much as all jobs that run: who reads what it is sent is never refused.
+    let unread = Pool::new(config.hub.max_queued_bytes.max(most), 1, 4, connections);
     let (shared, records) = Shared::new(config, ids).map_err(invalid)?;
     let restored = match store {
         Some(store) => keep::start(&shared, store, records).await?,
         None => Vec::new(),
     };
-    let service = Service::new(shared.clone());
+    let service = Service::new(shared.clone(), unread);
     let calls = Calls::new(service, (most_control, most), control, sessions);
     let (stop, stopped) = oneshot::channel::<()>();
     let routes = [Some(Route::to(calls)), health];

@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, Mutex, atomic::AtomicUsize},
 };
 
-use super::unfinished::Held;
+use super::budget::Held;
 use crate::{role::hub::network, transport::lock};
 
 /// The places of a port.
@@ -30,8 +30,8 @@ struct OfAddress {
     bytes: Bytes,
 }
 
-/// The bytes of unfinished messages beyond the shares, of control calls and of sessions.
-type Bytes = [Arc<AtomicUsize>; 2];
+/// The bytes beyond the shares of unfinished messages, of control calls and of sessions, and of messages that are not read.
+type Bytes = [Arc<AtomicUsize>; 3];
 
 impl Places {
     pub(super) fn new(most: usize, most_of_address: usize) -> Arc<Self> {
@@ -76,7 +76,7 @@ pub(super) struct Place {
 
 impl Place {
     /// The bytes of a connection that takes this place.
-    pub(super) fn held(&self) -> [Held; 2] {
+    pub(super) fn held(&self) -> [Held; 3] {
         self.bytes.clone().map(Held::of)
     }
 }

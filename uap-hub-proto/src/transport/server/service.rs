@@ -12,10 +12,12 @@ use tokio_stream::Stream;
 use tonic::{Request, Response, Status, Streaming, async_trait, metadata::AsciiMetadataValue};
 
 use super::{
+    budget::Pool,
     call::CallState,
     connection::Peer,
     shared::{Shared, Sink, SinkSender},
     unfinished::Broken,
+    unread::{Large, Sent, Split, Unread},
 };
 use crate::{
     capability::Registration,
@@ -38,11 +40,13 @@ const MAX_SESSION_MESSAGES: usize = 2;
 #[derive(Clone, Debug)]
 pub(super) struct Service {
     shared: Arc<Shared>,
+    /// What agents have not read.
+    unread: Arc<Pool>,
 }
 
 impl Service {
-    pub(super) const fn new(shared: Arc<Shared>) -> Self {
-        Self { shared }
+    pub(super) const fn new(shared: Arc<Shared>, unread: Arc<Pool>) -> Self {
+        Self { shared, unread }
     }
 
     /// Opens a call and starts reading it. Nothing is read of one that the hub refuses.
@@ -50,11 +54,12 @@ impl Service {
         &self,
         rpc: Rpc,
         request: Request<Streaming<In>>,
-        sender: impl FnOnce(mail::Sender<Out>) -> SinkSender,
+        sender: impl FnOnce(mail::Sender<Sent<Out>>) -> SinkSender,
         inbound: fn(In) -> Inbound,
     ) -> Result<Response<Answers<Out>>, Status>
     where
         In: Send + 'static,
+        Out: Send + 'static,
     {
         let (name, most) = match rpc {
             Rpc::Listen => (CLIENT_ID_KEY, self.shared.max_control_messages),
@@ -62,7 +67,10 @@ impl Service {
         };
         let (messages, answers) = mail::mail(most);
         let call = CallState::default();
+        let peer = Peer::of(request.extensions()).cloned();
+        let of = peer.as_ref().map(|peer| peer.held[2].clone());
         let sink = Sink {
+            unread: Unread::new(self.unread.clone(), of.unwrap_or_default()),
             messages: sender(messages),
             call: call.clone(),
         };
@@ -80,16 +88,23 @@ impl Service {
             stream,
             broken: request.extensions().get().cloned().unwrap_or_default(),
             call: call.clone(),
-            peer: Peer::of(request.extensions()).cloned(),
+            peer,
         };
         spawn(reader.run(request.into_inner(), inbound));
+        // The job is there already, and what comes after it is small.
+        let is_large = answers.any(|sent| sent.charge.is_some());
+        let large = is_large.then(Large::default);
         let mut answer = Response::new(Answers {
             messages: answers,
+            large: large.clone(),
             call,
             is_ended: false,
             stream,
             shared: self.shared.clone(),
         });
+        if let Some(large) = large {
+            answer.extensions_mut().insert(large);
+        }
         carry::carry(trace.as_ref(), answer.metadata_mut());
         Ok(answer)
     }
@@ -251,14 +266,16 @@ async fn read_out<In>(messages: &mut Streaming<In>) {
 /// The messages of a call, then its status.
 #[derive(Debug)]
 pub(super) struct Answers<T> {
-    messages: mail::Receiver<T>,
+    messages: mail::Receiver<Sent<T>>,
+    /// Where large messages go instead.
+    large: Option<Large>,
     call: CallState,
     is_ended: bool,
     stream: StreamId,
     shared: Arc<Shared>,
 }
 
-impl<T> Stream for Answers<T> {
+impl<T: Split> Stream for Answers<T> {
     type Item = Result<T, Status>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
@@ -273,7 +290,18 @@ impl<T> Stream for Answers<T> {
                 .shared
                 .act(|hub, now| hub.handle_input(now, Input::Writable { stream }));
         }
-        Poll::Ready(message.map(Ok).or_else(|| {
+        let message = match message {
+            Some(Sent { message, charge }) => match (&self.large, charge) {
+                (Some(large), Some(charge)) => match large.put(message, &charge) {
+                    // Whoever asked looks there.
+                    Ok(()) => return Poll::Pending,
+                    Err(status) => Some(Err(status)),
+                },
+                _ => Some(Ok(message)),
+            },
+            None => None,
+        };
+        Poll::Ready(message.or_else(|| {
             self.is_ended = true;
             let unsaid = || status::Status::new(status::Code::Unavailable, "the hub is gone");
             let status = self.call.take_end().unwrap_or_else(unsaid);

@@ -1,19 +1,21 @@
 //! Calls that are opened by hand: without a network, and without tasks that read them.
 
-use std::{collections::BTreeSet, iter::from_fn, task::Waker};
+use std::{collections::BTreeSet, iter::from_fn, task::Waker, time::Duration};
 
 use bytes::Bytes;
 use http_body::{Body, Frame};
 use tonic::codec::Codec as _;
 use ubos_common::id::IdSource;
 
-use super::super::{ServerConfig, handle::JobHandle};
+use super::super::{ServerConfig, budget::Held, handle::JobHandle};
 use super::*;
 use crate::{
     capability::Skill,
-    role::hub::{Config, Job},
+    role::hub::{Config, Job, Verdict},
     transport::codec::BoundedCodec,
-    wire::{SessionAcceptance, TestStatus, listen_request, listen_response, test_response},
+    wire::{
+        Payload, SessionAcceptance, TestStatus, listen_request, listen_response, test_response,
+    },
 };
 
 fn hub(config: Config) -> Arc<Shared> {
@@ -28,11 +30,23 @@ fn open<T>(
     shared: &Arc<Shared>,
     (rpc, key): (Rpc, &str),
     most: usize,
-    sender: fn(mail::Sender<T>) -> SinkSender,
+    sender: fn(mail::Sender<Sent<T>>) -> SinkSender,
+) -> Answers<T> {
+    let unread = Unread::new(Pool::new(1 << 20, 1, 4, 1), Held::default());
+    open_again(shared, (rpc, key, None), (most, &unread), sender)
+}
+
+/// As [`open`], perhaps again, on a connection with what is not read there.
+fn open_again<T>(
+    shared: &Arc<Shared>,
+    (rpc, key, resume): (Rpc, &str, Option<Resume>),
+    (most, unread): (usize, &Unread),
+    sender: fn(mail::Sender<Sent<T>>) -> SinkSender,
 ) -> Answers<T> {
     let (messages, answers) = mail::mail(most);
     let call = CallState::default();
     let sink = Sink {
+        unread: unread.clone(),
         messages: sender(messages),
         call: call.clone(),
     };
@@ -41,13 +55,14 @@ fn open<T>(
             stream,
             rpc,
             key: Some(key),
-            resume: None,
+            resume,
             identity: None,
         };
         hub.handle_input(now, opened).is_ok()
     });
     Answers {
         messages: answers,
+        large: None,
         call,
         is_ended: false,
         stream,
@@ -87,6 +102,51 @@ fn submit(shared: &Arc<Shared>) -> JobHandle {
 fn tell(shared: &Arc<Shared>, stream: StreamId, message: Inbound) {
     let input = Input::Message { stream, message };
     shared.act(|hub, now| hub.handle_input(now, input)).unwrap();
+}
+
+/// Accepts a session, which is ready then.
+fn accept(shared: &Arc<Shared>, listen: &mut Answers<ListenResponse>, session: &str) {
+    let answer = SessionAcceptance {
+        session_id: session.to_owned(),
+        accepted: true,
+        reason: String::new(),
+    };
+    let event = Some(listen_request::Event::SessionAcceptance(answer));
+    let answer = Inbound::Listen(ListenRequest { event });
+    tell(shared, listen.stream, answer);
+    assert_eq!(next(listen).as_deref(), Some(session), "it is ready");
+}
+
+// spec: HUB-4-6
+#[tokio::test]
+async fn a_session_ends_that_is_opened_again_and_again_and_never_read() {
+    let shared = hub(Config::default().with_resume_grace(Duration::from_secs(9)));
+    let mut listen = listen(&shared, 4);
+    let file = Payload::file("p", "", "", vec![0; 400 << 10]);
+    let submitted = shared.submit(|hub, now| hub.submit(now, Job::test("t", vec![file])));
+    let (id, inbox) = submitted.unwrap();
+    let job = JobHandle::new(id, inbox, &shared);
+    let session = next(&mut listen).unwrap();
+    accept(&shared, &mut listen, &session);
+    let held = Held::default();
+    let unread = Unread::new(Pool::new(1 << 20, 1, 4, 1), held.clone());
+    let open = |opening| {
+        let again = (Rpc::Execute, &*session, Some(Resume::Job(opening)));
+        open_again(&shared, again, (2, &unread), SinkSender::Test)
+    };
+    let unread = [open(1), open(2)];
+    assert!(held.bytes() > 800 << 10);
+    let refused = open(3);
+    assert_eq!(
+        refused.call.take_end().unwrap().code,
+        status::Code::ResourceExhausted
+    );
+    let outcome = job.outcome().await;
+    assert_eq!(outcome.verdict, Verdict::Failed);
+    assert!(outcome.message.contains("have not read"), "{outcome:?}");
+    assert!(held.bytes() > 800 << 10, "also when the job has ended");
+    drop((unread, refused));
+    assert_eq!(held.bytes(), 0);
 }
 
 #[test]
@@ -132,15 +192,7 @@ fn a_call_goes_on_whose_job_is_dropped_by_whoever_inspects_the_hub() {
     let mut listen = listen(&shared, 4);
     let job = submit(&shared);
     let session = next(&mut listen).unwrap();
-    let answer = SessionAcceptance {
-        session_id: session.clone(),
-        accepted: true,
-        reason: String::new(),
-    };
-    let event = Some(listen_request::Event::SessionAcceptance(answer));
-    let answer = Inbound::Listen(ListenRequest { event });
-    tell(&shared, listen.stream, answer);
-    assert_eq!(next(&mut listen).as_ref(), Some(&session), "it is ready");
+    accept(&shared, &mut listen, &session);
     let call = open(&shared, (Rpc::Execute, &session), 4, SinkSender::Test);
     let status = TestStatus {
         state: crate::state::State::Acknowledged.to_wire(crate::capability::Kind::Test),
