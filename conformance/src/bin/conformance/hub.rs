@@ -10,7 +10,7 @@ use ubos_conformance::{ConnectError, Expectations, Report};
 
 use super::args::Form;
 use super::hostile;
-use super::out::printed;
+use super::out::{printed, shown};
 use super::{Proof, args, proof_of, with_floor};
 
 pub(super) const USAGE: &str = "\
@@ -120,7 +120,12 @@ fn parse(
                 let addr = value()?.parse();
                 listen = Some(addr.map_err(|_| "--listen needs an address as 127.0.0.1:9000")?);
             }
-            _ => return Err(format!("unknown argument {name}; --help tells more")),
+            _ => {
+                return Err(format!(
+                    "unknown argument {}; --help tells more",
+                    shown(&name)
+                ));
+            }
         }
     }
     let subject = match (kit, url, listen) {
@@ -161,7 +166,7 @@ fn judge_hub(
         let command = command.to_vec();
         let feed = move |skill: &Skill| feed(&command, skill);
         let fleet = TestFleet::connect(url, skill.clone(), feed);
-        fleet.map_err(|err| format!("{url}: {}", with_causes(&err)))
+        fleet.map_err(|err| format!("{}: {}", shown(url), with_causes(&err)))
     };
     connect()?;
     let kit = hub_kit();
