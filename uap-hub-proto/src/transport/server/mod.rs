@@ -53,6 +53,7 @@ use self::{
     service::Service,
     shared::Shared,
     unfinished::Pace,
+    unread::Unread,
 };
 use super::{CONNECTION_WINDOW, STREAM_WINDOW, spawn};
 
@@ -125,8 +126,7 @@ async fn start(listener: TcpListener, mut config: ServerConfig) -> io::Result<Hu
     let times = times_of(&config);
     let session_bytes = Pool::new(most, 4, 16, connections);
     let sessions = (session_bytes, Pace::steps(config.session_message_timeout));
-    // As much as all jobs that run: who reads what it is sent is never refused.
-    let unread = Pool::new(config.hub.max_queued_bytes.max(most), 1, 4, connections);
+    let unread = Unread::pool(&config);
     let (shared, records) = Shared::new(config, ids).map_err(invalid)?;
     let restored = match store {
         Some(store) => keep::start(&shared, store, records).await?,

@@ -17,7 +17,10 @@ use http_body::Frame;
 use prost::{Message, encode_length_delimiter};
 use tonic::{Status, body::Body, codegen::http};
 
-use super::budget::{Account, Full, Held, Pool};
+use super::{
+    budget::{Account, Full, Held, Pool},
+    config::ServerConfig,
+};
 use crate::{
     transport::lock,
     wire::{ListenResponse, Payload, TestInit, TranslationInit},
@@ -40,6 +43,13 @@ pub(super) struct Unread {
 }
 
 impl Unread {
+    /// What all connections may have: each as much as all jobs that run, so that who reads what it is sent is never refused, and one
+    /// message at least.
+    pub(super) fn pool(config: &ServerConfig) -> Arc<Pool> {
+        let (jobs, message) = (config.hub.max_queued_bytes, config.hub.max_message_bytes);
+        Pool::new(jobs.max(message), 1, 4, config.max_connections)
+    }
+
     pub(super) const fn new(pool: Arc<Pool>, of: Held) -> Self {
         Self { pool, of }
     }
@@ -82,10 +92,6 @@ impl Large {
 
     fn next(&self) -> Option<Frame<Bytes>> {
         lock(&self.0).pop_front().map(Frame::data)
-    }
-
-    fn is_empty(&self) -> bool {
-        lock(&self.0).is_empty()
     }
 
     /// The answer with these messages in their places, if it has any.
@@ -136,10 +142,6 @@ impl http_body::Body for WithLarge {
             },
             ready => ready,
         }
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream() && self.large.is_empty()
     }
 }
 
