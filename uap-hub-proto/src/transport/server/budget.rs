@@ -67,7 +67,7 @@ impl Pool {
 /// of its address.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Held {
-    connection: Arc<AtomicUsize>,
+    connection: Arc<Level>,
     address: Arc<AtomicUsize>,
 }
 
@@ -83,8 +83,20 @@ impl Held {
     /// What is kept of the connection.
     #[cfg(test)]
     pub(super) fn bytes(&self) -> usize {
-        self.connection.load(Ordering::Relaxed)
+        self.connection.now.load(Ordering::Relaxed)
     }
+
+    /// The least that was kept of the connection at any time since this was asked last.
+    pub(super) fn least(&self) -> usize {
+        let now = self.connection.now.load(Ordering::Relaxed);
+        self.connection.least.swap(now, Ordering::Relaxed).min(now)
+    }
+}
+
+#[derive(Debug, Default)]
+struct Level {
+    now: AtomicUsize,
+    least: AtomicUsize,
 }
 
 /// A bound is passed.
@@ -109,7 +121,7 @@ impl Account {
     pub(super) fn add(&mut self, bytes: usize) -> Result<(), Full> {
         self.held += bytes;
         let pool = &self.pool;
-        let before = self.of.connection.fetch_add(bytes, Ordering::Relaxed);
+        let before = self.of.connection.now.fetch_add(bytes, Ordering::Relaxed);
         let own = before + bytes;
         let beyond = pool.beyond(own) - pool.beyond(before);
         let of_address = self.of.address.fetch_add(beyond, Ordering::Relaxed) + beyond;
@@ -126,7 +138,9 @@ impl Account {
         if held == 0 {
             return;
         }
-        let before = self.of.connection.fetch_sub(held, Ordering::Relaxed);
+        let connection = &self.of.connection;
+        let before = connection.now.fetch_sub(held, Ordering::Relaxed);
+        (connection.least).fetch_min(before - held, Ordering::Relaxed);
         let beyond = self.pool.beyond(before) - self.pool.beyond(before - held);
         self.of.address.fetch_sub(beyond, Ordering::Relaxed);
         self.pool.used.fetch_sub(beyond, Ordering::Relaxed);

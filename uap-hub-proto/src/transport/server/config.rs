@@ -62,7 +62,8 @@ ubos_common::config! {
         with_first_call_timeout: first_call_timeout: Duration = Duration::from_secs(30),
         /// Sets how long a connection may have no call open after it had one: 5 minutes by default. Then it is closed, after
         /// twice that at the latest. Calls of the health service, and calls that the hook of [`with_authorize`](Self::with_authorize) refuses, do not count, here
-        /// and for the first call.
+        /// and for the first call. A connection is closed as well whose agent, in one such time, leaves messages of more than 4 KiB
+        /// unread throughout and takes less than 256 KiB: they would wait for ever.
         with_idle_timeout: idle_timeout: Duration = Duration::from_secs(300),
         /// Sets how long 256 KiB of a message of a session, or what is left of it, may take from its first byte on: 5 minutes by
         /// default. Beyond it the call ends with `DEADLINE_EXCEEDED`. The message as a whole has no time, because links are slow.

@@ -26,7 +26,7 @@ use super::{
     open::{OpenCall, OpenCalls},
     places::{Place, Places},
 };
-use crate::trace::debug;
+use crate::{trace::debug, transport::STREAM_WINDOW};
 
 /// Calls of health and reflection that a connection may have open.
 const MAX_BESIDE: usize = 8;
@@ -44,7 +44,9 @@ pub(super) struct Connection {
     made: usize,
     /// Whether it had none open then.
     was_idle: bool,
-    /// How long it may have none.
+    /// How many bytes its peer has taken since.
+    taken: usize,
+    /// How long it may have no call, or take next to nothing of what it has to read.
     idle: Duration,
     /// How long its peer may take nothing.
     patience: Duration,
@@ -78,6 +80,12 @@ impl Peer {
 
     pub(super) fn is_lost(&self) -> bool {
         self.is_lost.load(Ordering::Relaxed)
+    }
+
+    /// Whether it had large messages to read all the time since this was asked last.
+    fn has_left_unread(&self) -> bool {
+        let [.., unread] = &self.held;
+        unread.least() > 0
     }
 
     /// A call has come that keeps the connection until what is returned is dropped.
@@ -156,6 +164,7 @@ pub(super) fn incoming(
             late: Box::pin(sleep(first_call)),
             made: 0,
             was_idle: true,
+            taken: 0,
             idle,
             patience,
             stuck: None,
@@ -191,13 +200,17 @@ impl Connection {
             }
         };
         self.stuck = None;
+        if let Ok(bytes) = &written {
+            self.taken = self.taken.saturating_add(*bytes);
+        }
         if written.is_err() {
             self.peer.is_lost.store(true, Ordering::Relaxed);
         }
         Poll::Ready(written)
     }
 
-    /// Ready if it had no call open since it was last looked at.
+    /// Ready if it had no call open since it was last looked at, or took less than a stream's window of the large messages that it
+    /// has to read: those of calls that are over wait as well, and would for ever.
     fn poll_late(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         loop {
             ready!(self.late.as_mut().poll(cx));
@@ -206,7 +219,12 @@ impl Connection {
             if is_idle && self.was_idle && made == self.made {
                 return Poll::Ready(());
             }
+            let has_left = self.peer.has_left_unread();
+            if has_left && self.taken < STREAM_WINDOW as usize {
+                return Poll::Ready(());
+            }
             (self.made, self.was_idle) = (made, is_idle);
+            self.taken = 0;
             self.late = Box::pin(sleep(self.idle));
         }
     }
@@ -280,7 +298,10 @@ mod tests {
         net::TcpListener,
     };
 
-    use super::*;
+    use super::{
+        super::budget::{Account, Pool},
+        *,
+    };
 
     const NOW: Times = Times {
         first_call: PAUSE,
@@ -314,6 +335,48 @@ mod tests {
         peer.read_exact(&mut vec![0; written]).await.unwrap();
         connection.write_all(b"more").await.unwrap();
         assert!(connection.stuck.is_none());
+    }
+
+    // spec: HUB-4-6
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_ends_whose_peer_leaves_large_messages_unread() {
+        const WINDOW: usize = STREAM_WINDOW as usize;
+        let idle = Duration::from_secs(300);
+        // What its peer has to read, what it takes from one look to the next, and whether it has read all in between.
+        for (unread, taken, reads, ends) in [
+            (9_000, 0, false, true),
+            (9_000, WINDOW - 1, false, true),
+            (9_000, WINDOW, false, false),
+            (9_000, 0, true, false),
+            (0, 0, false, false),
+        ] {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let peer = TcpStream::connect(listener.local_addr().unwrap()).await;
+            let mut peer = peer.unwrap();
+            let accepted = tokio_stream::once(Ok(listener.accept().await.unwrap().0));
+            let times = Times { idle, ..NOW };
+            let mut incoming = std::pin::pin!(incoming(accepted, Places::new(1, 1), times));
+            let mut connection = incoming.next().await.unwrap().unwrap();
+            let _call = connection.peer.call();
+            let mut account =
+                Account::new(Pool::new(1 << 20, 1, 1, 1), connection.peer.held[2].clone());
+            account.add(unread).unwrap();
+            let mut has_ended = false;
+            for _ in 0..4 {
+                let read = tokio::time::timeout(idle, connection.read_u8()).await;
+                has_ended |= read.is_ok_and(|read| read.is_err());
+                let (bytes, mut came) = (vec![0; taken], vec![0; taken]);
+                let write = connection.write_all(&bytes);
+                let (written, read) = tokio::join!(write, peer.read_exact(&mut came));
+                assert!(written.is_ok() && read.is_ok());
+                if reads {
+                    account.give_back();
+                    account.add(unread).unwrap();
+                }
+            }
+            assert_eq!(has_ended, ends, "{unread} {taken} {reads}");
+            assert_eq!(connection.peer.is_lost(), ends);
+        }
     }
 
     // spec: HUB-4-6
