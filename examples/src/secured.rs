@@ -52,6 +52,16 @@ pub(crate) fn token(file: &Path) -> Result<Secret<String>, String> {
     }
 }
 
+/// An address, or an argument with one, without the name and the password, or token, before its last `@`: what is shown gets into
+/// logs.
+pub(crate) fn shown(text: &str) -> String {
+    let Some((before, host)) = text.rsplit_once('@') else {
+        return text.to_owned();
+    };
+    let scheme = before.split_once("://").map(|(scheme, _)| scheme);
+    scheme.map_or_else(|| host.to_owned(), |scheme| format!("{scheme}://{host}"))
+}
+
 /// Who may come in, by the digests of their tokens: nothing else is kept of these.
 pub(crate) struct Tokens(HashMap<Digest, String>);
 

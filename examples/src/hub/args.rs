@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::secured::TlsFiles;
+use crate::secured::{TlsFiles, shown};
 
 /// The help text.
 pub(super) const USAGE: &str = "\
@@ -175,7 +175,10 @@ pub(super) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Opt
             "--listen" => {
                 let given = value("an address")?.to_string_lossy().into_owned();
                 args.listen = given.parse().map_err(|_| {
-                    format!("--listen needs an address like 127.0.0.1:9000, not {given}")
+                    format!(
+                        "--listen needs an address like 127.0.0.1:9000, not {}",
+                        shown(&given)
+                    )
                 })?;
             }
             "--store" => args.store = Some(value("a folder")?.into()),
@@ -198,7 +201,9 @@ pub(super) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Opt
             "--max-per-peer" => args.max_per_peer = size(number(1, MILLION)?),
             "--max-jobs" => args.max_jobs = size(number(1, MILLION)?),
             "--exit-when-done" => args.exit_when_done = true,
-            option if option.starts_with("--") => return Err(format!("unknown option {option}")),
+            option if option.starts_with("--") => {
+                return Err(format!("unknown option {}", shown(option)));
+            }
             _ => args.files.push(argument.into()),
         }
     }
@@ -235,6 +240,17 @@ mod tests {
 
     fn read(line: &str) -> Result<Option<Args>, String> {
         parse(line.split_whitespace().map(OsString::from))
+    }
+
+    #[test]
+    fn a_password_in_an_argument_is_not_shown() {
+        for wrong in [
+            "--nats=nats://user:secret@host",
+            "--listen nats://user:secret@host",
+        ] {
+            let said = read(wrong).unwrap_err();
+            assert!(said.contains("host") && !said.contains("secret"), "{said}");
+        }
     }
 
     #[test]

@@ -18,6 +18,7 @@ use super::desk::wait::Wait;
 use super::jobs::{self, Input};
 use super::lines::Lines;
 use super::{FAILED, Problem, UNUSABLE};
+use crate::secured::shown;
 
 /// How often the ends of jobs that run elsewhere are looked for.
 const LOOK: Duration = Duration::from_millis(200);
@@ -110,15 +111,6 @@ pub(super) async fn work(
 fn words(url: &str, err: &QueueError) -> String {
     let cause = std::error::Error::source(err).map(|cause| format!(": {cause}"));
     format!("{}: {err}{}", shown(url), cause.unwrap_or_default())
-}
-
-/// The address without the name and the password, or token, before its last `@`: what is shown gets into logs.
-fn shown(url: &str) -> String {
-    let Some((before, host)) = url.rsplit_once('@') else {
-        return url.to_owned();
-    };
-    let scheme = before.split_once("://").map(|(scheme, _)| scheme);
-    scheme.map_or_else(|| host.to_owned(), |scheme| format!("{scheme}://{host}"))
 }
 
 impl Desk<'_> {

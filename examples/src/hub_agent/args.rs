@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::secured::TlsFiles;
+use crate::secured::{TlsFiles, shown};
 
 /// The help text.
 pub(super) const USAGE: &str = "\
@@ -102,7 +102,7 @@ pub(super) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Opt
             "--tls-ca" => args.tls.ca = Some(value()?.into()),
             "--tls-cert" => args.tls.cert = Some(value()?.into()),
             "--tls-key" => args.tls.key = Some(value()?.into()),
-            _ => return Err(format!("unknown argument {name}")),
+            _ => return Err(format!("unknown argument {}", shown(&name))),
         }
     }
     args.tls.check()?;
@@ -132,6 +132,12 @@ mod tests {
 
     fn parsed(words: &[&str]) -> Result<Option<Args>, String> {
         parse(words.iter().map(OsString::from))
+    }
+
+    #[test]
+    fn a_password_in_an_argument_is_not_shown() {
+        let said = parsed(&["--hub=http://user:secret@host"]).unwrap_err();
+        assert!(said.contains("host") && !said.contains("secret"), "{said}");
     }
 
     #[test]

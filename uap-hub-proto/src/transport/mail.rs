@@ -103,6 +103,13 @@ impl<T> Receiver<T> {
         queue.messages.len() == 1 && !queue.is_over
     }
 
+    /// Whether one of the messages is so.
+    #[cfg(feature = "server")]
+    pub(super) fn any(&self, is_so: impl FnMut(&T) -> bool) -> bool {
+        let queue = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        queue.messages.iter().any(is_so)
+    }
+
     /// Whether one message more has room.
     #[cfg(feature = "server")]
     pub(super) fn has_room(&self) -> bool {
@@ -110,16 +117,6 @@ impl<T> Receiver<T> {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .has_room()
-    }
-
-    /// Whether no message comes any more; the task is woken when that changes.
-    #[cfg(feature = "server")]
-    pub(super) fn poll_over(&self, cx: &Context<'_>) -> bool {
-        let mut queue = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if !queue.is_over {
-            queue.receiver = Some(cx.waker().clone());
-        }
-        queue.is_over
     }
 
     /// The next message, or `None` behind the last one.

@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 
 use ubos_conformance::Expectations;
 
+use super::out::shown;
+
 /// The help text.
 pub(super) const USAGE: &str = "\
 Judges somebody else's implementation, clause by clause.
@@ -218,7 +220,7 @@ pub(super) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Par
                 }));
             }
             Some(option) if option.starts_with('-') && option.len() > 1 => {
-                return Err(format!("unknown option {option}"));
+                return Err(format!("unknown option {}", shown(option)));
             }
             _ => files.push(PathBuf::from(argument)),
         }

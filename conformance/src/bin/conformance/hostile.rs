@@ -22,7 +22,7 @@ use ubos_common::secret::Secret;
 use ubos_conformance::hub::{Attack, HostileRun};
 
 use super::hub::USAGE;
-use super::out::printed;
+use super::out::{printed, shown};
 
 /// The longest time of an attack: an hour.
 const MAX_SECONDS: u64 = 3600;
@@ -84,7 +84,12 @@ fn parse(mut arguments: impl Iterator<Item = OsString>) -> Result<Option<Parsed>
             "--token-file" => tokens = Some(read_tokens(&value()?)?),
             "--attack" => attacks.push(attack(&value()?)?),
             "--" => command.extend(arguments.by_ref()),
-            _ => return Err(format!("unknown argument {name}; --help tells more")),
+            _ => {
+                return Err(format!(
+                    "unknown argument {}; --help tells more",
+                    shown(&name)
+                ));
+            }
         }
     }
     if !(1..=MAX_SECONDS).contains(&seconds) {

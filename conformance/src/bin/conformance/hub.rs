@@ -10,7 +10,7 @@ use ubos_conformance::{ConnectError, Expectations, Report};
 
 use super::args::Form;
 use super::hostile;
-use super::out::printed;
+use super::out::{printed, shown};
 use super::{Proof, args, proof_of, with_floor};
 
 pub(super) const USAGE: &str = "\
@@ -120,7 +120,12 @@ fn parse(
                 let addr = value()?.parse();
                 listen = Some(addr.map_err(|_| "--listen needs an address as 127.0.0.1:9000")?);
             }
-            _ => return Err(format!("unknown argument {name}; --help tells more")),
+            _ => {
+                return Err(format!(
+                    "unknown argument {}; --help tells more",
+                    shown(&name)
+                ));
+            }
         }
     }
     let subject = match (kit, url, listen) {
@@ -170,15 +175,6 @@ fn judge_hub(
         Ok(fleet) => Ok(Box::new(fleet)),
         Err(why) => Err(ConnectError::Unreachable(why)),
     }))
-}
-
-/// A URL without its user and password, which are not for a log.
-fn shown(url: &str) -> String {
-    let Some((before, host)) = url.rsplit_once('@') else {
-        return url.to_owned();
-    };
-    let scheme = before.split_once("://").map(|(scheme, _)| scheme);
-    scheme.map_or_else(|| host.to_owned(), |scheme| format!("{scheme}://{host}"))
 }
 
 /// An error with its causes, on one line.

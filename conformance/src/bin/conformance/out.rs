@@ -25,3 +25,12 @@ pub(super) fn printed(text: &str, code: u8) -> ExitCode {
         }
     }
 }
+
+/// An address, or an argument with one, without the name and the password before its last `@`: what is shown gets into logs.
+pub(super) fn shown(text: &str) -> String {
+    let Some((before, host)) = text.rsplit_once('@') else {
+        return text.to_owned();
+    };
+    let scheme = before.split_once("://").map(|(scheme, _)| scheme);
+    scheme.map_or_else(|| host.to_owned(), |scheme| format!("{scheme}://{host}"))
+}

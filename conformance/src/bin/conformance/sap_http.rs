@@ -10,7 +10,7 @@ use ubos_conformance::sap::{HttpEndpoint, Work, endpoint_kit};
 
 use super::args::{self, Form};
 use super::hub::show;
-use super::out::printed;
+use super::out::{printed, shown};
 use super::{Proof, proof_of, with_floor};
 
 pub(super) const USAGE: &str = "\
@@ -86,7 +86,12 @@ fn parse(mut arguments: impl Iterator<Item = OsString>) -> Result<Option<Asked>,
             "--bearer-file" => bearer = Some(value()?),
             "--expect" => expectations = args::expectations_of(arguments.next())?,
             "--report" => form = args::form_of(arguments.next())?,
-            _ => return Err(format!("unknown argument {name}; --help tells more")),
+            _ => {
+                return Err(format!(
+                    "unknown argument {}; --help tells more",
+                    shown(&name)
+                ));
+            }
         }
     }
     let wanted = "--url and --capability are wanted; --help tells more";

@@ -2,7 +2,9 @@
 
 mod backpressure;
 mod process;
+mod room;
 mod runtimes;
+mod told;
 mod types;
 mod unread;
 mod writes;
@@ -169,64 +171,6 @@ async fn names(mut audit: AuditStream) -> Vec<String> {
         names.push(event.name.to_string());
     }
     names
-}
-
-// spec: OSW-8-1
-#[tokio::test]
-async fn an_auditor_alone_hears_of_calls() {
-    let (handle, audit) = launch().await;
-    let echo = handle.call(request("echo", json!({}))).await.unwrap();
-    echo.result().await;
-    handle.shutdown().await;
-    let seen = names(audit).await;
-    for name in ["tool.call_routed", "tool.call_completed"] {
-        assert!(seen.iter().any(|it| it == name), "{name}: {seen:?}");
-    }
-}
-
-// spec: OSW-8-1
-#[tokio::test]
-async fn an_observer_alone_hears_of_calls() {
-    let (tx, mut seen) = tokio::sync::mpsc::unbounded_channel();
-    let observer = move |event: &Event| {
-        if let Event::Audit(audit) = event {
-            drop(tx.send(audit.name.clone()));
-        }
-    };
-    let launcher = Launcher::new(AGENT, std::env::current_exe().unwrap())
-        .args(["transport::agent_process", "--exact", "--nocapture"])
-        .with_observer(observer);
-    let handle = launcher.launch().await.unwrap();
-    let echo = handle.call(request("echo", json!({}))).await.unwrap();
-    echo.result().await;
-    handle.shutdown().await;
-    let mut names = Vec::new();
-    while let Some(name) = seen.recv().await {
-        names.push(name);
-    }
-    for name in [AuditName::CallRouted, AuditName::CallCompleted] {
-        assert!(names.contains(&name), "{name}: {names:?}");
-    }
-}
-
-#[tokio::test]
-async fn who_panics_while_they_are_told_loses_that_alone() {
-    let sink = AuditSink::from(|_: AuditEvent| panic!("nobody's business"));
-    let observer = Observer::from(|_: &Event| panic!("nobody's either"));
-    let launcher = launcher()
-        .0
-        .with_audit(sink.clone())
-        .with_observer(observer.clone());
-    let handle = launcher.launch().await.unwrap();
-    let mut waiting = handle.call(request("block", json!({}))).await.unwrap();
-    assert!(waiting.next_chunk().await.is_some());
-    let echo = handle.call(request("echo", json!({}))).await.unwrap();
-    assert_eq!(echo.result().await.status, Status::Succeeded);
-    // Started, connected, two routed, one completed.
-    assert!(sink.lost() >= 5 && observer.lost() >= 5);
-    waiting.cancel();
-    assert_eq!(waiting.result().await.status, Status::Canceled);
-    assert_eq!(handle.shutdown().await, CloseReason::Goodbye);
 }
 
 // spec: OSW-5-2
@@ -570,96 +514,6 @@ async fn of_two_tools_with_one_name_both_sides_take_the_first() {
     let call = core.call(request("same", json!({}))).await.unwrap();
     let output = call.result().await.into_result().unwrap();
     assert_eq!(output.as_str(), r#"{"tool":1}"#);
-}
-
-#[tokio::test]
-async fn a_call_waits_for_room_no_longer_than_it_may_take() {
-    let (core, _far) = raw_agent().await;
-    // Nobody reads them: the stream is full after the first, and the driver takes no more.
-    let text = "x".repeat(900_000);
-    let timed = || request("echo", json!({"text": text})).with_timeout(Duration::from_millis(50));
-    let late = async {
-        loop {
-            if let Err(error) = core.call(timed()).await {
-                break error;
-            }
-        }
-    };
-    let late = tokio::time::timeout(Duration::from_secs(60), late).await;
-    assert_eq!(late.unwrap(), CommandError::Late);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_call_without_a_time_waits_for_room_as_long_as_its_core_says() {
-    let within = Duration::from_secs(7);
-    let (sink, mut audit) = audit_channel();
-    let (core, _far) = audited_raw_agent(Config::default().with_room_timeout(within), sink).await;
-    let text = "x".repeat(900_000);
-    for timeout in [None, Some(Duration::from_secs(3_600))] {
-        let mut endless = request("echo", json!({"text": text}));
-        endless.timeout = timeout;
-        let error = loop {
-            if let Err(error) = core.call(endless.clone()).await {
-                break error;
-            }
-        };
-        assert_eq!(error, CommandError::NoRoom { within });
-    }
-    let mut codes = Vec::new();
-    while let Ok(record) = audit.try_recv() {
-        if record.name == AuditName::CallRefused {
-            codes.extend(record.code);
-        }
-    }
-    assert_eq!(codes, [ErrorCode::ToolBusy, ErrorCode::ToolBusy]);
-}
-
-// One read takes all that stands in the stream, and nothing happens after it.
-#[tokio::test(start_paused = true)]
-async fn who_waits_for_room_has_it_as_soon_as_there_is_some() {
-    let (core, mut far) = raw_agent_over(1 << 20, Config::default(), AuditSink::default()).await;
-    let full = || request("echo", json!({"text": "x".repeat(900_000)}));
-    let mut calls = Vec::new();
-    let mut waiting = loop {
-        let mut call = Box::pin(core.call(full()));
-        tokio::select! {
-            biased;
-            taken = &mut call => calls.push(taken.unwrap()),
-            // The driver has nothing to do any more.
-            () = tokio::time::sleep(Duration::from_millis(1)) => break call,
-        }
-    };
-    let began = tokio::time::Instant::now();
-    let read = far.read(&mut vec![0; 1 << 20]).await.unwrap();
-    assert_eq!(read, 1 << 20);
-    waiting.as_mut().await.unwrap();
-    assert_eq!(began.elapsed(), Duration::ZERO);
-}
-
-// spec: OSW-8-1
-#[tokio::test]
-async fn a_call_that_found_no_room_in_its_time_is_audited() {
-    let (sink, mut audit) = audit_channel();
-    let (core, _far) = audited_raw_agent(Config::default(), sink).await;
-    let text = "x".repeat(900_000);
-    let timed = || request("echo", json!({"text": text})).with_timeout(Duration::from_millis(50));
-    while core.call(timed()).await.is_ok() {}
-    // The calls that were sent end, too.
-    let mut late = Vec::new();
-    while let Ok(record) = audit.try_recv() {
-        if record.name == AuditName::CallRefused {
-            late.push(record);
-        }
-    }
-    let [record] = &late[..] else {
-        panic!("{late:?}")
-    };
-    assert_eq!(record.code, Some(ErrorCode::ToolTimeout));
-    let detail = record.detail.as_deref();
-    assert_eq!(detail, Some("no room for the call in its time"));
-    assert_eq!(record.tool_id, Some(timed().tool_id));
-    assert_eq!(record.correlation_id.as_deref(), Some("c"));
-    assert_eq!(record.agent_id.as_deref(), Some(AGENT));
 }
 
 // spec: OSW-4.1-3

@@ -42,11 +42,6 @@ impl CallState {
         *lock(&self.0.end) = Some(status);
     }
 
-    /// Whether it is said how the call ends, and nobody has taken that yet.
-    pub(super) fn has_ended(&self) -> bool {
-        lock(&self.0.end).is_some()
-    }
-
     pub(super) fn take_end(&self) -> Option<Status> {
         lock(&self.0.end).take()
     }

@@ -16,10 +16,11 @@ use tonic::{
 
 use super::{
     authorize::{self, Authorize, Caller},
+    budget::{Held, Pool},
     connection::Peer,
     service::Service,
-    unfinished::{Broken, Counted, Held, Pace, Pool},
-    unread::Pieces,
+    unfinished::{Broken, Counted, Pace},
+    unread::Large,
 };
 use crate::wire::agent_hub_server::AgentHubServer;
 
@@ -154,7 +155,7 @@ impl Parts {
         let held = |peer: &Peer| peer.held[1].clone();
         let request = counted(request, &self.session_bytes, held, self.session_pace, true);
         let answer = self.sessions.clone().call(request);
-        Box::pin(async { Ok(answer.await?.map(|body| Body::new(Pieces::of(body)))) })
+        Box::pin(async { answer.await.map(Large::within) })
     }
 }
 

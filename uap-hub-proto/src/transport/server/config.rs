@@ -23,6 +23,12 @@ ubos_common::config! {
     ServerConfig {
         /// Sets how the hub itself works. Its `prepare` and `durable` follow from [`with_prepare`](Self::with_prepare)
         /// and [`with_store`](Self::with_store).
+        ///
+        /// Of messages of more than 4 KiB that agents were sent and have not read, one address may have as many bytes as the
+        /// payloads of all jobs ([`hub::Config::with_max_queued_bytes`]; one message at least), 256 MiB by default, and all
+        /// connections four times that, of which half are shares as with
+        /// [`with_max_control_message_bytes`](Self::with_max_control_message_bytes). A call that would have more ends with
+        /// `RESOURCE_EXHAUSTED`, and so does its session.
         with_hub: hub: hub::Config = hub::Config::default(),
         /// Sets how often an idle connection is pinged: 20 s by default, and at least [`MIN_KEEP_ALIVE`].
         with_keep_alive: keep_alive: Duration = Duration::from_secs(20),
@@ -42,10 +48,6 @@ ubos_common::config! {
         /// 64 KiB to each (with the defaults 2 KiB in control calls and 32 KiB in sessions): one that keeps no more than its
         /// share is not refused for what others keep. Of the other half the connections of one address have half at most, but no
         /// less than one connection may keep.
-        ///
-        /// The same bounds hold for what sessions are sent and have not taken, counted apart: a message of more than 4 KiB waits until
-        /// there is room for it. Where the hub has ended a call and its peer leaves such a message after that for as long as a
-        /// connection may be silent ([`with_keep_alive`](Self::with_keep_alive) and its timeout), the connection is closed.
         with_max_control_message_bytes: max_control_message_bytes: usize = 1 << 20,
         /// Sets how long a `Register` call may take, the authorization of any call, and a message on a control stream from its
         /// first byte to its last: 10 s by default. Beyond it the call ends with `DEADLINE_EXCEEDED`.
@@ -60,7 +62,8 @@ ubos_common::config! {
         with_first_call_timeout: first_call_timeout: Duration = Duration::from_secs(30),
         /// Sets how long a connection may have no call open after it had one: 5 minutes by default. Then it is closed, after
         /// twice that at the latest. Calls of the health service, and calls that the hook of [`with_authorize`](Self::with_authorize) refuses, do not count, here
-        /// and for the first call.
+        /// and for the first call. A connection is closed as well whose agent, in one such time, leaves messages of more than 4 KiB
+        /// unread throughout and takes less than 256 KiB: they would wait for ever.
         with_idle_timeout: idle_timeout: Duration = Duration::from_secs(300),
         /// Sets how long 256 KiB of a message of a session, or what is left of it, may take from its first byte on: 5 minutes by
         /// default. Beyond it the call ends with `DEADLINE_EXCEEDED`. The message as a whole has no time, because links are slow.

@@ -22,11 +22,11 @@ use tokio_stream::{Stream, StreamExt as _};
 use tonic::{codegen::http::Extensions, transport::server::Connected};
 
 use super::{
+    budget::Held,
     open::{OpenCall, OpenCalls},
     places::{Place, Places},
-    unfinished::Held,
 };
-use crate::trace::debug;
+use crate::{trace::debug, transport::STREAM_WINDOW};
 
 /// Calls of health and reflection that a connection may have open.
 const MAX_BESIDE: usize = 8;
@@ -44,7 +44,9 @@ pub(super) struct Connection {
     made: usize,
     /// Whether it had none open then.
     was_idle: bool,
-    /// How long it may have none.
+    /// How many bytes its peer has taken since.
+    taken: usize,
+    /// How long it may have no call, or take next to nothing of what it has to read.
     idle: Duration,
     /// How long its peer may take nothing.
     patience: Duration,
@@ -59,12 +61,10 @@ pub(super) struct Peer {
     pub(super) addr: Option<SocketAddr>,
     /// Set when the connection ends, before its calls are told.
     is_lost: Arc<AtomicBool>,
-    /// Set when it is to end.
-    is_given_up: Arc<AtomicBool>,
     calls: OpenCalls,
     /// The places of its calls of health and reflection.
     beside: Arc<Semaphore>,
-    /// Bytes of unfinished messages, of control calls and of sessions, and of messages that it has not taken.
+    /// Bytes of unfinished messages, of control calls and of sessions; and of messages that are not read.
     pub(super) held: [Held; 3],
 }
 
@@ -82,26 +82,10 @@ impl Peer {
         self.is_lost.load(Ordering::Relaxed)
     }
 
-    /// One of no connection.
-    #[cfg(test)]
-    pub(super) fn of_nobody() -> Self {
-        Self {
-            addr: None,
-            is_lost: Arc::default(),
-            is_given_up: Arc::default(),
-            calls: OpenCalls::default(),
-            beside: Arc::new(Semaphore::new(0)),
-            held: Default::default(),
-        }
-    }
-
-    pub(super) fn is_given_up(&self) -> bool {
-        self.is_given_up.load(Ordering::Relaxed)
-    }
-
-    /// Has the connection end with what its peer says next, an answer to a ping at the latest, or when it is looked at for calls.
-    pub(super) fn give_up(&self) {
-        self.is_given_up.store(true, Ordering::Relaxed);
+    /// Whether it had large messages to read all the time since this was asked last.
+    fn has_left_unread(&self) -> bool {
+        let [.., unread] = &self.held;
+        unread.least() > 0
     }
 
     /// A call has come that keeps the connection until what is returned is dropped.
@@ -170,7 +154,6 @@ pub(super) fn incoming(
         let peer = Peer {
             addr,
             is_lost: Arc::default(),
-            is_given_up: Arc::default(),
             calls: OpenCalls::default(),
             beside: Arc::new(Semaphore::new(MAX_BESIDE)),
             held: place.held(),
@@ -181,6 +164,7 @@ pub(super) fn incoming(
             late: Box::pin(sleep(first_call)),
             made: 0,
             was_idle: true,
+            taken: 0,
             idle,
             patience,
             stuck: None,
@@ -216,13 +200,17 @@ impl Connection {
             }
         };
         self.stuck = None;
+        if let Ok(bytes) = &written {
+            self.taken = self.taken.saturating_add(*bytes);
+        }
         if written.is_err() {
             self.peer.is_lost.store(true, Ordering::Relaxed);
         }
         Poll::Ready(written)
     }
 
-    /// Ready if it had no call open since it was last looked at.
+    /// Ready if it had no call open since it was last looked at, or took less than a stream's window of the large messages that it
+    /// has to read: those of calls that are over wait as well, and would for ever.
     fn poll_late(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         loop {
             ready!(self.late.as_mut().poll(cx));
@@ -231,7 +219,12 @@ impl Connection {
             if is_idle && self.was_idle && made == self.made {
                 return Poll::Ready(());
             }
+            let has_left = self.peer.has_left_unread();
+            if has_left && self.taken < STREAM_WINDOW as usize {
+                return Poll::Ready(());
+            }
             (self.made, self.was_idle) = (made, is_idle);
+            self.taken = 0;
             self.late = Box::pin(sleep(self.idle));
         }
     }
@@ -251,7 +244,7 @@ impl AsyncRead for Connection {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if self.poll_late(cx).is_ready() || self.peer.is_given_up() {
+        if self.poll_late(cx).is_ready() {
             self.peer.is_lost.store(true, Ordering::Relaxed);
             return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
         }
@@ -305,7 +298,10 @@ mod tests {
         net::TcpListener,
     };
 
-    use super::*;
+    use super::{
+        super::budget::{Account, Pool},
+        *,
+    };
 
     const NOW: Times = Times {
         first_call: PAUSE,
@@ -342,27 +338,45 @@ mod tests {
     }
 
     // spec: HUB-4-6
-    #[tokio::test]
-    async fn a_connection_that_was_given_up_is_not_read() {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let mut peer = TcpStream::connect(listener.local_addr().unwrap())
-            .await
-            .unwrap();
-        let accepted = tokio_stream::once(Ok(listener.accept().await.unwrap().0));
-        let idle = Duration::from_secs(3_600);
-        let times = Times {
-            first_call: idle,
-            idle,
-            patience: idle,
-        };
-        let mut incoming = std::pin::pin!(incoming(accepted, Places::new(1, 1), times));
-        let mut connection = incoming.next().await.unwrap().unwrap();
-        peer.write_all(b"ab").await.unwrap();
-        assert_eq!(connection.read_u8().await.unwrap(), b'a');
-        connection.peer.give_up();
-        let failed = connection.read_u8().await.unwrap_err();
-        assert_eq!(failed.kind(), io::ErrorKind::TimedOut);
-        assert!(connection.peer.is_lost());
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_ends_whose_peer_leaves_large_messages_unread() {
+        const WINDOW: usize = STREAM_WINDOW as usize;
+        let idle = Duration::from_secs(300);
+        // What its peer has to read, what it takes from one look to the next, and whether it has read all in between.
+        for (unread, taken, reads, ends) in [
+            (9_000, 0, false, true),
+            (9_000, WINDOW - 1, false, true),
+            (9_000, WINDOW, false, false),
+            (9_000, 0, true, false),
+            (0, 0, false, false),
+        ] {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let peer = TcpStream::connect(listener.local_addr().unwrap()).await;
+            let mut peer = peer.unwrap();
+            let accepted = tokio_stream::once(Ok(listener.accept().await.unwrap().0));
+            let times = Times { idle, ..NOW };
+            let mut incoming = std::pin::pin!(incoming(accepted, Places::new(1, 1), times));
+            let mut connection = incoming.next().await.unwrap().unwrap();
+            let _call = connection.peer.call();
+            let mut account =
+                Account::new(Pool::new(1 << 20, 1, 1, 1), connection.peer.held[2].clone());
+            account.add(unread).unwrap();
+            let mut has_ended = false;
+            for _ in 0..4 {
+                let read = tokio::time::timeout(idle, connection.read_u8()).await;
+                has_ended |= read.is_ok_and(|read| read.is_err());
+                let (bytes, mut came) = (vec![0; taken], vec![0; taken]);
+                let write = connection.write_all(&bytes);
+                let (written, read) = tokio::join!(write, peer.read_exact(&mut came));
+                assert!(written.is_ok() && read.is_ok());
+                if reads {
+                    account.give_back();
+                    account.add(unread).unwrap();
+                }
+            }
+            assert_eq!(has_ended, ends, "{unread} {taken} {reads}");
+            assert_eq!(connection.peer.is_lost(), ends);
+        }
     }
 
     // spec: HUB-4-6

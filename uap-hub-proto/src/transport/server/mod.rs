@@ -13,6 +13,7 @@
 
 mod authorize;
 mod beside;
+mod budget;
 mod call;
 mod calls;
 mod config;
@@ -43,6 +44,7 @@ pub use self::{
 };
 use self::{
     beside::Beside,
+    budget::Pool,
     calls::{Calls, Control, SERVICE},
     connection::{Times, incoming},
     handle::Serving,
@@ -50,8 +52,8 @@ use self::{
     routes::{Route, Routes},
     service::Service,
     shared::Shared,
-    unfinished::{Pace, Pool},
-    unread::Outgoing,
+    unfinished::Pace,
+    unread::Unread,
 };
 use super::{CONNECTION_WINDOW, STREAM_WINDOW, spawn};
 
@@ -122,15 +124,15 @@ async fn start(listener: TcpListener, mut config: ServerConfig) -> io::Result<Hu
     let reflection = (config.reflection).then(|| reflection(control.clone()));
     let places = Places::new(connections, config.max_connections_per_address);
     let times = times_of(&config);
-    let [received, sent] = [(); 2].map(|()| Pool::new(most, 4, 16, connections));
-    let sessions = (received, Pace::steps(config.session_message_timeout));
-    let outgoing = Outgoing::new(sent, times.patience);
+    let session_bytes = Pool::new(most, 4, 16, connections);
+    let sessions = (session_bytes, Pace::steps(config.session_message_timeout));
+    let unread = Unread::pool(&config);
     let (shared, records) = Shared::new(config, ids).map_err(invalid)?;
     let restored = match store {
         Some(store) => keep::start(&shared, store, records).await?,
         None => Vec::new(),
     };
-    let service = Service::new(shared.clone(), outgoing);
+    let service = Service::new(shared.clone(), unread);
     let calls = Calls::new(service, (most_control, most), control, sessions);
     let (stop, stopped) = oneshot::channel::<()>();
     let routes = [Some(Route::to(calls)), health];

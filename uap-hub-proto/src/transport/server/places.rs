@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, Mutex, atomic::AtomicUsize},
 };
 
-use super::unfinished::Held;
+use super::budget::Held;
 use crate::{role::hub::network, transport::lock};
 
 /// The places of a port.
@@ -30,7 +30,7 @@ struct OfAddress {
     bytes: Bytes,
 }
 
-/// The bytes beyond the shares: of unfinished messages, of control calls and of sessions, and of messages that were not taken.
+/// The bytes beyond the shares of unfinished messages, of control calls and of sessions, and of messages that are not read.
 type Bytes = [Arc<AtomicUsize>; 3];
 
 impl Places {

@@ -7,17 +7,17 @@ use std::{
     task::{Context, Poll},
 };
 
-use prost::Message;
 use tokio::task::coop::consume_budget;
 use tokio_stream::Stream;
 use tonic::{Request, Response, Status, Streaming, async_trait, metadata::AsciiMetadataValue};
 
 use super::{
+    budget::Pool,
     call::CallState,
     connection::Peer,
     shared::{Shared, Sink, SinkSender},
     unfinished::Broken,
-    unread::{Outgoing, Unread},
+    unread::{Large, Sent, Split, Unread},
 };
 use crate::{
     capability::Registration,
@@ -40,12 +40,13 @@ const MAX_SESSION_MESSAGES: usize = 2;
 #[derive(Clone, Debug)]
 pub(super) struct Service {
     shared: Arc<Shared>,
-    outgoing: Outgoing,
+    /// What agents have not read.
+    unread: Arc<Pool>,
 }
 
 impl Service {
-    pub(super) const fn new(shared: Arc<Shared>, outgoing: Outgoing) -> Self {
-        Self { shared, outgoing }
+    pub(super) const fn new(shared: Arc<Shared>, unread: Arc<Pool>) -> Self {
+        Self { shared, unread }
     }
 
     /// Opens a call and starts reading it. Nothing is read of one that the hub refuses.
@@ -53,12 +54,12 @@ impl Service {
         &self,
         rpc: Rpc,
         request: Request<Streaming<In>>,
-        sender: impl FnOnce(mail::Sender<Out>) -> SinkSender,
+        sender: impl FnOnce(mail::Sender<Sent<Out>>) -> SinkSender,
         inbound: fn(In) -> Inbound,
     ) -> Result<Response<Answers<Out>>, Status>
     where
         In: Send + 'static,
-        Out: Message,
+        Out: Send + 'static,
     {
         let (name, most) = match rpc {
             Rpc::Listen => (CLIENT_ID_KEY, self.shared.max_control_messages),
@@ -66,7 +67,10 @@ impl Service {
         };
         let (messages, answers) = mail::mail(most);
         let call = CallState::default();
+        let peer = Peer::of(request.extensions()).cloned();
+        let of = peer.as_ref().map(|peer| peer.held[2].clone());
         let sink = Sink {
+            unread: Unread::new(self.unread.clone(), of.unwrap_or_default()),
             messages: sender(messages),
             call: call.clone(),
         };
@@ -79,20 +83,28 @@ impl Service {
             return Err(refused.into());
         }
         let trace = call.take_trace();
-        let reader = Reader::of(&request, self.shared.clone(), stream, call.clone());
-        // What waits on a control stream is small, and counted in messages.
-        let unread =
-            (rpc != Rpc::Listen).then(|| Unread::new(self.outgoing.clone(), reader.peer.clone()));
+        let reader = Reader {
+            shared: self.shared.clone(),
+            stream,
+            broken: request.extensions().get().cloned().unwrap_or_default(),
+            call: call.clone(),
+            peer,
+        };
         spawn(reader.run(request.into_inner(), inbound));
+        // The job is there already, and what comes after it is small.
+        let is_large = answers.any(|sent| sent.charge.is_some());
+        let large = is_large.then(Large::default);
         let mut answer = Response::new(Answers {
             messages: answers,
-            unread,
-            next: None,
+            large: large.clone(),
             call,
             is_ended: false,
             stream,
             shared: self.shared.clone(),
         });
+        if let Some(large) = large {
+            answer.extensions_mut().insert(large);
+        }
         carry::carry(trace.as_ref(), answer.metadata_mut());
         Ok(answer)
     }
@@ -180,16 +192,6 @@ struct Reader {
 }
 
 impl Reader {
-    fn of<T>(request: &Request<T>, shared: Arc<Shared>, stream: StreamId, call: CallState) -> Self {
-        Self {
-            shared,
-            stream,
-            broken: request.extensions().get().cloned().unwrap_or_default(),
-            call,
-            peer: Peer::of(request.extensions()).cloned(),
-        }
-    }
-
     #[expect(
         clippy::manual_async_fn,
         reason = "an async fn holds what it was given twice"
@@ -264,65 +266,47 @@ async fn read_out<In>(messages: &mut Streaming<In>) {
 /// The messages of a call, then its status.
 #[derive(Debug)]
 pub(super) struct Answers<T> {
-    messages: mail::Receiver<T>,
-    unread: Option<Unread>,
-    /// Waits for the peer to take what it was sent.
-    next: Option<T>,
+    messages: mail::Receiver<Sent<T>>,
+    /// Where large messages go instead.
+    large: Option<Large>,
     call: CallState,
     is_ended: bool,
     stream: StreamId,
     shared: Arc<Shared>,
 }
 
-impl<T> Answers<T> {
-    /// The next message of the hub.
-    fn poll_mail(&self, cx: &Context<'_>) -> Poll<Option<T>> {
-        let message = self.messages.poll(cx);
-        if message.is_ready() && self.messages.has_room() && self.call.unblock() {
-            let stream = self.stream;
-            // A closed hub refuses inputs.
-            let _ = self
-                .shared
-                .act(|hub, now| hub.handle_input(now, Input::Writable { stream }));
-        }
-        message
-    }
-}
-
-impl<T: Message + Unpin> Stream for Answers<T> {
+impl<T: Split> Stream for Answers<T> {
     type Item = Result<T, Status>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         if self.is_ended {
             return Poll::Ready(None);
         }
-        let this = &mut *self;
-        if let Some(unread) = &mut this.unread {
-            unread.taken();
+        let message = std::task::ready!(self.messages.poll(cx));
+        if self.messages.has_room() && self.call.unblock() {
+            let stream = self.stream;
+            // A closed hub refuses inputs.
+            let _ = self
+                .shared
+                .act(|hub, now| hub.handle_input(now, Input::Writable { stream }));
         }
-        let message = match this.next.take() {
-            Some(message) => Some(message),
-            None => std::task::ready!(this.poll_mail(cx)),
+        let message = match message {
+            Some(Sent { message, charge }) => match (&self.large, charge) {
+                (Some(large), Some(charge)) => match large.put(message, &charge) {
+                    // Whoever asked looks there.
+                    Ok(()) => return Poll::Pending,
+                    Err(status) => Some(Err(status)),
+                },
+                _ => Some(Ok(message)),
+            },
+            None => None,
         };
-        if let Some(message) = message {
-            let Some(unread) = &mut this.unread else {
-                return Poll::Ready(Some(Ok(message)));
-            };
-            let bytes = message.encoded_len();
-            if unread.poll_room(cx, bytes).is_ready() {
-                unread.watch(&this.call, bytes);
-                return Poll::Ready(Some(Ok(message)));
-            }
-            // Where the call ends before there is room, the peer is told that alone.
-            if !this.messages.poll_over(cx) {
-                this.next = Some(message);
-                return Poll::Pending;
-            }
-        }
-        this.is_ended = true;
-        let unsaid = || status::Status::new(status::Code::Unavailable, "the hub is gone");
-        let status = this.call.take_end().unwrap_or_else(unsaid);
-        Poll::Ready((status.code != status::Code::Ok).then(|| Err(status.into())))
+        Poll::Ready(message.or_else(|| {
+            self.is_ended = true;
+            let unsaid = || status::Status::new(status::Code::Unavailable, "the hub is gone");
+            let status = self.call.take_end().unwrap_or_else(unsaid);
+            (status.code != status::Code::Ok).then(|| Err(status.into()))
+        }))
     }
 }
 

@@ -16,7 +16,13 @@ use ubos_common::{
     trace_context::TraceContext,
 };
 
-use super::{call::CallState, config::ServerConfig, prepare::Prepare};
+use super::{
+    budget::Full,
+    call::CallState,
+    config::ServerConfig,
+    prepare::Prepare,
+    unread::{Sent, Unread},
+};
 use crate::{
     ConfigError,
     hash::ById,
@@ -88,15 +94,17 @@ impl Drop for Inspection {
 /// The sending half of a call.
 #[derive(Debug)]
 pub(super) struct Sink {
+    /// What the agent has not read.
+    pub(super) unread: Unread,
     pub(super) messages: SinkSender,
     pub(super) call: CallState,
 }
 
 #[derive(Debug)]
 pub(super) enum SinkSender {
-    Listen(mail::Sender<ListenResponse>),
-    Test(mail::Sender<TestInit>),
-    Translation(mail::Sender<TranslationInit>),
+    Listen(mail::Sender<Sent<ListenResponse>>),
+    Test(mail::Sender<Sent<TestInit>>),
+    Translation(mail::Sender<Sent<TranslationInit>>),
 }
 
 impl Shared {
@@ -311,17 +319,25 @@ impl Shared {
         let Some(sink) = core.sinks.get(&stream) else {
             return;
         };
-        match (&sink.messages, message) {
-            (SinkSender::Listen(to), Outbound::Listen(message)) => to.push(message),
-            (SinkSender::Test(to), Outbound::Test(message)) => to.push(message),
-            (SinkSender::Translation(to), Outbound::Translation(message)) => to.push(message),
-            _ => {}
+        if sink.push(message) == Err(Full) {
+            return self.refuse(core, stream);
         }
         if sink.call.block(|| sink.messages.has_room()) {
             let now = core.clock.now();
             // A closed hub refuses inputs.
             let _ = (core.hub).handle_input(now, Input::Blocked { stream });
         }
+    }
+
+    /// Ends a call whose agent, with others of its address, has too much that it does not read.
+    // impl: HUB-4-6
+    fn refuse(&self, core: &mut Core, stream: StreamId) {
+        let reason = "agents have too many bytes of messages that they have not read".to_owned();
+        let status = Status::new(Code::ResourceExhausted, reason.as_str());
+        core.end(stream, status);
+        let now = core.clock.now();
+        // A closed hub refuses inputs.
+        let _ = (core.hub).handle_input(now, Input::Reset { stream, reason });
     }
 
     fn prepare(self: &Arc<Self>, session: SessionId, job: JobId) {
@@ -363,6 +379,22 @@ impl Shared {
         }
         // There may be no subscriber.
         let _ = self.news.send(event);
+    }
+}
+
+impl Sink {
+    /// Sends a message to where it belongs.
+    fn push(&self, message: Outbound) -> Result<(), Full> {
+        let unread = &self.unread;
+        match (&self.messages, message) {
+            (SinkSender::Listen(to), Outbound::Listen(message)) => to.push(unread.add(message)?),
+            (SinkSender::Test(to), Outbound::Test(message)) => to.push(unread.add(message)?),
+            (SinkSender::Translation(to), Outbound::Translation(message)) => {
+                to.push(unread.add(message)?);
+            }
+            _ => {}
+        }
+        Ok(())
     }
 }
 

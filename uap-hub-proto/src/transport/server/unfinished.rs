@@ -7,8 +7,8 @@
 use std::{
     pin::Pin,
     sync::{
-        Arc, Mutex,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
+        Arc,
+        atomic::{AtomicBool, Ordering},
     },
     task::{Context, Poll, ready},
     time::Duration,
@@ -16,96 +16,14 @@ use std::{
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
-use tokio::{
-    sync::{Notify, futures::OwnedNotified},
-    time::{Instant, Sleep, sleep},
-};
+use tokio::time::{Instant, Sleep, sleep};
 use tonic::Status;
 
-use super::open::OpenCall;
-use crate::transport::{STREAM_WINDOW, lock};
-
-/// What a connection may keep at most of its own, even when the others fill the port.
-const MAX_SHARE: usize = 64 << 10;
-
-/// The bytes that unfinished messages of one kind of call take on the whole port, and their bounds. Each connection that there
-/// may be has a small share of its own, so that small messages always pass; what a connection keeps beyond it is taken of what
-/// all have together.
-#[derive(Debug)]
-pub(super) struct Pool {
-    /// Bytes beyond the shares.
-    used: AtomicUsize,
-    most: usize,
-    share: usize,
-    most_of_connection: usize,
-    /// Of the bytes beyond the shares, those of the connections of one address.
-    most_of_address: usize,
-    /// Held while somebody looks for room and takes it.
-    looking: Mutex<()>,
-    /// Notified when bytes are given back.
-    room: Arc<Notify>,
-}
-
-impl Pool {
-    /// A pool for messages of at most `bytes`: `a_connection` of them on a connection, `in_all` on the port with so many
-    /// connections. Half of all that goes into the shares, and an address has half of the rest at most, but no less than one
-    /// connection may keep.
-    pub(super) fn new(
-        bytes: usize,
-        a_connection: usize,
-        in_all: usize,
-        connections: usize,
-    ) -> Arc<Self> {
-        let all = bytes.saturating_mul(in_all);
-        let share = (all / 2 / connections.max(1)).min(MAX_SHARE);
-        let most = all - share.saturating_mul(connections);
-        let most_of_connection = bytes.saturating_mul(a_connection);
-        Arc::new(Self {
-            used: AtomicUsize::new(0),
-            most,
-            share,
-            most_of_connection,
-            most_of_address: most_of_connection.max(most / 2),
-            looking: Mutex::default(),
-            room: Arc::default(),
-        })
-    }
-
-    /// Ready when bytes were given back after the first poll.
-    pub(super) fn room(&self) -> OwnedNotified {
-        self.room.clone().notified_owned()
-    }
-
-    /// How much of what a connection keeps is beyond its share.
-    const fn beyond(&self, kept: usize) -> usize {
-        kept.saturating_sub(self.share)
-    }
-
-    /// Whether a connection may keep so many, of which some more than before are beyond its share, and so are those of its address
-    /// and of all.
-    const fn has_room(&self, own: usize, beyond: usize, of_address: usize, all: usize) -> bool {
-        let is_full = of_address > self.most_of_address || all > self.most;
-        own <= self.most_of_connection && !(beyond > 0 && is_full)
-    }
-}
-
-/// The bytes that unfinished messages of one kind of call take on a connection, and those beyond the shares on all connections
-/// of its address.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Held {
-    connection: Arc<AtomicUsize>,
-    address: Arc<AtomicUsize>,
-}
-
-impl Held {
-    /// Those of a new connection from an address that has so many.
-    pub(super) fn of(address: Arc<AtomicUsize>) -> Self {
-        Self {
-            connection: Arc::default(),
-            address,
-        }
-    }
-}
+use super::{
+    budget::{Account, Full, Held, Pool},
+    open::OpenCall,
+};
+use crate::transport::STREAM_WINDOW;
 
 /// How fast a message must come.
 #[derive(Clone, Copy, Debug)]
@@ -127,66 +45,6 @@ impl Pace {
     pub(super) const fn steps(time: Duration) -> Self {
         let bytes = STREAM_WINDOW as usize;
         Self { time, bytes }
-    }
-}
-
-/// The bytes of one call, given back when it is dropped.
-#[derive(Debug)]
-pub(super) struct Account {
-    pool: Arc<Pool>,
-    of: Held,
-    held: usize,
-}
-
-impl Account {
-    pub(super) const fn new(pool: Arc<Pool>, of: Held) -> Self {
-        Self { pool, of, held: 0 }
-    }
-
-    /// Adds bytes where there is room; in a pool in which nobody adds otherwise.
-    pub(super) fn try_add(&mut self, bytes: usize) -> bool {
-        let pool = self.pool.clone();
-        let _looking = lock(&pool.looking);
-        let before = self.of.connection.load(Ordering::Relaxed);
-        let own = before + bytes;
-        let beyond = pool.beyond(own) - pool.beyond(before);
-        let of_address = self.of.address.load(Ordering::Relaxed) + beyond;
-        let all = pool.used.load(Ordering::Relaxed) + beyond;
-        pool.has_room(own, beyond, of_address, all) && self.add(bytes).is_ok()
-    }
-
-    fn add(&mut self, bytes: usize) -> Result<(), Status> {
-        self.held += bytes;
-        let pool = &self.pool;
-        let before = self.of.connection.fetch_add(bytes, Ordering::Relaxed);
-        let own = before + bytes;
-        let beyond = pool.beyond(own) - pool.beyond(before);
-        let of_address = self.of.address.fetch_add(beyond, Ordering::Relaxed) + beyond;
-        let all = pool.used.fetch_add(beyond, Ordering::Relaxed) + beyond;
-        if !pool.has_room(own, beyond, of_address, all) {
-            return Err(Status::resource_exhausted(
-                "too many bytes of unfinished messages",
-            ));
-        }
-        Ok(())
-    }
-
-    pub(super) fn give_back(&mut self) {
-        let held = std::mem::take(&mut self.held);
-        if held == 0 {
-            return;
-        }
-        let before = self.of.connection.fetch_sub(held, Ordering::Relaxed);
-        let beyond = self.pool.beyond(before) - self.pool.beyond(before - held);
-        self.of.address.fetch_sub(beyond, Ordering::Relaxed);
-        self.pool.used.fetch_sub(beyond, Ordering::Relaxed);
-        self.pool.room.notify_waiters();
-    }
-}
-
-impl Drop for Account {
-    fn drop(&mut self) {
-        self.give_back();
     }
 }
 
@@ -336,7 +194,8 @@ impl<B> Counted<B> {
             self.come = 0;
             self.late = Some(Box::pin(sleep(self.pace.time)));
         }
-        self.account.add(begun)
+        let full = || Status::resource_exhausted("too many bytes of unfinished messages");
+        self.account.add(begun).map_err(|Full| full())
     }
 }
 
@@ -451,10 +310,7 @@ mod tests {
     }
 
     fn used(pool: &Pool, connection: &Held) -> (usize, usize) {
-        (
-            pool.used.load(Ordering::Relaxed),
-            connection.connection.load(Ordering::Relaxed),
-        )
+        (pool.used(), connection.bytes())
     }
 
     // spec: HUB-4-6
@@ -480,71 +336,13 @@ mod tests {
         }
     }
 
-    fn account(pool: &Arc<Pool>) -> Account {
-        account_of(pool, &Arc::default())
-    }
-
-    /// The account of a connection from an address.
-    fn account_of(pool: &Arc<Pool>, address: &Arc<AtomicUsize>) -> Account {
-        Account {
-            pool: pool.clone(),
-            of: Held::of(address.clone()),
-            held: 0,
-        }
-    }
-
-    // spec: HUB-4-6
-    #[test]
-    fn what_reaches_a_bound_is_not_beyond_it() {
-        let is_at_bound = |mut account: Account, bytes| {
-            assert!(account.add(bytes).is_ok());
-            assert!(account.add(1).is_err());
-        };
-        is_at_bound(account(&Pool::new(1000, 2, 8, 1)), 2000);
-        is_at_bound(account(&Pool::new(1000, 4, 2, 1)), 2000);
-        let pool = Pool::new(1000, 4, 2, 4);
-        let mut first = account(&pool);
-        assert!(first.add(1250).is_ok());
-        is_at_bound(account(&pool), 250);
-    }
-
-    // spec: HUB-4-6
-    #[test]
-    fn an_address_does_not_keep_what_all_may() {
-        let (pool, address) = (Pool::new(1000, 4, 16, 16), Arc::default());
-        assert_eq!((pool.share, pool.most), (500, 8000));
-        let mut own: Vec<_> = (0..8).map(|_| account_of(&pool, &address)).collect();
-        assert!(own.iter_mut().all(|one| one.add(1000).is_ok()));
-        assert!(own[0].add(1).is_err(), "half of what all have");
-        assert!(account_of(&pool, &address).add(500).is_ok(), "a share");
-        assert!(account(&pool).add(4000).is_ok(), "others have theirs");
-        drop(own);
-        assert_eq!(address.load(Ordering::Relaxed), 0);
-        assert_eq!(pool.used.load(Ordering::Relaxed), 0);
-    }
-
-    // spec: HUB-4-6
-    #[test]
-    fn all_connections_together_keep_no_more_than_is_said() {
-        const CONNECTIONS: usize = 16_384;
-        let pool = Pool::new(1 << 20, 4, 64, CONNECTIONS);
-        let mut accounts: Vec<_> = (0..CONNECTIONS).map(|_| account(&pool)).collect();
-        assert_eq!(pool.share, 2 << 10);
-        assert!(accounts.iter_mut().all(|one| one.add(2 << 10).is_ok()));
-        let mut more = 0;
-        while accounts[more % CONNECTIONS].add(1 << 10).is_ok() {
-            more += 1;
-        }
-        assert_eq!(more, 32 << 10, "the other half");
-    }
-
     // spec: HUB-4-6
     #[tokio::test]
     async fn connection_and_port_have_bounds_and_small_messages_pass() {
         let piece = [&[0, 0, 0, 4, 0][..], &[7; 1024]].concat();
         // All have 1,024 bytes beyond the shares, of which there are two.
         let (pool, [one, two, three]) = (Pool::new(1024, 3, 2, 2), <[Held; 3]>::default());
-        assert_eq!((pool.share, pool.most), (512, 1024));
+        assert_eq!(pool.bounds(), (512, 1024));
         let mut first = call(&[&piece[..1000]], &pool, &one);
         assert_eq!(read(&mut first), Ok(()));
         let mut beyond = call(&[&piece[..1000]], &pool, &one);
@@ -662,6 +460,6 @@ mod tests {
         assert_eq!(read(&[&begin, &whole]).await, (2, late), "it stops");
         let slow = read(&[&begin, &little, &little, &whole, &end]).await;
         assert_eq!(slow, (2, late), "too little comes");
-        assert_eq!(pool.used.load(Ordering::Relaxed), 0);
+        assert_eq!(pool.used(), 0);
     }
 }

@@ -1,163 +1,130 @@
-//! Bytes of messages that agents have not taken: what those that read nothing could make the hub keep.
+//! Messages that agents have not read, counted until the HTTP library lets go of them.
 //!
-//! The gRPC library makes the bytes of a message at once, and the HTTP library takes all that it is given and keeps what the
-//! windows of the peer do not let through. So it is given pieces: at most two of a call are with it, and it asks for the next
-//! message when it has the last piece of this one. Until then a message counts, also where the hub has ended the call meanwhile.
-//! One that finds no room waits as the hub has it, without bytes of its own.
+//! The gRPC library copies a message into a buffer that lasts as long as its call, and the HTTP library keeps what the agent's
+//! window does not take, also when the call has ended. An agent that reads nothing and opens its calls again and again would have
+//! the hub keep a copy each time. Large messages therefore go past the gRPC library, in pieces: the files in them are those of the
+//! job and no copies, and each piece counts until it is dropped.
 
 use std::{
+    collections::VecDeque,
     pin::Pin,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    task::{Context, Poll, ready},
-    time::Duration,
+    sync::{Arc, Mutex},
+    task::{Context, Poll},
 };
 
-use bytes::Bytes;
-use http_body::{Body as HttpBody, Frame};
-use tokio::{sync::futures::OwnedNotified, time::sleep};
-use tonic::{Status, body::Body};
+use bytes::{BufMut as _, Bytes, BytesMut};
+use http_body::Frame;
+use prost::{Message, encode_length_delimiter};
+use tonic::{Status, body::Body, codegen::http};
 
 use super::{
-    call::CallState,
-    connection::Peer,
-    unfinished::{Account, Held, Pool},
+    budget::{Account, Full, Held, Pool},
+    config::ServerConfig,
 };
-use crate::transport::spawn;
+use crate::{
+    transport::lock,
+    wire::{ListenResponse, Payload, TestInit, TranslationInit},
+};
 
-/// A message of so many bytes is not counted: a stream itself takes as much.
+/// Up to so many bytes a message does not count: only a bounded number of them waits on a call. No message of a control stream is
+/// larger.
 const SMALL: usize = 4 << 10;
 
-/// The bytes that the HTTP library is given at once.
-const PIECE: usize = 64 << 10;
+/// The number of the payloads in a job, of the file in a payload, and of the bytes in a file.
+const PAYLOADS: u8 = 2;
+const FILE: u8 = 2;
+const DATA: u8 = 3;
 
-/// What the calls of sessions share.
+/// What the agent at the other end of a connection has not read.
 #[derive(Clone, Debug)]
-pub(super) struct Outgoing {
-    pool: Arc<Pool>,
-    /// How long the peer of a call that has ended may leave what it was sent.
-    patience: Duration,
-}
-
-impl Outgoing {
-    pub(super) const fn new(pool: Arc<Pool>, patience: Duration) -> Self {
-        Self { pool, patience }
-    }
-}
-
-/// What the peer of a call has not taken.
-#[derive(Debug)]
 pub(super) struct Unread {
-    account: Account,
-    outgoing: Outgoing,
-    peer: Option<Peer>,
-    /// While a message waits: there may be room.
-    room: Option<Pin<Box<OwnedNotified>>>,
-    /// Whether the message that was handed over was taken.
-    was_taken: Option<Arc<AtomicBool>>,
+    pool: Arc<Pool>,
+    of: Held,
 }
 
 impl Unread {
-    pub(super) fn new(outgoing: Outgoing, peer: Option<Peer>) -> Self {
-        let held = peer.as_ref().map(|peer| peer.held[2].clone());
-        Self::of(outgoing, held.unwrap_or_default(), peer)
+    /// What all connections may have: each as much as all jobs that run, so that who reads what it is sent is never refused, and one
+    /// message at least.
+    pub(super) fn pool(config: &ServerConfig) -> Arc<Pool> {
+        let (jobs, message) = (config.hub.max_queued_bytes, config.hub.max_message_bytes);
+        Pool::new(jobs.max(message), 1, 4, config.max_connections)
     }
 
-    fn of(outgoing: Outgoing, held: Held, peer: Option<Peer>) -> Self {
-        Self {
-            account: Account::new(outgoing.pool.clone(), held),
-            outgoing,
-            peer,
-            room: None,
-            was_taken: None,
-        }
+    pub(super) const fn new(pool: Arc<Pool>, of: Held) -> Self {
+        Self { pool, of }
     }
 
-    /// What was handed over has found its way, or is dropped.
-    pub(super) fn taken(&mut self) {
-        self.account.give_back();
-        if let Some(was_taken) = self.was_taken.take() {
-            was_taken.store(true, Ordering::Relaxed);
+    /// A message that is sent now, if it may wait.
+    pub(super) fn add<T: Message>(&self, message: T) -> Result<Sent<T>, Full> {
+        let bytes = message.encoded_len();
+        let mut charge = None;
+        if bytes > SMALL {
+            let mut account = Account::new(self.pool.clone(), self.of.clone());
+            account.add(bytes)?;
+            charge = Some(Arc::new(account));
         }
-    }
-
-    /// Counts a message that is to be handed over, where there is room for it.
-    // impl: HUB-4-6
-    pub(super) fn poll_room(&mut self, cx: &mut Context<'_>, bytes: usize) -> Poll<()> {
-        if bytes <= SMALL {
-            return Poll::Ready(());
-        }
-        while !self.account.try_add(bytes) {
-            // Made before the next look, so that nothing that is given back in between is missed.
-            let is_first = self.room.is_none();
-            let room = self
-                .room
-                .get_or_insert_with(|| Box::pin(self.outgoing.pool.room()));
-            if room.as_mut().poll(cx).is_ready() {
-                self.room = None;
-            } else if !is_first {
-                return Poll::Pending;
-            }
-        }
-        self.room = None;
-        Poll::Ready(())
-    }
-
-    /// Sees to it that a message which is handed over does not stay for long once its call has ended: then nobody can be told
-    /// of anything on that call, and its connection is given up.
-    pub(super) fn watch(&mut self, call: &CallState, bytes: usize) {
-        let Some(peer) = self.peer.clone().filter(|_| bytes > SMALL) else {
-            return;
-        };
-        let was_taken = Arc::new(AtomicBool::new(false));
-        self.was_taken = Some(was_taken.clone());
-        let (call, patience) = (call.clone(), self.outgoing.patience);
-        spawn(async move {
-            let mut had_ended = false;
-            while !(had_ended && call.has_ended()) {
-                had_ended = call.has_ended();
-                sleep(patience).await;
-                if was_taken.load(Ordering::Relaxed) {
-                    return;
-                }
-            }
-            peer.give_up();
-        });
+        Ok(Sent { message, charge })
     }
 }
 
-impl Drop for Unread {
-    fn drop(&mut self) {
-        self.taken();
-    }
-}
-
-/// The body of an answer, in pieces.
+/// A message on its way, which counts if it is large.
 #[derive(Debug)]
-pub(super) struct Pieces {
-    body: Body,
-    rest: Bytes,
+pub(super) struct Sent<T> {
+    pub(super) message: T,
+    pub(super) charge: Option<Arc<Account>>,
 }
 
-impl Pieces {
-    pub(super) const fn of(body: Body) -> Self {
-        let rest = Bytes::new();
-        Self { body, rest }
+/// Large messages of one call, in pieces, on their way past the gRPC library.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Large(Arc<Mutex<VecDeque<Bytes>>>);
+
+impl Large {
+    /// Adds a message, which counts until its last piece is dropped.
+    pub(super) fn put<T: Split>(&self, message: T, charge: &Arc<Account>) -> Result<(), Status> {
+        let counted = |bytes| {
+            let charge = charge.clone();
+            Bytes::from_owner(Piece { bytes, charge })
+        };
+        let pieces = pieces(message)?.into_iter().map(counted);
+        lock(&self.0).extend(pieces);
+        Ok(())
     }
 
-    /// A piece of its own, so that the last one does not keep the bytes of all; a short message as it is.
-    fn next(&mut self) -> Bytes {
-        if self.rest.len() <= PIECE && self.rest.is_unique() {
-            return std::mem::take(&mut self.rest);
+    fn next(&self) -> Option<Frame<Bytes>> {
+        lock(&self.0).pop_front().map(Frame::data)
+    }
+
+    /// The answer with these messages in their places, if it has any.
+    pub(super) fn within(mut answer: http::Response<Body>) -> http::Response<Body> {
+        match answer.extensions_mut().remove::<Self>() {
+            Some(large) => answer.map(|body| Body::new(WithLarge { body, large })),
+            None => answer,
         }
-        let piece = self.rest.split_to(PIECE.min(self.rest.len()));
-        Bytes::copy_from_slice(&piece)
     }
 }
 
-impl HttpBody for Pieces {
+/// A piece of a message that counts.
+struct Piece {
+    bytes: Bytes,
+    #[expect(dead_code, reason = "counts until it is dropped")]
+    charge: Arc<Account>,
+}
+
+impl AsRef<[u8]> for Piece {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+/// The body of an answer, with large messages between those of the gRPC library: it says that it has nothing more where one is to
+/// come.
+#[derive(Debug)]
+struct WithLarge {
+    body: Body,
+    large: Large,
+}
+
+impl http_body::Body for WithLarge {
     type Data = Bytes;
     type Error = Status;
 
@@ -165,64 +132,106 @@ impl HttpBody for Pieces {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
-        if self.rest.is_empty() {
-            let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
-            match frame.map(|frame| frame.map(Frame::into_data)) {
-                Some(Ok(Ok(bytes))) => self.rest = bytes,
-                Some(Ok(Err(frame))) => return Poll::Ready(Some(Ok(frame))),
-                Some(Err(status)) => return Poll::Ready(Some(Err(status))),
-                None => return Poll::Ready(None),
-            }
+        if let Some(piece) = self.large.next() {
+            return Poll::Ready(Some(Ok(piece)));
         }
-        Poll::Ready(Some(Ok(Frame::data(self.next()))))
+        match Pin::new(&mut self.body).poll_frame(cx) {
+            Poll::Pending => match self.large.next() {
+                Some(piece) => Poll::Ready(Some(Ok(piece))),
+                None => Poll::Pending,
+            },
+            ready => ready,
+        }
+    }
+}
+
+/// A message that may have payloads.
+pub(super) trait Split: Message {
+    /// Its payloads, without which it is left.
+    fn take_payloads(&mut self) -> Vec<Payload>;
+}
+
+impl Split for TestInit {
+    fn take_payloads(&mut self) -> Vec<Payload> {
+        std::mem::take(&mut self.payloads)
+    }
+}
+
+impl Split for TranslationInit {
+    fn take_payloads(&mut self) -> Vec<Payload> {
+        std::mem::take(&mut self.payloads)
+    }
+}
+
+impl Split for ListenResponse {
+    fn take_payloads(&mut self) -> Vec<Payload> {
+        Vec::new()
+    }
+}
+
+/// A message as it goes over the wire, with the frame of gRPC around it: a flag, four bytes of length, the message.
+fn pieces<T: Split>(mut message: T) -> Result<Vec<Bytes>, Status> {
+    let too_long = |_| Status::resource_exhausted("the message is longer than gRPC can say");
+    let length = u32::try_from(message.encoded_len()).map_err(too_long)?;
+    let payloads = message.take_payloads();
+    let mut rope = Rope::default();
+    rope.last.put_u8(0);
+    rope.last.put_u32(length);
+    rope.message(&message);
+    for payload in payloads {
+        rope.payload(payload);
+    }
+    Ok(rope.into_pieces())
+}
+
+/// Bytes in pieces, of which large ones are as they were given.
+#[derive(Default)]
+struct Rope {
+    pieces: Vec<Bytes>,
+    last: BytesMut,
+}
+
+impl Rope {
+    /// The fields of a message. It grows as it has to, and nothing fails.
+    fn message(&mut self, message: &impl Message) {
+        let _ = message.encode(&mut self.last);
     }
 
-    fn is_end_stream(&self) -> bool {
-        self.rest.is_empty() && self.body.is_end_stream()
+    /// The beginning of a field that has a length.
+    fn field(&mut self, number: u8, length: usize) {
+        self.last.put_u8(number << 3 | 2);
+        let _ = encode_length_delimiter(length, &mut self.last);
+    }
+
+    /// A payload, with the bytes of its file behind all else: the order of fields is free.
+    fn payload(&mut self, mut payload: Payload) {
+        self.field(PAYLOADS, payload.encoded_len());
+        let file = payload.attachment.take();
+        self.message(&payload);
+        let Some(mut file) = file else { return };
+        self.field(FILE, file.encoded_len());
+        let data = std::mem::take(&mut file.data);
+        self.message(&file);
+        if !data.is_empty() {
+            self.field(DATA, data.len());
+            self.data(data);
+        }
+    }
+
+    fn data(&mut self, data: Bytes) {
+        if data.len() <= SMALL {
+            return self.last.put(data);
+        }
+        self.pieces.extend([self.last.split().freeze(), data]);
+    }
+
+    fn into_pieces(mut self) -> Vec<Bytes> {
+        if !self.last.is_empty() {
+            self.pieces.push(self.last.freeze());
+        }
+        self.pieces
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use std::task::{Wake, Waker};
-
-    use super::*;
-
-    #[derive(Default)]
-    struct Woken(AtomicBool);
-
-    impl Wake for Woken {
-        fn wake(self: Arc<Self>) {
-            self.0.store(true, Ordering::Relaxed);
-        }
-    }
-
-    /// So many calls of one connection, which may keep two messages of 10,000 bytes beside its share of as many.
-    fn calls<const N: usize>() -> [Unread; N] {
-        let outgoing = Outgoing::new(Pool::new(10_000, 4, 4, 1), Duration::ZERO);
-        let held = Held::default();
-        [(); N].map(|()| Unread::of(outgoing.clone(), held.clone(), None))
-    }
-
-    // spec: HUB-4-6
-    #[test]
-    fn a_message_waits_until_another_is_taken() {
-        let [mut one, mut two, mut three] = calls();
-        let woken = Arc::new(Woken::default());
-        let waker = Waker::from(woken.clone());
-        let mut cx = Context::from_waker(&waker);
-        assert!(one.poll_room(&mut cx, 30_000).is_ready());
-        assert!(two.poll_room(&mut cx, 10_001).is_pending());
-        assert!(two.poll_room(&mut cx, 10_000).is_ready(), "to the byte");
-        assert!(three.poll_room(&mut cx, SMALL).is_ready());
-        assert!(three.poll_room(&mut cx, SMALL + 1).is_pending());
-        assert!(three.poll_room(&mut cx, SMALL + 1).is_pending());
-        assert!(!woken.0.load(Ordering::Relaxed), "nothing was given back");
-        two.taken();
-        assert!(woken.0.load(Ordering::Relaxed));
-        assert!(three.poll_room(&mut cx, SMALL + 1).is_ready());
-        assert!(two.poll_room(&mut cx, 10_000).is_pending());
-        drop(one);
-        assert!(two.poll_room(&mut cx, 10_000).is_ready());
-    }
-}
+mod tests;

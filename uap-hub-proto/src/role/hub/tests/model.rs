@@ -88,6 +88,15 @@ struct Budget {
     reports: usize,
 }
 
+/// What a timer is about.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum About<'a> {
+    Agent(&'static str, Option<&'a str>, Option<usize>),
+    Job(&'static str, Option<usize>),
+    Offer(usize, usize, Step),
+    Hub(&'static str),
+}
+
 struct Model {
     rig: Rig,
     jobs: Vec<JobId>,
@@ -123,9 +132,11 @@ impl Model {
         model
     }
 
-    fn replay(config: &dyn Fn() -> Config, budget: Budget, acts: &[Act]) -> Self {
+    /// The state behind the acts and one more. What holds was checked behind each of them when it was the last.
+    fn replay(config: &dyn Fn() -> Config, budget: Budget, acts: &[Act], last: Act) -> Self {
         let mut model = Self::new(config(), budget);
-        acts.iter().for_each(|act| model.act(*act));
+        acts.iter().for_each(|act| model.happens(*act));
+        model.act(last);
         model
     }
 
@@ -206,7 +217,13 @@ impl Model {
         }
     }
 
+    /// Something happens, and what holds is checked.
     fn act(&mut self, act: Act) {
+        self.happens(act);
+        self.check();
+    }
+
+    fn happens(&mut self, act: Act) {
         match act {
             Act::Accept(agent, n) => self.accept(agent, n),
             Act::Refuse(n) => {
@@ -238,7 +255,6 @@ impl Model {
             _ => self.act_in_session(act),
         }
         self.hear();
-        self.check();
     }
 
     /// What can happen to a session whose stream was opened.
@@ -586,38 +602,31 @@ impl Model {
         assert_eq!(self.ended, [true; JOBS], "no job is lost");
     }
 
-    /// The timers, by what they are about.
-    fn timers(&self) -> Vec<(Duration, String)> {
+    /// The timers, by what they are about: an agent and its room, a job, or an offer.
+    fn timers(&self) -> Vec<(Duration, About<'_>)> {
         let hub = &self.rig.hub;
-        let agent_of = |id: &ClientId| hub.fleet.get(id.as_str()).map(|agent| agent.name.clone());
-        hub.timers
-            .iter()
-            .map(|(at, timer)| {
-                let about = match timer {
-                    Timer::Unheard(agent) => format!("unheard {:?}", agent_of(agent)),
-                    Timer::Cool(agent) => {
-                        let room = hub.fleet.get(agent.as_str()).map(|agent| agent.room);
-                        format!("cool {:?} {room:?}", agent_of(agent))
-                    }
-                    Timer::Session(id) => format!("session {:?}", {
-                        let id = &hub.sessions.get(*id).unwrap().id;
-                        let offer = &self.offers[self.named(id.as_str())];
-                        (offer.agent, offer.job, offer.step)
-                    }),
-                    Timer::Wait(job) | Timer::Retry(job) | Timer::Limit(job) => format!(
-                        "{} {:?}",
-                        if matches!(timer, Timer::Retry(_)) {
-                            "retry"
-                        } else {
-                            "wait"
-                        },
-                        self.jobs.iter().position(|id| id == job)
-                    ),
-                    Timer::Fewer => "fewer".to_owned(),
-                    Timer::Drain => "drain".to_owned(),
-                };
-                (at.saturating_since(self.rig.now.mono), about)
-            })
+        let agent_of = |id: &ClientId| hub.fleet.get(id.as_str());
+        let name_of = |id: &ClientId| agent_of(id).map(|agent| agent.name.as_str());
+        let number_of = |job: &JobId| self.jobs.iter().position(|id| id == job);
+        let about = |timer: &Timer| match timer {
+            Timer::Unheard(agent) => About::Agent("unheard", name_of(agent), None),
+            Timer::Cool(agent) => {
+                let room = agent_of(agent).map(|agent| agent.room);
+                About::Agent("cool", name_of(agent), room)
+            }
+            Timer::Session(id) => {
+                let id = &hub.sessions.get(*id).unwrap().id;
+                let offer = &self.offers[self.named(id.as_str())];
+                About::Offer(offer.agent, offer.job, offer.step)
+            }
+            Timer::Retry(job) => About::Job("retry", number_of(job)),
+            Timer::Wait(job) | Timer::Limit(job) => About::Job("wait", number_of(job)),
+            Timer::Fewer => About::Hub("fewer"),
+            Timer::Drain => About::Hub("drain"),
+        };
+        let timers = hub.timers.iter();
+        timers
+            .map(|(at, timer)| (at.saturating_since(self.rig.now.mono), about(timer)))
             .collect()
     }
 
@@ -635,7 +644,7 @@ impl Model {
         let hub = &self.rig.hub;
         let mut hasher = DefaultHasher::new();
         let next = hub.fleet.first_free(&Skill::test("t"));
-        let agent_of = |id: &ClientId| hub.fleet.get(id.as_str()).map(|agent| agent.name.clone());
+        let agent_of = |id: &ClientId| hub.fleet.get(id.as_str()).map(|agent| agent.name.as_str());
         for (n, id) in self.jobs.iter().enumerate() {
             let Some(entry) = hub.queue.get(*id) else {
                 (n, "ended").hash(&mut hasher);
@@ -653,13 +662,13 @@ impl Model {
             .offers
             .iter()
             .map(|offer| {
-                let stage = hub.sessions.named(&offer.session).map(|found| {
-                    let words = format!("{:?}", found.stage);
-                    words
-                        .split([' ', '{'])
-                        .next()
-                        .unwrap_or_default()
-                        .to_owned()
+                let session = hub.sessions.named(&offer.session);
+                let stage = session.map(|found| match found.stage {
+                    Stage::Proposed => 0,
+                    Stage::Preparing => 1,
+                    Stage::Ready => 2,
+                    Stage::Open { .. } => 3,
+                    Stage::Over { .. } => 4,
                 });
                 (
                     offer.agent,
@@ -693,22 +702,23 @@ impl Model {
 /// Explores everything; gives how many states there are.
 fn explore(config: &dyn Fn() -> Config, budget: Budget) -> usize {
     let mut seen = HashSet::new();
-    let mut open = VecDeque::from([Vec::new()]);
-    seen.insert(Model::replay(config, budget, &[]).fingerprint());
-    while let Some(path) = open.pop_front() {
-        let mut model = Model::replay(config, budget, &path);
-        let acts = model.acts();
-        model.finish();
+    let mut open = VecDeque::new();
+    let mut reach = |path: Vec<Act>, mut model: Model, open: &mut VecDeque<_>| {
+        if seen.insert(model.fingerprint()) {
+            open.push_back((path, model.acts()));
+            model.finish();
+        }
+        seen.len()
+    };
+    let mut states = reach(Vec::new(), Model::new(config(), budget), &mut open);
+    while let Some((path, acts)) = open.pop_front() {
         for act in acts {
-            let mut path = path.clone();
-            path.push(act);
-            let model = Model::replay(config, budget, &path);
-            if seen.insert(model.fingerprint()) {
-                open.push_back(path);
-            }
+            let model = Model::replay(config, budget, &path, act);
+            let path = path.iter().copied().chain([act]).collect();
+            states = reach(path, model, &mut open);
         }
     }
-    seen.len()
+    states
 }
 
 // spec: HUB-3-3, HUB-3-4, HUB-3-5, HUB-5-1

@@ -1,21 +1,21 @@
 //! Calls that are opened by hand: without a network, and without tasks that read them.
 
-use std::{collections::BTreeSet, iter::from_fn, task::Waker};
+use std::{collections::BTreeSet, iter::from_fn, task::Waker, time::Duration};
 
 use bytes::Bytes;
 use http_body::{Body, Frame};
 use tonic::codec::Codec as _;
 use ubos_common::id::IdSource;
 
-use std::time::Duration;
-
-use super::super::{ServerConfig, handle::JobHandle, unfinished::Pool};
+use super::super::{ServerConfig, budget::Held, handle::JobHandle};
 use super::*;
 use crate::{
     capability::Skill,
-    role::hub::{Config, Job},
+    role::hub::{Config, Job, Verdict},
     transport::codec::BoundedCodec,
-    wire::{SessionAcceptance, TestStatus, listen_request, listen_response, test_response},
+    wire::{
+        Payload, SessionAcceptance, TestStatus, listen_request, listen_response, test_response,
+    },
 };
 
 fn hub(config: Config) -> Arc<Shared> {
@@ -30,11 +30,23 @@ fn open<T>(
     shared: &Arc<Shared>,
     (rpc, key): (Rpc, &str),
     most: usize,
-    sender: fn(mail::Sender<T>) -> SinkSender,
+    sender: fn(mail::Sender<Sent<T>>) -> SinkSender,
+) -> Answers<T> {
+    let unread = Unread::new(Pool::new(1 << 20, 1, 4, 1), Held::default());
+    open_again(shared, (rpc, key, None), (most, &unread), sender)
+}
+
+/// As [`open`], perhaps again, on a connection with what is not read there.
+fn open_again<T>(
+    shared: &Arc<Shared>,
+    (rpc, key, resume): (Rpc, &str, Option<Resume>),
+    (most, unread): (usize, &Unread),
+    sender: fn(mail::Sender<Sent<T>>) -> SinkSender,
 ) -> Answers<T> {
     let (messages, answers) = mail::mail(most);
     let call = CallState::default();
     let sink = Sink {
+        unread: unread.clone(),
         messages: sender(messages),
         call: call.clone(),
     };
@@ -43,15 +55,14 @@ fn open<T>(
             stream,
             rpc,
             key: Some(key),
-            resume: None,
+            resume,
             identity: None,
         };
         hub.handle_input(now, opened).is_ok()
     });
     Answers {
         messages: answers,
-        unread: None,
-        next: None,
+        large: None,
         call,
         is_ended: false,
         stream,
@@ -91,6 +102,51 @@ fn submit(shared: &Arc<Shared>) -> JobHandle {
 fn tell(shared: &Arc<Shared>, stream: StreamId, message: Inbound) {
     let input = Input::Message { stream, message };
     shared.act(|hub, now| hub.handle_input(now, input)).unwrap();
+}
+
+/// Accepts a session, which is ready then.
+fn accept(shared: &Arc<Shared>, listen: &mut Answers<ListenResponse>, session: &str) {
+    let answer = SessionAcceptance {
+        session_id: session.to_owned(),
+        accepted: true,
+        reason: String::new(),
+    };
+    let event = Some(listen_request::Event::SessionAcceptance(answer));
+    let answer = Inbound::Listen(ListenRequest { event });
+    tell(shared, listen.stream, answer);
+    assert_eq!(next(listen).as_deref(), Some(session), "it is ready");
+}
+
+// spec: HUB-4-6
+#[tokio::test]
+async fn a_session_ends_that_is_opened_again_and_again_and_never_read() {
+    let shared = hub(Config::default().with_resume_grace(Duration::from_secs(9)));
+    let mut listen = listen(&shared, 4);
+    let file = Payload::file("p", "", "", vec![0; 400 << 10]);
+    let submitted = shared.submit(|hub, now| hub.submit(now, Job::test("t", vec![file])));
+    let (id, inbox) = submitted.unwrap();
+    let job = JobHandle::new(id, inbox, &shared);
+    let session = next(&mut listen).unwrap();
+    accept(&shared, &mut listen, &session);
+    let held = Held::default();
+    let unread = Unread::new(Pool::new(1 << 20, 1, 4, 1), held.clone());
+    let open = |opening| {
+        let again = (Rpc::Execute, &*session, Some(Resume::Job(opening)));
+        open_again(&shared, again, (2, &unread), SinkSender::Test)
+    };
+    let unread = [open(1), open(2)];
+    assert!(held.bytes() > 800 << 10);
+    let refused = open(3);
+    assert_eq!(
+        refused.call.take_end().unwrap().code,
+        status::Code::ResourceExhausted
+    );
+    let outcome = job.outcome().await;
+    assert_eq!(outcome.verdict, Verdict::Failed);
+    assert!(outcome.message.contains("have not read"), "{outcome:?}");
+    assert!(held.bytes() > 800 << 10, "also when the job has ended");
+    drop((unread, refused));
+    assert_eq!(held.bytes(), 0);
 }
 
 #[test]
@@ -136,15 +192,7 @@ fn a_call_goes_on_whose_job_is_dropped_by_whoever_inspects_the_hub() {
     let mut listen = listen(&shared, 4);
     let job = submit(&shared);
     let session = next(&mut listen).unwrap();
-    let answer = SessionAcceptance {
-        session_id: session.clone(),
-        accepted: true,
-        reason: String::new(),
-    };
-    let event = Some(listen_request::Event::SessionAcceptance(answer));
-    let answer = Inbound::Listen(ListenRequest { event });
-    tell(&shared, listen.stream, answer);
-    assert_eq!(next(&mut listen).as_ref(), Some(&session), "it is ready");
+    accept(&shared, &mut listen, &session);
     let call = open(&shared, (Rpc::Execute, &session), 4, SinkSender::Test);
     let status = TestStatus {
         state: crate::state::State::Acknowledged.to_wire(crate::capability::Kind::Test),
@@ -162,82 +210,6 @@ fn a_call_goes_on_whose_job_is_dropped_by_whoever_inspects_the_hub() {
     assert!(!is_read(), "two events are unread");
     shared.inspect(|_| drop(job));
     assert!(is_read());
-}
-
-/// A call on which a message of 10,000 bytes waits, behind an agent that has not taken so many.
-fn unread(bytes: usize) -> (Unread, mail::Sender<TestInit>, Answers<TestInit>, Peer) {
-    let outgoing = Outgoing::new(Pool::new(20_000, 1, 1, 1), Duration::from_secs(40));
-    let peer = Peer::of_nobody();
-    let mut other = Unread::new(outgoing.clone(), Some(peer.clone()));
-    let cx = &mut Context::from_waker(Waker::noop());
-    assert!(other.poll_room(cx, bytes).is_ready());
-    let (sender, messages) = mail::mail(4);
-    sender.push(TestInit {
-        test_type: "t".repeat(10_000),
-        ..TestInit::default()
-    });
-    let answers = Answers {
-        messages,
-        unread: Some(Unread::new(outgoing, Some(peer.clone()))),
-        next: None,
-        call: CallState::default(),
-        is_ended: false,
-        stream: StreamId(9),
-        shared: hub(Config::default()),
-    };
-    (other, sender, answers, peer)
-}
-
-// spec: HUB-4-6
-#[tokio::test]
-async fn a_message_waits_for_room_and_comes() {
-    let (other, _sender, mut answers, _) = unread(10_000);
-    let cx = &mut Context::from_waker(Waker::noop());
-    let mut next = || Pin::new(&mut answers).poll_next(cx);
-    assert!(next().is_pending() && next().is_pending());
-    drop(other);
-    let Poll::Ready(Some(Ok(message))) = next() else {
-        panic!("there is room")
-    };
-    assert_eq!(message.test_type.len(), 10_000);
-    assert!(next().is_pending(), "it has not ended");
-}
-
-// spec: HUB-4-6
-#[tokio::test]
-async fn a_call_that_ends_before_there_was_room_says_so_alone() {
-    let (_other, sender, answers, _) = unread(10_000);
-    let call = answers.call.clone();
-    let told = spawn(async move {
-        let mut answers = answers;
-        poll_fn(|cx| Pin::new(&mut answers).poll_next(cx)).await
-    });
-    tokio::task::yield_now().await;
-    call.set_end(status::Status::new(status::Code::Aborted, "over"));
-    drop(sender);
-    let end = told.await.unwrap().unwrap().unwrap_err();
-    assert_eq!(end.code(), tonic::Code::Aborted);
-}
-
-// spec: HUB-4-6
-#[tokio::test(start_paused = true)]
-async fn an_agent_that_leaves_what_is_over_loses_its_connection() {
-    for is_taken in [false, true] {
-        let (_other, _sender, mut answers, peer) = unread(0);
-        let cx = &mut Context::from_waker(Waker::noop());
-        assert!(Pin::new(&mut answers).poll_next(cx).is_ready());
-        let long = Duration::from_secs(600);
-        tokio::time::sleep(long).await;
-        assert!(!peer.is_given_up(), "the call goes on");
-        if is_taken {
-            assert!(Pin::new(&mut answers).poll_next(cx).is_pending());
-        }
-        (answers.call).set_end(status::Status::new(status::Code::Aborted, "over"));
-        tokio::time::sleep(Duration::from_secs(39)).await;
-        assert!(!peer.is_given_up(), "it has some time");
-        tokio::time::sleep(long).await;
-        assert_eq!(peer.is_given_up(), !is_taken);
-    }
 }
 
 /// The body of a call: one frame.

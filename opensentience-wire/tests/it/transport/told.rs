@@ -1,0 +1,61 @@
+//! Who hears of what happens.
+
+use super::*;
+
+// spec: OSW-8-1
+#[tokio::test]
+async fn an_auditor_alone_hears_of_calls() {
+    let (handle, audit) = launch().await;
+    let echo = handle.call(request("echo", json!({}))).await.unwrap();
+    echo.result().await;
+    handle.shutdown().await;
+    let seen = names(audit).await;
+    for name in ["tool.call_routed", "tool.call_completed"] {
+        assert!(seen.iter().any(|it| it == name), "{name}: {seen:?}");
+    }
+}
+
+// spec: OSW-8-1
+#[tokio::test]
+async fn an_observer_alone_hears_of_calls() {
+    let (tx, mut seen) = tokio::sync::mpsc::unbounded_channel();
+    let observer = move |event: &Event| {
+        if let Event::Audit(audit) = event {
+            drop(tx.send(audit.name.clone()));
+        }
+    };
+    let launcher = Launcher::new(AGENT, std::env::current_exe().unwrap())
+        .args(["transport::agent_process", "--exact", "--nocapture"])
+        .with_observer(observer);
+    let handle = launcher.launch().await.unwrap();
+    let echo = handle.call(request("echo", json!({}))).await.unwrap();
+    echo.result().await;
+    handle.shutdown().await;
+    let mut names = Vec::new();
+    while let Some(name) = seen.recv().await {
+        names.push(name);
+    }
+    for name in [AuditName::CallRouted, AuditName::CallCompleted] {
+        assert!(names.contains(&name), "{name}: {names:?}");
+    }
+}
+
+#[tokio::test]
+async fn who_panics_while_they_are_told_loses_that_alone() {
+    let sink = AuditSink::from(|_: AuditEvent| panic!("nobody's business"));
+    let observer = Observer::from(|_: &Event| panic!("nobody's either"));
+    let launcher = launcher()
+        .0
+        .with_audit(sink.clone())
+        .with_observer(observer.clone());
+    let handle = launcher.launch().await.unwrap();
+    let mut waiting = handle.call(request("block", json!({}))).await.unwrap();
+    assert!(waiting.next_chunk().await.is_some());
+    let echo = handle.call(request("echo", json!({}))).await.unwrap();
+    assert_eq!(echo.result().await.status, Status::Succeeded);
+    // Started, connected, two routed, one completed.
+    assert!(sink.lost() >= 5 && observer.lost() >= 5);
+    waiting.cancel();
+    assert_eq!(waiting.result().await.status, Status::Canceled);
+    assert_eq!(handle.shutdown().await, CloseReason::Goodbye);
+}
