@@ -111,9 +111,13 @@ impl Ledger {
     }
 
     /// Counts what the agent has sent beside its calls, on whichever connection, as the time in which it may be sent. Gives when
-    /// all of it is forgotten.
-    pub(crate) fn owe(&self, now: Mono, span: Duration) -> Mono {
-        let more = |even_at| Mono::from_nanos(even_at).max(now).saturating_add(span);
+    /// all of it is forgotten: after `most` at the latest.
+    pub(crate) fn owe(&self, now: Mono, span: Duration, most: Duration) -> Mono {
+        let latest = now.saturating_add(most);
+        let more = |even_at| {
+            let even_at = Mono::from_nanos(even_at).max(now);
+            even_at.saturating_add(span).min(latest)
+        };
         let owe = |even_at| Some(more(even_at).as_nanos());
         let even_at = &self.0.even_at;
         let before = even_at.fetch_update(Ordering::Relaxed, Ordering::Relaxed, owe);
@@ -160,6 +164,13 @@ impl Ledger {
             let waiting = core::mem::take(&mut *self.waiting());
             waiting.into_iter().for_each(Waker::wake);
         }
+    }
+
+    /// Wakes all who wait for output to be taken: one of them has ended, and those that have not wait anew.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn wake_waiting(&self) {
+        let waiting = core::mem::take(&mut *self.waiting());
+        waiting.into_iter().for_each(Waker::wake);
     }
 
     #[cfg(any(feature = "tokio", test))]

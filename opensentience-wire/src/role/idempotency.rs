@@ -27,7 +27,7 @@ impl Key {
     /// Whose tool it is.
     pub(super) fn owner(&self) -> &str {
         self.tool
-            .split_once('/')
+            .rsplit_once('/')
             .map_or(&*self.tool, |(owner, _)| owner)
     }
 

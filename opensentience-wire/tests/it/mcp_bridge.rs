@@ -569,6 +569,61 @@ async fn what_a_server_logs_is_passed_over_and_what_cannot_be_read_ends_its_call
 }
 
 #[tokio::test]
+async fn a_result_that_fits_into_no_frame_ends_its_call_alone() {
+    let (bridge, _) = by_hand(|asked| match asked.method.as_str() {
+        "tools/list" => vec![asked.answer(&format!(r#"{{"tools":[{ECHO}]}}"#))],
+        _ => {
+            let mib = if asked.arguments() == "{}" { 0 } else { 5 };
+            let text = "x".repeat(mib << 20);
+            let content = json!([{"type": "text", "text": text}]);
+            vec![asked.answer(&json!({"content": content}).to_string())]
+        }
+    })
+    .await;
+    let (core, _agent) = behind(bridge).await;
+    for (input, wanted) in [
+        (json!({"a": 1}), Err("tool.output_too_large")),
+        (json!({}), Ok(())),
+    ] {
+        let request = CallRequest::new(format!("{AGENT}/echo"), object(&input));
+        let outcome = core.call(request).await.unwrap().result().await;
+        let ended = outcome.into_result().map(drop);
+        let code = ended.map_err(|error| error.code.as_str().to_owned());
+        assert_eq!(code, wanted.map_err(str::to_owned));
+    }
+}
+
+#[tokio::test]
+async fn a_list_of_tools_has_a_bound_of_bytes_over_its_pages() {
+    let lists = std::sync::atomic::AtomicUsize::new(0);
+    let (bridge, writer) = by_hand(move |asked| {
+        if lists.fetch_add(1, Ordering::SeqCst) == 0 {
+            return vec![asked.answer(&format!(r#"{{"tools":[{ECHO}]}}"#))];
+        }
+        let long = "x".repeat(900_000);
+        let tool = json!({"name": "t", "description": long, "inputSchema": {"type": "object"}});
+        vec![asked.answer(&json!({"tools": [tool], "nextCursor": "more"}).to_string())]
+    })
+    .await;
+    let (told, mut changes) = tokio::sync::mpsc::unbounded_channel();
+    let bridge = bridge.with_on_change(move |change| told.send(change).unwrap());
+    let (core, _agent) = behind(bridge).await;
+    let changed = "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\"}\n";
+    writer
+        .lock()
+        .await
+        .write_all(changed.as_bytes())
+        .await
+        .unwrap();
+    let change = changes.recv().await.unwrap();
+    assert!(
+        matches!(change, Err(BridgeError::TooLong(bytes)) if bytes == 16 << 20),
+        "{change:?}"
+    );
+    assert_eq!(core.tools().len(), 1, "those before stay");
+}
+
+#[tokio::test]
 async fn a_server_that_reads_nothing_is_sent_no_more_than_may_wait() {
     let (theirs, ours) = tokio::io::duplex(1 << 12);
     let (reader, mut writer) = tokio::io::split(theirs);

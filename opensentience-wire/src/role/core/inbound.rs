@@ -22,6 +22,9 @@ use crate::trace::debug;
 impl CoreConnection {
     /// Counts what does not belong to a call; beyond the rate the connection is not read for a while.
     pub(super) fn charge(&mut self, now: Now, bytes: usize) {
+        if self.throttle.is_lifted {
+            return;
+        }
         let Some(until) = Throttle::charge(&self.ledger, now.mono, bytes) else {
             return;
         };

@@ -255,6 +255,16 @@ impl CoreConnection {
         }
     }
 
+    /// Says that the agent is gone: it sends nothing more, so that what has come has no rate. Without this, an agent that had said
+    /// too much is found to be gone when its connection may be read again.
+    pub fn lift_rate(&mut self, now: Now) {
+        self.throttle.is_lifted = true;
+        if self.throttle.is_active {
+            self.common.timers.clear(&Timer::Throttle);
+            self.unthrottle(now);
+        }
+    }
+
     /// Waits for the next sign of life from now on, where the connection is read.
     fn watch_silence(&mut self, now: Now) {
         let is_read = self.reading && !self.throttle.is_active && self.registration.is_none();

@@ -8,11 +8,11 @@ use rmcp::model::{
 use rmcp::service::{Peer, PeerRequestOptions, RoleClient, ServiceError};
 use serde::Deserialize;
 use tokio::sync::mpsc;
-use ubos_common::json::{RawBuf, RawObject};
+use ubos_common::json::RawObject;
 use ubos_common::trace_context::TraceContext;
 
 use super::lines::{RawArguments, shortened};
-use super::server::Listener;
+use super::server::{Answered, Listener};
 use crate::error::{ErrorCode, ErrorObject};
 use crate::message::Channel;
 use crate::role::agent::Chunk;
@@ -48,7 +48,7 @@ impl Target {
             let sent = self.peer.send_cancellable_request(request, options).await;
             let handle = sent.map_err(failed)?;
             calls.reports.insert(handle.progress_token.clone(), reports);
-            calls.results.insert(handle.id.clone(), None);
+            calls.results.insert(handle.id.clone(), Answered::No);
             handle
         };
         let passing = pass_on(&context, heard);
@@ -58,10 +58,10 @@ impl Target {
             () = context.cancelled() => None,
             () = &mut passing => None,
         };
-        let text = {
+        let answered = {
             let mut calls = calls.lock().await;
             calls.reports.remove(&handle.progress_token);
-            calls.results.remove(&handle.id).flatten()
+            calls.results.remove(&handle.id)
         };
         let Some(answer) = answer else {
             // A server that is gone needs no cancel.
@@ -74,7 +74,7 @@ impl Target {
             () = context.cancelled() => {}
         }
         match answer.unwrap_or(Err(ServiceError::TransportClosed)) {
-            Ok(ServerResult::CallToolResult(_)) => output_of(text),
+            Ok(ServerResult::CallToolResult(_)) => output_of(answered.unwrap_or_default()),
             Ok(ServerResult::CreateTaskResult(_)) => {
                 let why = "the MCP server answers with a task, which is not carried";
                 Err(ToolError::failed(why))
@@ -106,7 +106,7 @@ async fn pass_on(context: &ToolContext, mut heard: mpsc::Receiver<String>) {
 }
 
 /// The output is the result as the server wrote it.
-fn output_of(text: Option<RawBuf>) -> Result<RawObject, ToolError> {
+fn output_of(answered: Answered) -> Result<RawObject, ToolError> {
     #[derive(Deserialize)]
     struct Marks {
         #[serde(default, rename = "isError")]
@@ -119,6 +119,15 @@ fn output_of(text: Option<RawBuf>) -> Result<RawObject, ToolError> {
         text: Option<String>,
     }
     let unfit = || ToolError::failed("the result is no object within the limits");
+    let text = match answered {
+        Answered::Text(text) => Some(text),
+        Answered::No => None,
+        Answered::TooLong => {
+            let why = "the result of the MCP server is longer than a frame";
+            let error = ErrorObject::of(ErrorCode::ToolOutputTooLarge, why);
+            return Err(error.noticed_by("agent.mcp").into());
+        }
+    };
     let output = text.and_then(RawObject::new).ok_or_else(unfit)?;
     let marks: Marks = output.deserialize().map_err(|_| unfit())?;
     if marks.is_error != Some(true) {

@@ -20,10 +20,14 @@ use tokio::io::{
 use tokio::sync::Mutex;
 use ubos_common::json::{RawBuf, RawObject};
 
-use super::server::Calls;
+use super::server::{Answered, Calls};
+use crate::limits::MAX_FRAME_BYTES;
 
-/// The longest line that is read. A longer one ends the session: nobody knows whose answer it is.
-const LINE_BYTES: usize = 16 << 20;
+/// The longest line that is read, and the longest list of tools. A longer line ends the session: nobody knows whose answer it is.
+pub(super) const LINE_BYTES: usize = 16 << 20;
+
+/// Bytes of room that are kept for the next line.
+const KEPT_BYTES: usize = 64 << 10;
 
 /// Characters of a server's error, or of a report of progress, that go on.
 const MAX_CHARS: usize = 2_000;
@@ -148,6 +152,7 @@ impl<S: AsyncRead + AsyncWrite + Send + 'static> Transport<RoleClient> for Lines
             hand_on(&self.calls, message, &self.line).await;
         }
         self.line.clear();
+        self.line.shrink_to(KEPT_BYTES);
         self.held.take()
     }
 
@@ -195,8 +200,13 @@ async fn hand_on(calls: &Calls, message: &RxJsonRpcMessage<RoleClient>, line: &[
         }
         JsonRpcMessage::Response(answer) => {
             let mut calls = calls.lock().await;
+            // The pages of a list go into no frame.
+            let fits = calls.listing.as_ref() == Some(&answer.id) || line.len() <= MAX_FRAME_BYTES;
             if let Some(result) = calls.results.get_mut(&answer.id) {
-                *result = result_of(line);
+                *result = match fits {
+                    true => result_of(line).map_or(Answered::No, Answered::Text),
+                    false => Answered::TooLong,
+                };
             }
         }
         _ => {}

@@ -37,6 +37,9 @@ pub enum BridgeError {
     /// The server has more tools than a session takes.
     #[error("the MCP server has more than {0} tools")]
     TooMany(usize),
+    /// The list of the server's tools has more bytes than are read of it.
+    #[error("the MCP server's list of tools has more than {0} bytes")]
+    TooLong(usize),
     /// The tools that the server has now cannot be offered.
     #[error("the MCP server's tools cannot be offered")]
     Offer(#[source] CommandError),
@@ -81,10 +84,22 @@ pub(super) type Calls = Arc<Mutex<AwaitedCalls>>;
 pub(super) struct AwaitedCalls {
     /// Their texts.
     pub(super) reports: HashMap<ProgressToken, mpsc::Sender<String>>,
-    /// The texts of the results that came.
-    pub(super) results: HashMap<RequestId, Option<RawBuf>>,
+    /// The results that came.
+    pub(super) results: HashMap<RequestId, Answered>,
     /// The last request for a list of tools.
     pub(super) listing: Option<RequestId>,
+}
+
+/// What came of a request.
+#[derive(Default)]
+pub(super) enum Answered {
+    /// Nothing that is sound JSON.
+    #[default]
+    No,
+    /// The text of its result.
+    Text(RawBuf),
+    /// A result that no frame takes.
+    TooLong,
 }
 
 /// Who is told what became of a change of the server's tools.

@@ -9,7 +9,8 @@ use serde::Deserialize;
 use ubos_common::json::{RawBuf, RawObject};
 
 use super::call::Target;
-use super::server::{BridgeError, Calls, Listener, NotCarried};
+use super::lines::LINE_BYTES;
+use super::server::{Answered, BridgeError, Calls, Listener, NotCarried};
 use crate::limits::MAX_TOOLS;
 use crate::message::{ToolSpec, is_tool_name};
 use crate::transport::tokio::Tool;
@@ -106,11 +107,15 @@ pub(super) async fn offered(
 /// Every page of the list, as far as a session takes so many tools.
 async fn listed(peer: &Peer<RoleClient>, calls: &Calls) -> Result<Vec<McpTool>, BridgeError> {
     let most = MAX_TOOLS;
-    let mut tools = Vec::new();
+    let (mut tools, mut bytes) = (Vec::new(), 0);
     let mut cursor = None;
     // A page may be empty, but not each of them.
     for _ in 0..=most {
-        let page = page(peer, calls, cursor).await?;
+        let (page, length) = page(peer, calls, cursor).await?;
+        bytes += length;
+        if bytes > LINE_BYTES {
+            return Err(BridgeError::TooLong(LINE_BYTES));
+        }
         tools.extend(page.tools);
         if tools.len() > most {
             break;
@@ -123,12 +128,12 @@ async fn listed(peer: &Peer<RoleClient>, calls: &Calls) -> Result<Vec<McpTool>, 
     Err(BridgeError::TooMany(most))
 }
 
-/// One page of the list, read from its text: the library would round numbers of schemas, and knows no tasks.
+/// One page of the list and its length, read from its text: the library would round numbers of schemas, and knows no tasks.
 async fn page(
     peer: &Peer<RoleClient>,
     calls: &Calls,
     cursor: Option<String>,
-) -> Result<Page, BridgeError> {
+) -> Result<(Page, usize), BridgeError> {
     let failed = |error| BridgeError::Tools(Box::new(error));
     let params = PaginatedRequestParams::default().with_cursor(cursor);
     let request = ListToolsRequest::with_param(params);
@@ -138,7 +143,7 @@ async fn page(
         let request = ClientRequest::ListToolsRequest(request);
         let sent = peer.send_cancellable_request(request, options).await;
         let handle = sent.map_err(failed)?;
-        calls.results.insert(handle.id.clone(), None);
+        calls.results.insert(handle.id.clone(), Answered::No);
         // One that was given up may still be answered, and nobody is left who would take that.
         if let Some(given_up) = calls.listing.replace(handle.id.clone()) {
             calls.results.remove(&given_up);
@@ -147,11 +152,14 @@ async fn page(
     };
     let id = handle.id.clone();
     let answer = handle.await_response().await;
-    let text = calls.lock().await.results.remove(&id).flatten();
+    let answered = calls.lock().await.results.remove(&id);
     answer.map_err(failed)?;
-    let text = text.ok_or(BridgeError::Unreadable(None))?;
+    let Some(Answered::Text(text)) = answered else {
+        return Err(BridgeError::Unreadable(None));
+    };
     let unreadable = |error| BridgeError::Unreadable(Some(error));
-    text.deserialize().map_err(unreadable)
+    let page = text.deserialize().map_err(unreadable)?;
+    Ok((page, text.as_str().len()))
 }
 
 /// The declaration of a tool, and whether it has another name.

@@ -2,7 +2,8 @@
 
 use core::mem;
 use core::sync::atomic::{AtomicUsize, Ordering};
-use core::task::{Context, Poll, Waker};
+use core::task::{Context, Poll, Waker, ready};
+use core::time::Duration;
 use std::collections::BTreeMap;
 use std::pin::Pin;
 
@@ -30,6 +31,12 @@ const DRIP: usize = 64;
 
 /// Moves of bytes in one turn: then readers are woken, and callers get the lock.
 const MOVES: usize = 4;
+
+/// How much is read of an agent that is gone, or takes nothing more: no socket keeps as much.
+const MAX_LAST: usize = 8 << 20;
+
+/// How long it is read. All is there, but for what the runtime has not looked at yet.
+const LAST_WORDS: Duration = Duration::from_millis(500);
 
 /// What a connection needs of its stream.
 pub(super) trait Duplex: AsyncRead + AsyncWrite + Send {}
@@ -88,6 +95,8 @@ pub(super) struct Connection {
     drips: Rate,
     /// Nothing is read before, because there were too many of them.
     rests_until: Option<Mono>,
+    /// What is still read of an agent that is gone, or takes nothing more. Nothing holds that up: results may be in it.
+    last: Option<Last>,
     /// Nothing more comes, and nothing more is sent.
     is_at_end: bool,
     /// Readers of calls to wake once the lock is free.
@@ -98,6 +107,12 @@ pub(super) struct Connection {
 pub(super) struct Slot {
     pub(super) call: CallDriver,
     pub(super) span: Span,
+}
+
+/// The last that is read.
+struct Last {
+    bytes: usize,
+    until: Mono,
 }
 
 /// What ends a turn of the driver.
@@ -136,6 +151,7 @@ impl Connection {
             alarm: None,
             drips: Rate::default(),
             rests_until: None,
+            last: None,
             is_at_end: false,
             readers: Vec::new(),
         }
@@ -252,9 +268,10 @@ impl Connection {
     /// Lets the machine do what is due; ready where that was something.
     pub(super) fn poll_alarm(&mut self, context: &mut Context<'_>, alarm: &mut Alarm) -> Poll<()> {
         self.alarm = self.conn.poll_timeout();
-        if let Some(until) = self.rests_until {
-            self.alarm = Some(self.alarm.map_or(until, |alarm| alarm.min(until)));
-        }
+        let last = self.last.as_ref().filter(|_| !self.is_at_end);
+        let ends = last.map(|last| last.until);
+        let own = self.rests_until.into_iter().chain(ends);
+        self.alarm = self.alarm.into_iter().chain(own).min();
         alarm
             .poll_ring(context, self.alarm)
             .map(|()| self.conn.handle_timeout(self.clock.now()))
@@ -291,7 +308,8 @@ impl Connection {
             }
             // Each of them is looked at: a rest that is over is over though somebody does not read.
             let (is_full, rests) = (counts.full.load(Ordering::Relaxed) > 0, self.rests());
-            let is_blocked = is_full || rests || !self.has_output_room(context);
+            let has_room = self.has_output_room(context);
+            let is_blocked = self.last.is_none() && (is_full || rests || !has_room);
             if mem::replace(&mut self.is_blocked, is_blocked) != is_blocked {
                 self.conn.set_reading(self.clock.now(), !is_blocked);
             }
@@ -302,10 +320,11 @@ impl Connection {
             if self.is_at_end {
                 return Poll::Pending;
             }
-            match self.wire.poll_move(context, reading) {
-                Poll::Ready(moved) => self.on_moved(counts, &moved),
-                Poll::Pending => return Poll::Pending,
-            }
+            let moved = match self.last {
+                Some(_) => ready!(self.poll_last(context)),
+                None => ready!(self.wire.poll_move(context, reading)),
+            };
+            self.on_moved(counts, &moved);
             if self.conn.ledger().is_half_full(Share::Results) {
                 return Poll::Ready(Turn::Crowded);
             }
@@ -357,7 +376,7 @@ impl Connection {
         let before = self.begin_answers();
         // A fault is among the outputs too: the farewell, the audit and the end.
         let _ = match moved {
-            Moved::Read(0) | Moved::Broken => {
+            Moved::Read(0) => {
                 // What came before may still wait for its turn.
                 self.is_at_end = true;
                 self.conn.handle_input(now, Input::Eof)
@@ -367,9 +386,34 @@ impl Connection {
                 let bytes = Input::Bytes(self.wire.received(*count));
                 self.conn.handle_input(now, bytes)
             }
+            Moved::Broken => return self.read_last(),
             Moved::Sent => return,
         };
         self.end_answers(counts, before);
+    }
+
+    /// The agent is gone, or takes nothing more: what it has sent is read, and then the connection ends.
+    pub(super) fn read_last(&mut self) {
+        if self.last.is_none() {
+            let until = self.clock.mono().saturating_add(LAST_WORDS);
+            let bytes = MAX_LAST;
+            self.last = Some(Last { bytes, until });
+            self.conn.lift_rate(self.clock.now());
+        }
+    }
+
+    fn poll_last(&mut self, context: &mut Context<'_>) -> Poll<Moved> {
+        let count = self.wire.poll_read(context);
+        let Some(last) = &mut self.last else {
+            return count.map(Moved::Read);
+        };
+        let count = match count {
+            Poll::Ready(count) if count <= last.bytes => count,
+            Poll::Pending if self.clock.mono() < last.until => return Poll::Pending,
+            Poll::Ready(_) | Poll::Pending => 0,
+        };
+        last.bytes -= count;
+        Poll::Ready(Moved::Read(count))
     }
 
     fn begin_answers(&mut self) -> usize {
@@ -452,6 +496,7 @@ impl Connection {
     /// Ends it: the stream, on which the rest may still be sent, is its driver's to close.
     pub(super) fn end(&mut self) -> Wire<dyn Duplex> {
         self.tools = None;
+        self.conn.ledger().wake_waiting();
         let gone: Pin<Box<dyn Duplex>> = Box::pin(tokio::io::empty());
         mem::replace(&mut self.wire, Wire::new(gone))
     }
@@ -465,154 +510,9 @@ impl Connection {
             self.drain(counts);
         }
         self.tools = None;
+        self.conn.ledger().wake_waiting();
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::audit::AuditName;
-    use crate::error::ErrorCode;
-    use crate::frame::encode_frame;
-    use crate::message::{Channel, ChunkData, Health};
-    use crate::role::core::Config;
-    use crate::token::SessionToken;
-    use crate::transport::tokio::call::{Link, RunningCall};
-    use core::future::poll_fn;
-    use serde_json::json;
-    use std::sync::Arc;
-    use tokio::io::AsyncReadExt as _;
-    use ubos_common::id::IdSource;
-    use ubos_common::json::RawObject;
-
-    fn tell(conn: &mut CoreConnection, clock: &Clock, kind: &str, payload: serde_json::Value) {
-        let text = json!({"v": 1, "type": kind, "id": "m", "ts": "2026-01-16T12:00:00Z", "payload": payload});
-        let (text, mut frame) = (text.to_string(), Vec::new());
-        encode_frame(&mut frame, usize::MAX, |out| out.extend(text.bytes())).unwrap();
-        conn.handle_input(clock.now(), Input::Bytes(&frame))
-            .unwrap();
-    }
-
-    struct NoLink;
-
-    impl Link<CallId> for NoLink {
-        fn cancel(&self, _: &CallId) {}
-
-        fn on_change(&self, _: Change) {}
-    }
-
-    #[tokio::test]
-    async fn short_reads_alone_have_a_rate() {
-        let mut made = connection(Listeners::default());
-        for _ in 0..100_000 {
-            made.count_drip(DRIP);
-        }
-        assert!(!made.rests());
-        for _ in 0..100_000 {
-            made.count_drip(DRIP - 1);
-        }
-        assert!(made.rests());
-    }
-
-    // What an agent says while nobody reads is not heard, so its silence says nothing.
-    // spec: OSW-4.5-2
-    #[tokio::test]
-    async fn silence_is_watched_while_the_agent_is_read() {
-        let (mut made, counts) = (connection(Listeners::default()), Counts::default());
-        let (near, _far) = tokio::io::duplex(64);
-        made.wire = Wire::new(Box::pin(near));
-        let mut turn = || {
-            let context = &mut Context::from_waker(Waker::noop());
-            let _ = made.poll_turn(&counts, context, false);
-            made.conn.poll_timeout().is_some()
-        };
-        assert!(turn());
-        counts.full.store(1, Ordering::Relaxed);
-        assert!(!turn());
-        counts.full.store(0, Ordering::Relaxed);
-        assert!(turn());
-    }
-
-    // spec: OSW-2-7
-    #[tokio::test]
-    async fn a_call_ends_whose_output_finds_no_room() {
-        let (mut made, counts) = (connection(Listeners::default()), Counts::default());
-        let (near, mut far) = tokio::io::duplex(1 << 16);
-        made.wire = Wire::new(Box::pin(near));
-        let request = || CallRequest::new("a/t", RawObject::empty());
-        let begin = |made: &mut Connection| {
-            let id = made.call_tool(&counts, request()).unwrap();
-            let (running, call) = RunningCall::new(id.clone(), Arc::new(NoLink));
-            let span = made.span_of(&id);
-            made.add(&counts, id.clone(), Slot { call, span });
-            (id, running)
-        };
-        let piece = |made: &mut Connection, id: &CallId| {
-            let mut data = ChunkData::new();
-            data.text = Some("x".repeat(1_000));
-            let chunk = ToolStream::new(id.to_string(), 1, Channel::Stdout, data);
-            made.on_event(&counts, Event::Stream(id.clone(), chunk));
-            made.drain(&counts);
-        };
-        let ledger = made.conn.ledger().clone();
-        let (id, mut kept) = begin(&mut made);
-        piece(&mut made, &id);
-        assert!(kept.next_chunk().await.is_some(), "there is room");
-        let all = ledger.take(Share::Output, ledger.max_bytes_of(Share::Output));
-        let (id, mut unkept) = begin(&mut made);
-        piece(&mut made, &id);
-        assert!(unkept.next_chunk().await.is_none(), "it has ended");
-        let error = unkept.result().await.error.unwrap();
-        assert_eq!(error.code, ErrorCode::ToolOutputTooLarge);
-        assert_eq!(made.conn.pending_calls(), 1);
-        // The agent is told to stop.
-        made.drain(&counts);
-        poll_fn(|context| made.wire.poll_flush(context).map(|sent| sent.is_ok())).await;
-        made.wire.close().await;
-        let mut sent = Vec::new();
-        far.read_to_end(&mut sent).await.unwrap();
-        let sent = String::from_utf8_lossy(&sent).into_owned();
-        let cancels: Vec<_> = sent.matches("core.tool.cancel").collect();
-        assert_eq!(cancels.len(), 1, "{sent}");
-        drop(all);
-        assert_eq!(ledger.held_bytes_of(Share::Output), 0);
-    }
-
-    #[tokio::test]
-    async fn records_of_calls_are_made_for_somebody_alone() {
-        let mut made = connection(Listeners {
-            health: Some(watch::channel(Health::Ok).0),
-            ..Listeners::default()
-        });
-        let request = CallRequest::new("a/t", RawObject::empty());
-        made.call_tool(&Counts::default(), request).unwrap();
-        let is_record = |output| match output {
-            Output::Event(Event::Audit(record)) => record.name == AuditName::CallRouted,
-            _ => false,
-        };
-        let mut outputs = core::iter::from_fn(|| made.conn.poll_output());
-        assert!(!outputs.any(is_record));
-    }
-
-    /// A connection of the agent `a`, which offers `a/t`.
-    fn connection(listeners: Listeners) -> Connection {
-        let (clock, token) = (Clock::start(), SessionToken::from_random([9; 32]));
-        let hello = json!({"session_token": token.expose(), "agent_id": "a", "agent_version": "1.0.0",
-            "protocol": {"supported_versions": [1], "capabilities": ["tools"]}});
-        let tool = json!({"tool_id": "a/t", "name": "t", "description": "d", "input_schema": {"type": "object"}});
-        let grant = Grant::new(clock.mono(), token, "a");
-        let ids = IdSource::seeded(1);
-        let mut conn =
-            CoreConnection::new(clock.now(), Config::default(), ids, Some(grant)).unwrap();
-        tell(&mut conn, &clock, "agent.hello", hello);
-        tell(
-            &mut conn,
-            &clock,
-            "agent.tools.register",
-            json!({"tools": [tool]}),
-        );
-        let (tools, _) = watch::channel(SharedTools::from(Vec::new()));
-        let stream = Box::pin(tokio::io::empty());
-        Connection::new(stream, clock, conn, listeners, tools)
-    }
-}
+mod tests;

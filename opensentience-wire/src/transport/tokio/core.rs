@@ -175,6 +175,13 @@ impl SharedConnection {
         lock(&self.connection).leave_out_token(event);
     }
 
+    /// The agent is gone: the connection ends with what it has sent.
+    #[cfg(unix)]
+    pub(super) fn agent_is_gone(&self) {
+        lock(&self.connection).read_last();
+        self.wake_driver();
+    }
+
     fn wake_driver(&self) {
         let driver = lock(&self.driver).take();
         if let Some(driver) = driver {

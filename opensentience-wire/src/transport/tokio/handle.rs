@@ -1,6 +1,7 @@
 //! What an application holds: the agent, and each call.
 
 use core::fmt;
+use core::pin::Pin;
 use std::sync::Arc;
 
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -122,22 +123,25 @@ impl CoreHandle {
     }
 }
 
-/// Starts the task of a connection whose handshake succeeded, with what is to be done after its end.
+/// Drives a connection until it ends.
+pub(super) type Running = Pin<Box<dyn Future<Output = CloseReason> + Send>>;
+
+/// Starts the task of a connection whose handshake succeeded, in what drives it to its end.
 #[expect(clippy::disallowed_methods, reason = "a connection is a task")]
 pub(super) fn drive<F>(
     shared: Arc<SharedConnection>,
     tools: watch::Receiver<SharedTools>,
-    after: impl FnOnce(CloseReason) -> F + Send + 'static,
+    to_its_end: impl FnOnce(Running) -> F,
 ) -> CoreHandle
 where
     F: Future<Output = CloseReason> + Send + 'static,
 {
     let (shutdown, requests) = mpsc::channel(1);
-    let running = Arc::clone(&shared).run(requests);
+    let running = to_its_end(Box::pin(Arc::clone(&shared).run(requests)));
     CoreHandle {
         caller: Caller { shared, shutdown },
         tools,
-        task: tokio::spawn(async move { after(running.await).await }),
+        task: tokio::spawn(running),
     }
 }
 
@@ -183,7 +187,7 @@ where
     };
     let shared = SharedConnection::new(stream, clock, conn, listeners, tools_tx);
     if shared.handshake().await {
-        return Ok(drive(shared, tools, core::future::ready));
+        return Ok(drive(shared, tools, |running| running));
     }
     let grant = shared.refuse().await;
     Err(AttachError::Handshake { grant })

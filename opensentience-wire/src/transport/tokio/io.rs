@@ -117,6 +117,11 @@ impl<S: AsyncRead + AsyncWrite + ?Sized> Wire<S> {
         if !reading {
             return Poll::Pending;
         }
+        self.poll_read(context).map(Moved::Read)
+    }
+
+    /// Reads alone.
+    pub(super) fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<usize> {
         self.fit();
         let mut buffer = ReadBuf::new(&mut self.buffer);
         let done = ready!(self.stream.as_mut().poll_read(context, &mut buffer));
@@ -126,7 +131,7 @@ impl<S: AsyncRead + AsyncWrite + ?Sized> Wire<S> {
             _ if count > READ.0 => 0,
             _ => self.calm.saturating_add(1).min(CALM),
         };
-        Poll::Ready(Moved::Read(count))
+        Poll::Ready(count)
     }
 
     /// As [`poll_move`](Self::poll_move). May be dropped at any time.

@@ -4,7 +4,7 @@ use std::io::{Read as _, Write as _};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use opensentience_wire::message::Status;
 use opensentience_wire::role::core::Config as CoreConfig;
@@ -165,6 +165,19 @@ fn terse_process() {
             let unwell = json!({"uptime_ms": 1, "status": "unhealthy"});
             core.write_all(&frame(&message("agent.heartbeat", unwell)))
                 .unwrap();
+        }
+        "says too much and dies" => {
+            // Compiling these costs more than may be said at once.
+            let mut dear = tool("echo");
+            dear["input_schema"] = json!({"type": "object", "description": r"\w".repeat(20_000)});
+            register(json!([dear]));
+            let mut answer = Vec::new();
+            while !String::from_utf8_lossy(&answer).contains("core.tools.registered") {
+                let mut byte = [0];
+                core.read_exact(&mut byte).unwrap();
+                answer.extend(byte);
+            }
+            std::process::exit(1)
         }
         _ => {}
     }
@@ -348,6 +361,34 @@ async fn an_agent_that_says_it_is_unwell_is_ended_and_launched_again() {
     let first = seen.iter().find(|seen| **seen != pid()).unwrap();
     std::fs::write(&path, first).unwrap();
     assert!(!is_alive(&path), "the one before is gone");
+    router.shutdown().await;
+}
+
+// It is not read for a minute, and dies in it.
+// spec: OSW-4.5-3
+#[tokio::test]
+async fn an_agent_that_said_too_much_and_died_is_launched_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("pid");
+    let (events, mut records) = tokio::sync::mpsc::unbounded_channel();
+    let config = Config::default().with_restart(RestartPolicy::OnFailure);
+    let agent = terse("says too much and dies", PATIENCE, &path);
+    let router = ToolRouter::builder(config)
+        .with_agent(agent)
+        .with_audit(move |event: AuditEvent| drop(events.send((event, Instant::now()))))
+        .start()
+        .unwrap();
+    let mut throttled = None;
+    loop {
+        let (record, at) = records.recv().await.unwrap();
+        match record.name {
+            AuditName::Throttled => throttled = throttled.or(Some(at)),
+            // It could have been read again only then.
+            AuditName::RunCrashed if at - throttled.unwrap() < Duration::from_secs(30) => break,
+            AuditName::RunCrashed => panic!("its end was found late"),
+            _ => {}
+        }
+    }
     router.shutdown().await;
 }
 

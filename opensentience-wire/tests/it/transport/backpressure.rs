@@ -455,6 +455,47 @@ async fn results_that_are_waited_for_are_taken_before_more_are_read() {
     }
 }
 
+// spec: OSW-4.3-9
+#[tokio::test]
+async fn calls_end_in_their_time_while_results_wait_and_the_agent_goes_on() {
+    let limits = Limits::default().with_max_agent_bytes(32 << 20);
+    let (handle, mut far) = raw_agent_within(limits).await;
+    let mut untaken = Vec::new();
+    for _ in 0..5 {
+        untaken.push(handle.call(request("echo", json!({}))).await.unwrap());
+    }
+    for id in next_calls(&mut far, 5).await {
+        let output = json!({"text": "y".repeat(1_000_000)});
+        let result = json!({"call_id": id, "status": "succeeded", "output": output});
+        let result = message("agent.tool.result", result);
+        far.write_all(&frame(&result)).await.unwrap();
+    }
+    let share = (Share::Results, handle.ledger().max_bytes_of(Share::Results));
+    while handle.ledger().held_bytes_of(share.0) <= share.1 / 2 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let mut talking = handle.call(request("echo", json!({}))).await.unwrap();
+    let timed = request("echo", json!({})).with_timeout(Duration::from_millis(200));
+    let timed = handle.call(timed).await.unwrap();
+    let id = next_calls(&mut far, 1).await.remove(0);
+    let talk = async {
+        for seq in 1.. {
+            let chunk =
+                json!({"call_id": id, "seq": seq, "channel": "stdout", "data": {"text": "z"}});
+            let chunk = frame(&message("agent.tool.stream", chunk));
+            far.write_all(&chunk).await.unwrap();
+        }
+    };
+    let listen = async { while talking.next_chunk().await.is_some() {} };
+    let late = tokio::time::timeout(Duration::from_secs(60), timed.result());
+    let late = tokio::select! {
+        late = late => late.unwrap(),
+        () = talk => panic!("it goes on"),
+        () = listen => panic!("there is more"),
+    };
+    assert_eq!(code(&late), "tool.timeout");
+}
+
 // spec: OSW-8-1
 #[tokio::test]
 async fn a_call_that_is_dropped_before_it_found_room_is_audited() {

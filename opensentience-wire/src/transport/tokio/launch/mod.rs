@@ -218,7 +218,18 @@ impl Launcher {
         };
         // One connection is all that a launch is for.
         let mut process = agent.into_process();
-        Ok(drive(shared, tools, move |reason| async move {
+        let connection = Arc::clone(&shared);
+        Ok(drive(shared, tools, move |mut running| async move {
+            // Also of one that is not read, which nobody would hear the end of.
+            let reason = tokio::select! {
+                biased;
+                reason = &mut running => reason,
+                () = process.gone() => {
+                    connection.agent_is_gone();
+                    running.await
+                }
+            };
+            drop(connection);
             let asked = matches!(reason, CloseReason::Goodbye);
             run.stop_requested();
             let status = process.stop(self.stop_timeout).await;

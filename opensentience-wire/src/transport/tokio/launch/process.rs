@@ -13,6 +13,9 @@ use ubos_common::id::IdSource;
 use super::state::{LaunchError, Launcher};
 use crate::token::SessionToken;
 
+/// How often the group of a process that has ended is looked at.
+const GROUP_CHECK: Duration = Duration::from_millis(100);
+
 /// How long to wait for the rest of a dead process's output.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
@@ -76,6 +79,20 @@ impl Process {
         };
         let its = (peer.uid, rustix::process::getpgid(Some(peer.pid)).ok());
         is_same(its, (rustix::process::getuid(), self.group))
+    }
+
+    /// Waits until the process has ended, and all of its group that it left behind. May be dropped at any time.
+    pub(in crate::transport::tokio) async fn gone(&mut self) {
+        // It can be waited for, or is gone already.
+        let _ = self.child.wait().await;
+        while let Some(group) = self.group {
+            if rustix::process::test_kill_process_group(group).is_err() {
+                // Another group may have the number from now on.
+                self.group = None;
+            } else {
+                tokio::time::sleep(GROUP_CHECK).await;
+            }
+        }
     }
 
     /// Asks the group to end, kills what is left of it after `patience`, and reaps the process.
