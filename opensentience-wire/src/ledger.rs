@@ -377,6 +377,13 @@ mod tests {
     }
 
     #[test]
+    fn a_clone_is_the_same_account_and_another_of_the_same_size_is_not() {
+        let ledger = Ledger::new(1_600);
+        assert_eq!(ledger, ledger.clone());
+        assert_ne!(ledger, Ledger::new(1_600));
+    }
+
+    #[test]
     fn an_entry_is_given_back_once_whoever_has_it() {
         let ledger = Ledger::new(1_600);
         let mut charge = ledger.take(Share::Calls, 100).unwrap();

@@ -183,3 +183,23 @@ impl Shares {
 /// Of each issuer: what counts, and of how much.
 #[derive(Debug)]
 pub(super) struct Kept(BTreeMap<Option<IssuerDigest>, (u64, u64)>);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_is_forgotten_says_nothing() {
+        let [one, other] = ["A-1", "A-2"].map(|id| IssuerDigest::from(&id.parse().unwrap()));
+        let of = |issuer| {
+            let mut shares = Shares::default();
+            shares.add(Speaker::Issuer(Some(issuer)), Shares::WHOLE, 2);
+            shares
+        };
+        let mut shares = of(one);
+        shares.merge_faded(&of(other), 0);
+        assert_eq!(shares.speaker(), Speaker::Issuer(Some(one)));
+        shares.merge_faded(&of(other), 1);
+        assert_eq!(shares.speaker(), Speaker::Free);
+    }
+}

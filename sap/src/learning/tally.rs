@@ -22,7 +22,7 @@ use crate::status::Status;
 pub struct Tally {
     /// The ids of all signals.
     pub ids: BTreeSet<SignalId>,
-    /// Results that the cache answered. They count here and nowhere below.
+    /// Results that the cache answered. They count here, by status and by verdict, and nowhere else.
     pub hits: u64,
     /// Results by status.
     pub statuses: BTreeMap<Status, u64>,

@@ -12,6 +12,7 @@ use super::answer::{Answer, ProcessError};
 use super::drive::Driver;
 use super::effects::Effects;
 use super::key::Key;
+use super::ledger::Interruption;
 use super::peer::Peer;
 use super::recorded::once_taken;
 use super::state::Processor;
@@ -71,6 +72,14 @@ impl Begun {
     /// What a copy of the task is known by. Nobody sends what was redacted, so that its bytes are those of no task.
     fn copy(&self) -> Digest {
         self.whole.unwrap_or(self.body)
+    }
+
+    fn interruption(&self) -> Interruption {
+        Interruption {
+            status: self.status.clone(),
+            ends: self.ends,
+            is_cancelled: false,
+        }
     }
 }
 
@@ -145,7 +154,7 @@ impl Processor {
         let mut left = BytesLeft(MAX_INTERRUPTED_BYTES);
         for (key, begun) in begun {
             let known = (begun.copy(), begun.entry);
-            self.ledger.resume(&key, known, begun.status, begun.ends);
+            self.ledger.resume(&key, known, begun.interruption());
             let Some((task, bytes)) = self.read_task(For::Task, begun.entry).await? else {
                 continue;
             };
@@ -178,7 +187,7 @@ impl Processor {
         clock: &S,
     ) -> Result<(), TranscriptError> {
         for (ends, key) in self.ledger.interrupted() {
-            while let Some(entry) = self.ledger.interrupted_at(&key) {
+            while let Some((entry, before)) = self.ledger.interrupted_at(&key) {
                 if !is_over(clock, ends) {
                     clock.sleep_until(until(ends, clock.now())).await;
                     continue;
@@ -186,7 +195,13 @@ impl Processor {
                 let Some((task, bytes)) = self.read_task(For::Task, entry).await? else {
                     break;
                 };
-                self.end_as_recorded(clock, &key, task, &bytes).await?;
+                let ended = self.end_as_recorded(clock, &key, task, &bytes).await;
+                if ended.is_err() {
+                    // Whoever sends it is not to have it run, and another call ends it.
+                    let known = (Digest::of_bytes(&bytes), entry);
+                    self.ledger.resume_again(&key, known, before);
+                }
+                ended?;
                 if self.ledger.interrupted_at(&key).is_some() {
                     // As many tasks run as may.
                     let later = clock.now().mono.saturating_add(PAUSE);
@@ -272,7 +287,7 @@ impl Processor {
                 }
                 let max_bytes = self.config.max_remembered_bytes;
                 let known = (task.copy(), task.entry);
-                self.ledger.resume(&key, known, None, task.ends);
+                self.ledger.resume(&key, known, task.interruption());
                 let entry = (body.into(), Some(number));
                 self.ledger.update(&key, &result, entry, max_bytes);
                 open.remove(&key);

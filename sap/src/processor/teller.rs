@@ -317,6 +317,21 @@ mod tests {
         assert_ne!(heard.recv().unwrap(), thread::current().id());
     }
 
+    // spec: SAP-7-6
+    #[test]
+    fn the_thread_of_a_teller_ends_with_it() {
+        let (teller, release, _begun) = at_work();
+        drop(release);
+        block_on(teller.all_told()).unwrap_err();
+        let untold = Arc::downgrade(&teller.untold);
+        drop(teller);
+        let until = std::time::Instant::now() + core::time::Duration::from_secs(60);
+        while untold.strong_count() > 0 {
+            assert!(std::time::Instant::now() < until, "it waits for more");
+            thread::yield_now();
+        }
+    }
+
     #[test]
     fn who_waits_no_more_takes_no_room() {
         let (teller, release, _begun) = at_work();

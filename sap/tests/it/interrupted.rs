@@ -1,20 +1,23 @@
 //! Tasks that an earlier process began and that nobody sends again.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures::executor::block_on;
+use futures::future::{BoxFuture, ready};
 use sap::processor::{AllowAll, Config, Context, HandlerError, Interrupted, Outcome, Processor};
 use sap::store::{MemoryTranscript, Redacting};
-use sap::transcript::{Entry, EntryKind, Transcript, TranscriptError};
+use sap::transcript::{Entry, EntryKind, Head, Proof, Transcript, TranscriptError};
 use sap::validate::Options;
 use sap::{ErrorCode, Producer, ProducerKind, Status, Task};
 use serde_json::{Value, json};
 use ubos_common::driver::Sleep as _;
 use ubos_common::time::Timestamp;
 
-use crate::processor::{Jumping, Log, answering, cached, consult, kinds, no_cache, result, run};
+use crate::processor::{
+    Jumping, Log, answering, answering_on, cached, consult, kinds, no_cache, result, run,
+};
 use crate::samples::with;
 
 fn typed(task: &Value) -> Task {
@@ -114,6 +117,45 @@ fn a_task_that_was_sent_again_has_one_end() {
     assert_eq!(ended.status, Status::Succeeded);
     block_on(second.end_interrupted(&clock)).unwrap();
     assert_eq!(kinds(&log), ["task", "RUNNING", "SUCCEEDED"]);
+}
+
+/// A transcript that takes no entry for a while.
+#[derive(Debug, Default)]
+struct Full(MemoryTranscript, AtomicBool);
+
+impl Transcript for Full {
+    fn record(&self, entry: &Entry) -> BoxFuture<'_, Result<u64, TranscriptError>> {
+        match self.1.load(Ordering::SeqCst) {
+            true => Box::pin(ready(Err(TranscriptError::Full { limit: 0 }))),
+            false => self.0.record(entry),
+        }
+    }
+
+    fn read(&self, from: u64, most: usize) -> BoxFuture<'_, Result<Vec<Entry>, TranscriptError>> {
+        self.0.read(from, most)
+    }
+
+    fn verify(&self, kept: Option<&Head>) -> Result<Proof, TranscriptError> {
+        self.0.verify(kept)
+    }
+}
+
+// spec: SAP-5-8, SAP-5-10
+#[test]
+fn a_task_whose_end_could_not_be_recorded_ends_later_and_does_not_run() {
+    let (log, clock) = (Arc::<Full>::default(), Jumping::new());
+    record(&*log, clock.now().wall, &no_cache());
+    let mut second = answering_on(log.clone(), "1");
+    block_on(second.resume(&clock, Interrupted::RunAgain)).unwrap();
+    log.1.store(true, Ordering::SeqCst);
+    for _ in 0..2 {
+        let refused = block_on(second.end_interrupted(&clock));
+        assert!(matches!(refused, Err(TranscriptError::Full { .. })));
+    }
+    log.1.store(false, Ordering::SeqCst);
+    let ended = result(run(&second, &clock, &no_cache()).1);
+    assert_eq!(ended.error_code(), Some(&ErrorCode::Timeout));
+    assert_eq!(block_on(log.read(0, 9)).unwrap().len(), 2);
 }
 
 // spec: SAP-5-2, SAP-5-10

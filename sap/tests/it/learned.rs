@@ -7,7 +7,7 @@ use sap::learning::{
     AdoptError, Bounds, EssenceSuggestion, Feedback, Heuristics, Learner, Signal, SignalSink as _,
     Support, Trial, TrialState, Window,
 };
-use sap::{ErrorCode, Status};
+use sap::{Alignment, ErrorCode, Status};
 use serde_json::{Value, json};
 use ubos_common::json::{RawBuf, RawObject};
 use ubos_common::time::Timestamp;
@@ -148,7 +148,12 @@ fn what_two_days_say_is_put_together() {
         let mut said = on(day, decision(day, 10.0, true));
         let metrics = format!(r#"{{"latencyMs":{}}}"#, day * 100);
         said.metrics = RawObject::new(RawBuf::parse(&metrics).unwrap());
+        let action = RawBuf::parse(r#"{"action":"ask"}"#).unwrap();
+        said.next_actions = Some(vec![RawObject::new(action).unwrap()]);
         learner.insert(&said).unwrap();
+        let mut hit = on(day, decision(day + 10, 10.0, true));
+        hit.cache_hit = Some(true);
+        learner.insert(&hit).unwrap();
         let later = at(day).saturating_add(Duration::from_secs(1));
         for (at, is_good) in [(at(day), true), (later, false)] {
             let mut opinion = Feedback::new("ada".parse().unwrap());
@@ -167,8 +172,13 @@ fn what_two_days_say_is_put_together() {
     );
     assert_eq!(
         (tally.statuses[&Status::Succeeded], tally.ids.len()),
-        (2, 6)
+        (4, 8)
     );
+    let (hits, valid) = (tally.hits, tally.alignments[&Alignment::Valid]);
+    let actions: Vec<_> = tally.actions.values().map(|(_, count)| count).collect();
+    assert_eq!((hits, valid), (2, 4));
+    assert_eq!(actions.iter().map(|c| c.signals).collect::<Vec<_>>(), [2]);
+    assert_eq!((actions[0].weight, actions[0].issuers()), (2_000, 2));
     assert_eq!((tally.praise.signals, tally.blame.signals), (2, 2));
 }
 

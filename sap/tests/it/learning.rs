@@ -96,6 +96,10 @@ fn results_and_operators_speak_under_one_key() {
     let tally = aggregate.tally(&SignalKey::from(&said)).unwrap();
     assert_eq!((&aggregate).into_iter().count(), 1);
     assert_eq!((tally.ids.len(), tally.hits), (4, 0));
+    // Who says the same later says it anew.
+    let said_at = |at| Signal::of_operator(&said, at, Feedback::new("ada".parse().unwrap())).id;
+    let later = Timestamp::EPOCH.saturating_add(std::time::Duration::from_secs(1));
+    assert_ne!(said_at(Timestamp::EPOCH), said_at(later));
     assert_eq!((tally.praise.signals, tally.blame.signals), (1, 1));
     assert_eq!(tally.notes["cite the register"].signals, 3);
     assert_eq!(
@@ -219,6 +223,10 @@ fn at_a_bound_what_is_new_is_refused_and_counted() {
     let tally = names.tally(&SignalKey::from(&a)).unwrap();
     // One of two checks, one of three readings, one of three metrics.
     assert_eq!((tally.checks.len(), tally.left_out), (1, 1 + 2 + 2));
+    // However short the capability is.
+    let place = "/constitutionalContext/territory";
+    let far = signal(1, &[(place, json!("x".repeat(1_025)))], &[]);
+    assert!(Aggregate::default().insert(&far).is_err());
 }
 
 proptest! {
@@ -487,9 +495,11 @@ fn new_knowledge_is_filed_once_with_digest_and_sources() {
     }
     let body: Value = filed[0].body.deserialize().unwrap();
     assert_eq!(body["thresholds"][0]["psi"], json!(41.0));
+    let evidence = &body["thresholds"][0]["evidence"];
+    let position = json!({"records": 7, "head": "head"});
     assert_eq!(
-        body["thresholds"][0]["evidence"]["learnedFrom"]["records"],
-        7
+        (&evidence["learnedFrom"], &evidence["issuers"]),
+        (&position, &json!(5))
     );
     // Nothing new: nothing is filed. Something new: the same kinds, with other digests.
     assert!(publish(&aggregate, &heuristics, &shelf).unwrap().is_empty());
@@ -638,6 +648,11 @@ fn of_numbers_the_mean_is_known_and_of_two_spellings_the_lesser() {
         [metric.min, metric.max, metric.mean]
     };
     assert_eq!(metric(&aggregate), [158.0, 842.0, 500.0]);
+    let mut greatest = Aggregate::default();
+    for (n, ms) in [(1, 1_000_000_000_000_000), (2, 1_000_000_000_000_001)] {
+        greatest.insert(&latency(n, ms)).unwrap();
+    }
+    assert_eq!(metric(&greatest), [1e15; 3]);
     let spelled = |n: u64, text: &str| {
         let mut said = signal(n, &[], &[]);
         let action = RawObject::new(RawBuf::parse(text).unwrap());
@@ -656,6 +671,59 @@ fn of_numbers_the_mean_is_known_and_of_two_spellings_the_lesser() {
         };
         assert_eq!((action.as_str(), count.signals), (spellings[0], 2));
     }
+}
+
+fn published(aggregate: &Aggregate, heuristics: &Heuristics, by: &mut Publisher) -> Vec<Artifact> {
+    let (now, shelf) = (Timestamp::EPOCH, Shelf::default());
+    let support = Support::default();
+    block_on(by.publish(now, aggregate, heuristics, support, &shelf)).unwrap()
+}
+
+// spec: SAP-7-3
+#[test]
+fn a_playbook_says_first_what_most_say() {
+    for [often, rare] in [["a", "b"], ["b", "a"]] {
+        let said = (0..8).flat_map(|n| {
+            let word = if n < 6 { often } else { rare };
+            let actions = json!([{"action": word}]);
+            let said = signal(n, &[], &[("/nextActions", actions)]);
+            let mut feedback = Feedback::new("ada".parse().unwrap());
+            feedback.notes = Some(word.into());
+            let noted = Signal::of_operator(&said, Timestamp::EPOCH, feedback);
+            [said, noted]
+        });
+        let (aggregate, heuristics) = learned(said);
+        let filed = published(&aggregate, &heuristics, &mut Publisher::default());
+        let playbook: Value = filed[0].body.deserialize().unwrap();
+        let actions = json!([{"action": often}, {"action": rare}]);
+        assert_eq!(playbook["nextActions"], actions);
+        assert_eq!(playbook["notes"], json!([often, rare]));
+    }
+}
+
+// spec: SAP-7-3
+#[test]
+fn of_two_payloads_that_say_the_same_each_has_its_card() {
+    let payload = |n: u64| ("/payload", json!({"n": n}));
+    let said = (0..12).map(|n| signal(n, &[payload(n / 6)], &[]));
+    let (aggregate, heuristics) = learned(said);
+    let filed = published(&aggregate, &heuristics, &mut Publisher::default());
+    let is_card = |artifact: &&Artifact| artifact.kind == ArtifactKind::PunchCard;
+    let cards: Vec<_> = filed.iter().filter(is_card).collect();
+    assert_eq!(cards.len(), 2);
+    assert_eq!(cards[0].body, cards[1].body);
+    assert_ne!(cards[0].digest, cards[1].digest);
+}
+
+// spec: SAP-7-3, SAP-7-5
+#[test]
+fn as_many_pieces_are_remembered_as_may_be() {
+    let (aggregate, heuristics) = learned(decisions());
+    // The greatest digests: what is forgotten first is what was filed last.
+    let before = (0..99_998).map(|n| format!("{}{n:08x}", "f".repeat(56)).parse().unwrap());
+    let mut publisher: Publisher = before.collect();
+    let mut again = || published(&aggregate, &heuristics, &mut publisher).len();
+    assert_eq!((again(), again()), (2, 0));
 }
 
 // spec: SAP-7-3

@@ -338,3 +338,35 @@ fn held(about: &About, actor: Option<&Actor>, call: &ToolCall) -> usize {
 
 /// Who notices the errors of an agent's connection.
 const COMPONENT: &str = "agent.runtime";
+
+#[cfg(test)]
+mod tests {
+    use ubos_common::time::{Mono, Timestamp};
+
+    use super::*;
+    use crate::message::ActorType;
+
+    #[test]
+    fn a_call_holds_its_ids_its_caller_and_what_is_remembered() {
+        let about = |message_id: &str| About {
+            ids: Correlation::default(),
+            message_id: message_id.into(),
+            arrived: Now::new(Mono::ZERO, Timestamp::EPOCH),
+        };
+        let call = |id: &str| ToolCall::new(id.to_owned(), "a/t".to_owned(), RawObject::empty());
+        let of = |id: &str, message_id: &str, actor: Option<&Actor>| {
+            held(&about(message_id), actor, &call(id))
+        };
+        let least = of("c", "m", None);
+        assert_eq!(of("ccc", "m", None), least + 2 * (1 + 6));
+        assert_eq!(of("c", "mmm", None), least + 2);
+        let actor = Actor::new(ActorType::Human, "ada".to_owned());
+        assert_eq!(of("c", "m", Some(&actor)), least + actor.weight());
+        assert!(actor.weight() >= 5 + 3);
+        let mut keyed = call("c");
+        keyed.idempotency_key = Some("key".to_owned());
+        // Beside the call itself twice, and the input.
+        let remembered = 3 + 2 * 3 + keyed.input.as_str().len();
+        assert_eq!(held(&about("m"), None, &keyed), least + remembered);
+    }
+}

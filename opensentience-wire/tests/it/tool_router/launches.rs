@@ -333,12 +333,68 @@ async fn an_agent_is_not_added_in_the_place_of_one_that_is_still_ending() {
             .with_stop_timeout(PATIENCE * 10)
     };
     let config = Config::default().with_max_agents(1);
-    let router = ToolRouter::builder(config).agent("com.example.a", lingering);
-    let router = router.start().unwrap();
+    let (events, mut records) = tokio::sync::mpsc::unbounded_channel();
+    let router = ToolRouter::builder(config)
+        .agent("com.example.a", lingering)
+        .with_audit(move |event: AuditEvent| drop(events.send(event)))
+        .start()
+        .unwrap();
     router.ready().await;
     router.stop("com.example.a").await;
     let full = router.add(source("com.example.b")).await.unwrap_err();
     assert!(matches!(full, AddError::TooMany { limit: 1 }), "{full}");
+    // The one that came too late is asked to end, and not killed.
+    let end = loop {
+        let record = records.recv().await.unwrap();
+        let is_end = matches!(record.name, AuditName::RunStopped | AuditName::RunCrashed);
+        if is_end && record.agent_id.as_deref() == Some("com.example.b") {
+            break record.name;
+        }
+    };
+    assert_eq!(end, AuditName::RunStopped);
+}
+
+#[tokio::test]
+async fn a_router_is_ready_once_what_never_came_is_stopped() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("pid");
+    let silent = terse("says nothing", PATIENCE * 10, &path);
+    let router = ToolRouter::builder(Config::default()).with_agent(silent);
+    let router = router.start().unwrap();
+    while !path.exists() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    router.stop("com.example.a").await;
+    tokio::time::timeout(PATIENCE, router.ready())
+        .await
+        .expect("nobody else is waited for");
+    router.shutdown().await;
+}
+
+// spec: OSW-4.5-3
+#[tokio::test]
+async fn an_agent_that_died_is_launched_again_when_its_replacement_has_failed() {
+    let config = Config::default().with_restart(RestartPolicy::OnFailure);
+    let router = builder(config, &["com.example.a"]).start().unwrap();
+    router.ready().await;
+    let failing = AgentSource::new("com.example.a", || {
+        Launcher::new("com.example.a", "/bin/sh").args(["-c", "sleep 3; exit 1"])
+    });
+    let (refused, died) = tokio::join!(
+        router.replace(failing),
+        call(&router, "com.example.a/die", json!({}))
+    );
+    assert!(refused.is_err());
+    assert_eq!(code(died), "agent.disconnected");
+    let back = async {
+        while router.view().tools().count() == 0 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, back)
+        .await
+        .expect("the one before is there again");
+    router.shutdown().await;
 }
 
 // spec: OSW-4.5-3

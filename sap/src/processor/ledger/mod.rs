@@ -67,14 +67,18 @@ pub(super) enum Latest {
 enum State {
     Running(Stop),
     /// It ran when an earlier process ended.
-    Interrupted {
-        status: Option<Status>,
-        /// The last second that it has.
-        ends: Timestamp,
-        /// Whether it is to end when it comes again.
-        is_cancelled: bool,
-    },
+    Interrupted(Interruption),
     Ended,
+}
+
+/// What is known of a task that ran when an earlier process ended.
+#[derive(Clone, Debug)]
+pub(super) struct Interruption {
+    pub(super) status: Option<Status>,
+    /// The last second that it has.
+    pub(super) ends: Timestamp,
+    /// Whether it is to end when it comes again.
+    pub(super) is_cancelled: bool,
 }
 
 /// What a task of the same id is compared with.
@@ -153,25 +157,20 @@ impl Tasks {
     fn enter_again(&mut self, key: &Key, bytes: usize, room: Room) -> Option<Entered> {
         let has_room = self.has_room(key, bytes, room);
         let held = self.held.get_mut(key)?;
-        let State::Interrupted {
-            status,
-            ends,
-            is_cancelled,
-        } = &held.state
-        else {
+        let State::Interrupted(before) = &held.state else {
             return Some(Entered::Known(held.latest.clone()));
         };
         if !has_room {
             return Some(Entered::Full);
         }
-        let (stop, status, ends) = (Stop::new(), status.clone(), *ends);
-        if *is_cancelled {
+        let (stop, before) = (Stop::new(), before.clone());
+        if before.is_cancelled {
             stop.fire(StopReason::Cancelled);
         }
         held.state = State::Running(stop.clone());
         held.task_bytes = bytes;
         self.begin(key, bytes);
-        Some(Entered::Interrupted(stop, status, ends))
+        Some(Entered::Interrupted(stop, before.status, before.ends))
     }
 
     /// Keeps to the bounds: above their number ended tasks are forgotten, and above their bytes results are left to the
@@ -255,13 +254,12 @@ impl Ledger {
         self.tasks().enter_again(key, bytes, room)
     }
 
-    /// Takes up a task that an earlier process began, which has until this second.
+    /// Takes up a task that an earlier process began.
     pub(super) fn resume(
         &self,
         key: &Key,
         (body, entry): (Digest, u64),
-        status: Option<Status>,
-        ends: Timestamp,
+        interruption: Interruption,
     ) {
         let held = Held {
             body,
@@ -270,11 +268,7 @@ impl Ledger {
             latest: Latest::None,
             results: 0,
             followers: Vec::new(),
-            state: State::Interrupted {
-                status,
-                ends,
-                is_cancelled: false,
-            },
+            state: State::Interrupted(interruption),
         };
         let mut tasks = self.tasks();
         let before = tasks.held.get(key);
@@ -290,10 +284,10 @@ impl Ledger {
     pub(super) fn interrupted(&self) -> Vec<(Timestamp, Key)> {
         let tasks = self.tasks();
         let interrupted = tasks.held.iter().filter_map(|(key, held)| {
-            let State::Interrupted { ends, .. } = held.state else {
+            let State::Interrupted(before) = &held.state else {
                 return None;
             };
-            Some((ends, *key))
+            Some((before.ends, *key))
         });
         let mut interrupted: Vec<_> = interrupted.collect();
         drop(tasks);
@@ -301,13 +295,21 @@ impl Ledger {
         interrupted
     }
 
-    /// Where the transcript has a task that nobody has brought again; `None` once it runs or has ended.
-    pub(super) fn interrupted_at(&self, key: &Key) -> Option<u64> {
+    /// Where the transcript has a task that nobody has brought again, and what is known of it; `None` once it runs or has ended.
+    pub(super) fn interrupted_at(&self, key: &Key) -> Option<(u64, Interruption)> {
         let tasks = self.tasks();
         let held = tasks.held.get(key)?;
         match (&held.state, &held.before) {
-            (State::Interrupted { .. }, Before::Written(entry)) => Some(*entry),
+            (State::Interrupted(before), Before::Written(entry)) => Some((*entry, before.clone())),
             _ => None,
+        }
+    }
+
+    /// Takes such a task up again that was forgotten, because its end could not be recorded.
+    pub(super) fn resume_again(&self, key: &Key, known: (Digest, u64), interruption: Interruption) {
+        let is_known = self.tasks().held.contains_key(key);
+        if !is_known {
+            self.resume(key, known, interruption);
         }
     }
 
@@ -315,7 +317,7 @@ impl Ledger {
     /// transcript from then on.
     pub(super) fn known_as_recorded(&self, key: &Key, body: Digest) {
         if let Some(held) = self.tasks().held.get_mut(key)
-            && matches!(held.state, State::Interrupted { .. })
+            && matches!(held.state, State::Interrupted(_))
         {
             held.body = body;
         }
@@ -383,8 +385,8 @@ impl Ledger {
         };
         let stop = match &mut held.state {
             State::Running(stop) => stop.clone(),
-            State::Interrupted { is_cancelled, .. } => {
-                *is_cancelled = true;
+            State::Interrupted(before) => {
+                before.is_cancelled = true;
                 return true;
             }
             State::Ended => return false,

@@ -30,7 +30,12 @@ fn a_task_that_is_taken_up_again_is_not_forgotten_as_the_one_that_ended() {
         Entered::New(_)
     ));
     ledger.update(&key, &ended, (ended.encode().into(), None), usize::MAX);
-    ledger.resume(&key, (body, 0), None, Timestamp::EPOCH);
+    let before = Interruption {
+        status: None,
+        ends: Timestamp::EPOCH,
+        is_cancelled: false,
+    };
+    ledger.resume(&key, (body, 0), before);
     let tasks = ledger.tasks();
     assert_eq!(tasks.finished.len(), 0);
     assert_eq!((tasks.bytes, tasks.running), (0, 0));

@@ -139,6 +139,26 @@ async fn no_more_is_read_of_an_agent_that_takes_nothing_than_a_socket_keeps() {
     assert!((MAX_LAST - (64 << 10)..=MAX_LAST).contains(&sum), "{sum}");
 }
 
+// What was sent for callers before is nothing that its answers are made up for with.
+// spec: OSW-4.3-11
+#[tokio::test]
+async fn what_an_agent_provokes_counts_though_callers_have_sent_much() {
+    let (near, mut far) = tokio::io::duplex(1 << 10);
+    let (mut made, counts) = (connection(Listeners::default()), Counts::default());
+    made.wire = Wire::new(Box::pin(near));
+    let input = RawObject::parse(&format!(r#"{{"text":"{}"}}"#, "x".repeat(100_000))).unwrap();
+    made.call_tool(&counts, CallRequest::new("a/t", input))
+        .unwrap();
+    made.drain(&counts);
+    let question = br#"{"v":1,"type":"agent.later","id":"m","request_id":"q","ts":"2026-01-16T12:00:00Z","payload":{}}"#;
+    let mut frame = Vec::new();
+    encode_frame(&mut frame, usize::MAX, |out| out.extend(question)).unwrap();
+    far.write_all(&frame).await.unwrap();
+    let context = &mut Context::from_waker(Waker::noop());
+    let _ = made.poll_turn(&counts, context, false);
+    assert!(made.answers > 0, "it was answered");
+}
+
 // spec: OSW-2-7
 #[tokio::test]
 async fn a_call_ends_whose_output_finds_no_room() {
