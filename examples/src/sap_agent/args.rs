@@ -21,6 +21,8 @@ pub struct Args {
     pub hosts: Vec<String>,
     /// Where transcript and cache live; in memory where there is none.
     pub store: Option<PathBuf>,
+    /// Tasks without an end that a transcript may have at the start; as many as the library says where there is none.
+    pub max_interrupted: Option<usize>,
 }
 
 /// What the command line comes to.
@@ -52,6 +54,9 @@ usage: sap-agent [options]
                     on every address answers for addresses and localhost
   --store DIR       where transcript and cache live (default: in memory, 64 MiB of each: a full
                     transcript ends the service, so this is for trying it out)
+  --max-interrupted N
+                    tasks without an end that are taken up from the transcript, and ended, at the start
+                    (default 100000); with more it does not start
   --help            this text
 
 capabilities: text.upper {text}, text.echo {...}, text.count {to}, which reports each step
@@ -71,6 +76,7 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Parsed, St
         tokens: Vec::new(),
         hosts: Vec::new(),
         store: None,
+        max_interrupted: None,
     };
     while let Some(argument) = arguments.next() {
         let argument = argument.to_string_lossy().into_owned();
@@ -99,6 +105,12 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Parsed, St
             }
             "--host" => args.hosts.push(text(value("a name")?)),
             "--store" => args.store = Some(value("a folder")?.into()),
+            "--max-interrupted" => {
+                let told = text(value("a number")?);
+                let number = told.parse().ok().filter(|number| *number > 0);
+                args.max_interrupted =
+                    Some(number.ok_or("--max-interrupted needs a number above 0")?);
+            }
             other => return Err(format!("unknown argument {other}")),
         }
     }

@@ -179,11 +179,15 @@ fn processor(args: &Args) -> Result<Processor, Problem> {
     for name in NAMES {
         capabilities.push(name.parse().map_err(|error| usage(&error))?);
     }
+    let mut config = Config::default();
+    if let Some(tasks) = args.max_interrupted {
+        config = config.with_max_interrupted(tasks);
+    }
     let mut processor = Processor::new(
         Producer::new(agent, ProducerKind::Agent),
         Arc::new(AllowAll),
         transcript,
-        Config::default(),
+        config,
     )
     .map_err(|error| usage(&error))?
     .policy(Arc::new(Rules::default()))

@@ -4,7 +4,12 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::process::{Child, Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
+use sap::store::FileTranscript;
+use sap::transcript::{Entry, EntryKind, Transcript as _};
 use serde_json::{Value, json};
+use ubos_common::json::RawObject;
+use ubos_common::log;
+use ubos_common::time::Timestamp;
 
 pub(crate) struct Agent {
     child: Child,
@@ -239,6 +244,46 @@ fn what_cannot_be_told_or_opened_is_said_with_its_cause() {
 }
 
 #[test]
+fn more_interrupted_tasks_than_may_be_are_said_with_a_way_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = folder.path().to_str().unwrap();
+    // Where the transcript is, and what it looks like, is the program's to say.
+    assert_eq!(Agent::start(&["--store", store]).end(Signal::TERM).0, 143);
+    let path = folder.path().join("transcript");
+    let transcript = FileTranscript::open(&path, log::Config::default()).unwrap();
+    for number in [1, 2] {
+        let task = json!({
+            "protocolVersion": "2.0",
+            "taskId": format!("00000000-0000-0000-0000-{number:012}"),
+            "correlationId": "a7f5d5b2-13a8-4a0d-9ba2-6b1e3c6f9d11",
+            "issuedAt": "2025-09-28T10:15:23Z",
+            "issuer": { "agentId": "A-prime", "agentKind": "agent" },
+            "target": { "capability": "text.echo" },
+            "constitutionalContext": { "pressureLevel": "instant" },
+            "payload": {},
+        });
+        let task = RawObject::parse(&task.to_string()).unwrap();
+        let entry = Entry::new(EntryKind::Task, Timestamp::EPOCH.into(), task);
+        futures::executor::block_on(transcript.record(&entry)).unwrap();
+    }
+    drop(transcript);
+    sap::store::wait_for_dropped();
+    let few = ["--store", store, "--max-interrupted", "1"];
+    let output = Command::new(env!("CARGO_BIN_EXE_sap-agent"))
+        .args(few)
+        .output()
+        .unwrap();
+    let talk = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(3), "{talk}");
+    assert!(
+        talk.contains("max_interrupted") && talk.lines().count() == 1,
+        "{talk}"
+    );
+    let agent = Agent::start(&["--store", store, "--max-interrupted=2"]);
+    assert_eq!(agent.end(Signal::TERM).0, 143);
+}
+
+#[test]
 fn mistakes_end_with_a_line_of_help() {
     let url = "http://127.0.0.1:9/sap/tasks";
     for (arguments, said) in [
@@ -275,6 +320,7 @@ fn mistakes_end_with_a_line_of_help() {
         (&["--listen"], "--listen needs"),
         (&["file"], "unknown argument file"),
         (&["--agent", " "], "blank"),
+        (&["--max-interrupted", "0"], "needs a number above 0"),
     ] {
         let output = Command::new(env!("CARGO_BIN_EXE_sap-agent"))
             .args(arguments)
