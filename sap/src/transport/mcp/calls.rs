@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use rmcp::model::JsonObject;
 use serde_json::Value;
 
+use super::about::CANCEL;
 use crate::error::ErrorCode;
 use crate::receipt::{Nack, ReceiptStatus};
 
@@ -27,9 +28,11 @@ impl Calls {
         }
     }
 
-    /// A place, where one is free.
-    pub(super) fn enter(&self) -> Option<Call> {
-        let more = |calls: usize| (calls < self.max).then_some(calls + 1);
+    /// A place for a call of a tool, where one is free. Who cancels makes room, and has places beyond those of all.
+    pub(super) fn enter(&self, tool: &str) -> Option<Call> {
+        let beyond = if tool == CANCEL { CANCELS } else { 0 };
+        let max = self.max.saturating_add(beyond);
+        let more = |calls: usize| (calls < max).then_some(calls + 1);
         let order = Ordering::Relaxed;
         let entered = self.under_way.fetch_update(order, order, more);
         entered.ok().map(|_| Call(Arc::clone(&self.under_way)))
@@ -66,3 +69,6 @@ impl Drop for Call {
 
 /// Calls of one connection where nothing else is set: as many as tasks run at the same time.
 pub(super) const MAX_CALLS: usize = 1_024;
+
+/// Places that only a cancel takes.
+const CANCELS: usize = 64;

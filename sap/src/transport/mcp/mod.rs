@@ -98,7 +98,9 @@ pub use route::{PATH, router};
 ///
 /// | limit of a connection | default | at the limit |
 /// |---|---|---|
-/// | calls under way, those about tasks among them | 1,024 | Nack `RATE_LIMIT`, as a tool error |
+/// | calls under way, those about tasks among them | 1,024, and 64 more that cancel a task | Nack `RATE_LIMIT`, as a tool error |
+///
+/// How many answers wait for a client that does not read is bounded by its calls alone: the library below keeps them.
 #[derive(Clone, Debug)]
 pub struct Server {
     service: Service,
@@ -226,7 +228,7 @@ impl Server {
         request: CallToolRequestParams,
         context: &RequestContext<RoleServer>,
     ) -> Result<CallToolResult, ErrorData> {
-        let place = self.calls.enter();
+        let place = self.calls.enter(&request.name);
         let message = match &place {
             Some(_) => self.said(request, context).await?,
             None => {

@@ -135,9 +135,19 @@ async fn calls_of_one_connection_have_a_bound_and_are_refused_above_it() {
         assert_eq!(elsewhere.is_error, Some(false));
         [of_task, of_status]
     };
+    // Whoever wants room has to be heard.
+    let cancelled = async {
+        let refused = refused.await;
+        let about = ask(4, "test.hang");
+        let about = json!({"issuer": about["issuer"]["agentId"], "taskId": about["taskId"]});
+        let about = about.as_object().unwrap().clone();
+        let cancel = mcp.call("sap_cancel", about).await;
+        assert_eq!(cancel.is_error, Some(false), "{:?}", message(&cancel));
+        refused
+    };
     let hanging = futures::future::join_all(hanging);
     let refused = tokio::select! {
-        refused = refused => refused,
+        refused = cancelled => refused,
         _ = hanging => panic!("they hang"),
     };
     for answer in refused {

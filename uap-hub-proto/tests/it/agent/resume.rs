@@ -311,6 +311,20 @@ fn a_hub_that_resumes_a_session_and_cuts_it_is_called_ever_more_rarely_and_then_
 
 // spec: HUB-5-4
 #[test]
+fn agents_whose_hub_was_lost_do_not_all_come_back_at_the_same_moment() {
+    let mut rig = running(|config| config.with_jitter(true));
+    hub_has(&mut rig, 2, Some(2));
+    cut(&mut rig, 2);
+    rig.pass(0);
+    cut(&mut rig, 3);
+    let due = rig.agent.poll_timeout().unwrap();
+    let pause = due.saturating_since(rig.now.mono);
+    let whole = Duration::from_secs(1);
+    assert!(pause > Duration::ZERO && pause < whole, "{pause:?}");
+}
+
+// spec: HUB-5-4
+#[test]
 fn a_quiet_session_whose_call_lasted_is_resumed_at_once() {
     let mut rig = running(|config| config.with_resume_limit(Duration::from_secs(10)));
     hub_has(&mut rig, 2, Some(2));
