@@ -8,7 +8,9 @@ use opensentience_wire::message::{Actor, ActorType, CallContext, Channel, SemVer
 use opensentience_wire::role::agent::{self, Chunk};
 use opensentience_wire::role::core::{CallRequest, Config};
 use opensentience_wire::transport::tokio::{Agent, AuditSink, ToolError, attach};
-use opensentience_wire::{CommandError, EncodeError, ErrorCode, ErrorObject, Grant, SessionToken};
+use opensentience_wire::{
+    AuditEvent, CommandError, EncodeError, ErrorCode, ErrorObject, Grant, SessionToken,
+};
 use serde_json::json;
 use tokio::io::AsyncWriteExt as _;
 use tracing::field::{Field, Visit};
@@ -113,10 +115,40 @@ async fn spans_have_ids_and_neither_payload_nor_token() {
         "reason=Goodbye".into(),
         "a call was taken".into(),
         "a tool waits".into(),
+        "a connection has ended".into(),
     ] {
         assert!(said.contains(&wanted), "{wanted} in {said}");
     }
+    // Of each call on both sides.
+    let named = said
+        .lines()
+        .filter(|line| *line == "correlation_id=mission-7");
+    assert_eq!(named.count(), 2 * ids.len());
     assert!(!said.contains("canary") && !said.contains(token().expose()));
+}
+
+#[tokio::test]
+async fn a_sink_that_panics_is_traced() {
+    let traces = Traces::of("");
+    let (near, mut far) = tokio::io::duplex(4_096);
+    far.write_all(&frame(&hello())).await.unwrap();
+    let clock = Clock::start();
+    let grant = Grant::new(clock.now().mono, token(), AGENT);
+    let audit = AuditSink::from(|_: AuditEvent| panic!("nobody's business"));
+    let core = attach(
+        near,
+        clock,
+        Config::default(),
+        IdSource::seeded(1),
+        grant,
+        audit,
+    );
+    core.await.unwrap();
+    let said = traces.text();
+    assert!(
+        said.contains("an audit sink or an observer panicked"),
+        "{said}"
+    );
 }
 
 /// The level of each record of the audit, by its name.

@@ -227,6 +227,26 @@ mod tests {
         }
     }
 
+    // spec: SAP-4.1-17
+    #[test]
+    fn one_who_takes_a_message_for_long_is_slow_until_it_is_taken() {
+        let waiting = Undelivered::default();
+        let is_slow = || waiting.is_slow.load(Ordering::Relaxed);
+        let mut looks = 0;
+        let taken = poll_fn(|_| {
+            looks += 1;
+            // Before the alarm it is looked at twice.
+            if looks < 3 {
+                return Poll::Pending;
+            }
+            Poll::Ready(is_slow())
+        });
+        let clock = Alarm(Arc::new(true.into()));
+        let mut watched = pin!(waiting.watched(&clock, taken));
+        assert_eq!(watched.as_mut().poll(&mut waking()), Poll::Ready(true));
+        assert!(!is_slow());
+    }
+
     fn waking() -> Waking<'static> {
         Waking::from_waker(core::task::Waker::noop())
     }

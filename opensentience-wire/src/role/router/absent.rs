@@ -60,6 +60,7 @@ mod tests {
         let agent = Arc::from("a");
         for tools in [["a/t", "a/u"], ["a/t", "a/v"]] {
             absent.expect(&agent, &ledger, tools.map(Box::from));
+            assert_eq!(ledger.held_bytes(), 2 * (TOOL_BYTES + 3));
         }
         assert!(absent.contains("a/t") && absent.contains("a/v") && !absent.contains("a/u"));
         absent.forget("a");

@@ -175,11 +175,10 @@ impl SharedConnection {
         lock(&self.connection).leave_out_token(event);
     }
 
-    /// The agent is gone: the connection ends with what it has sent.
+    /// The agent is gone: the connection ends with what it has sent, once its driver goes on.
     #[cfg(unix)]
     pub(super) fn agent_is_gone(&self) {
         lock(&self.connection).read_last();
-        self.wake_driver();
     }
 
     fn wake_driver(&self) {

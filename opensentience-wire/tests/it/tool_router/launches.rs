@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use opensentience_wire::message::Status;
+use opensentience_wire::message::{ActorType, Status};
 use opensentience_wire::role::core::Config as CoreConfig;
 use opensentience_wire::role::router::{AgentPolicy, Config, Quota, Refused, RestartPolicy};
 use opensentience_wire::transport::tokio::{
@@ -512,17 +512,23 @@ async fn an_output_that_a_quota_refuses_is_recorded_as_refused_once() {
         .unwrap();
     router.ready().await;
     let long = json!({"text": "x".repeat(100)});
-    let refused = call(&router, "com.example.a/echo", long).await;
+    let asked = request("com.example.a/echo", long).with_caller(ActorType::Human, "ada");
+    let refused = router.call(asked).await.unwrap().result().await;
     assert_eq!(code(refused), "tool.output_too_large");
     router.shutdown().await;
     let mut ends = Vec::new();
     while let Some(event) = records.recv().await {
         if event.name == AuditName::CallCompleted {
-            ends.push((event.status.unwrap(), event.code.unwrap().to_string()));
+            let caller = event.caller.map(|caller| caller.id.to_string());
+            ends.push((
+                event.status.unwrap(),
+                event.code.unwrap().to_string(),
+                caller,
+            ));
         }
     }
-    let wanted = (Status::Failed, "tool.output_too_large".to_owned());
-    assert_eq!(ends, [wanted]);
+    let code = "tool.output_too_large".to_owned();
+    assert_eq!(ends, [(Status::Failed, code, Some("ada".to_owned()))]);
 }
 
 #[tokio::test]

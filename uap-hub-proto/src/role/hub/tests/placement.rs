@@ -310,6 +310,13 @@ fn refused_jobs_are_searched_some_at_a_time_when_an_agent_leaves() {
     }
     let refused = |rig: &Rig| rig.hub.view().jobs().filter(|job| job.refusals > 0).count();
     assert_eq!(refused(&rig), jobs);
+    // Of shapes that are known and of one that is not the same is said.
+    let told = |job: &str| rig.hub.why_waiting(job.parse().unwrap()).unwrap();
+    let ids = rig.hub.view().jobs().filter(|job| job.refusals > 0);
+    let why: std::collections::BTreeSet<_> = ids.map(|job| told(&job.id.to_string())).collect();
+    let begin = "agents that offer test type \"t\": 2, of which 2 take these payloads";
+    let said = format!("{begin}: 1 without room; the last one asked said: no wish");
+    assert_eq!(why.into_iter().collect::<Vec<_>>(), [said]);
     // A third that leaves again.
     let third = rig.register(vec![Skill::test("other").into()]);
     let third = rig.open(Rpc::Listen, Some(&third));
