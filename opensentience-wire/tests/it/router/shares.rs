@@ -2,6 +2,7 @@
 
 use core::time::Duration;
 
+use opensentience_wire::message::ActorType;
 use opensentience_wire::role::core::Config as CoreConfig;
 use opensentience_wire::role::router::{Config, Ended, Input, Output, Refused, RestartPolicy};
 use opensentience_wire::{CommandError, EncodeError, Ledger, Share};
@@ -262,7 +263,7 @@ fn ends_that_no_connection_knows_of_are_recorded_once() {
     let asked = |n: u64| {
         let mut request = keyed("a/read", 1).with_correlation_id(&format!("c{n}"));
         request.timeout = Some(Duration::from_secs(n));
-        request
+        request.with_caller(ActorType::Human, "ada")
     };
     let routes: Vec<_> = (1..=5)
         .map(|n| router.call(at(0), asked(n)).unwrap())
@@ -290,6 +291,7 @@ fn ends_that_no_connection_knows_of_are_recorded_once() {
             assert_eq!(event.name, AuditName::CallCompleted);
             assert_eq!(event.agent_id.as_deref(), Some("a"));
             assert_eq!(event.tool_id.as_deref(), Some("a/read"));
+            assert_eq!(event.caller.unwrap().id.as_str(), "ada");
             let status = event.status.unwrap().to_string();
             let end = event.code.map_or(status, |code| code.to_string());
             let bytes = event.bytes.unwrap_or_default();
