@@ -150,14 +150,15 @@ pub(super) fn registrations(peer: &mut TestPeer<'_>) {
     let lacking = text(&tool(peer, "lacking")).replace("\"description\"", "\"about\"");
     let useless = text(&tool(peer, "useless")).replace("{\"type\":\"object\"}", "{\"type\":7}");
     register_texts(peer, &[good.clone(), lacking, useless, good.clone()], false);
-    register_texts(peer, std::slice::from_ref(&good), false);
-    register_texts(peer, std::slice::from_ref(&good), true);
+    // While `sleep` is there, a core that calls it does not end.
     let gone: Vec<String> = ["hello_world", "never_there"]
         .map(|name| tool(peer, name).tool_id)
         .into();
     peer.send(&Head::new(MessageType::Unregister), &Unregister::new(gone));
     peer.wait_until(ANSWER, |state| state.unregistrations.is_empty());
-    register_texts(peer, &[good], false);
+    for replaces in [false, false, true] {
+        register_texts(peer, std::slice::from_ref(&good), replaces);
+    }
     peer.wait(ms(200));
 }
 
