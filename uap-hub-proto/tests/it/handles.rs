@@ -173,6 +173,18 @@ async fn the_first_reader_misses_nothing() {
     );
 }
 
+// spec: HUB-3-6
+#[tokio::test]
+async fn handles_say_why_a_job_waits() {
+    let hub = hub().await;
+    let job = hub.submit(Job::test("t", Vec::new())).unwrap();
+    let why = Some("no agent offers test type \"t\"".to_owned());
+    assert_eq!(
+        (hub.why_waiting(job.id()), job.why_waiting()),
+        (why.clone(), why)
+    );
+}
+
 #[tokio::test]
 async fn a_hub_that_is_inspected_refuses_commands() {
     let hub = hub().await;

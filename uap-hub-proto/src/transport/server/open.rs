@@ -42,3 +42,20 @@ impl Drop for OpenCall {
         self.0.0.open.fetch_sub(1, Ordering::Relaxed);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_are_counted_while_they_are_open_and_for_ever() {
+        let calls = OpenCalls::default();
+        assert!(calls.is_empty() && calls.made() == 0);
+        for made in 1..=2 {
+            let open = calls.add();
+            assert!(!calls.is_empty());
+            drop(open);
+            assert!(calls.is_empty() && calls.made() == made);
+        }
+    }
+}
