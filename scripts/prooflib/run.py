@@ -18,23 +18,12 @@ import sys
 import tempfile
 import tomllib
 
-from . import snapshot
+from . import llvm, snapshot
 from .tree import ROOT, Tree
 
 MACROS = ["ubos-common/src/json/wire.rs", "ubos-common/src/json/words.rs"]
 LONGEST_S = 1800
-# Tests that pass, and cannot while coverage is recorded; what they reach counts all the same.
-DISTURBED = {
-    "opensentience-wire/tests/it/transport/mod.rs a_launched_agent_has_a_clean_environment_and_arguments":
-        "the recorder adds a variable to the environment that the test counts",
-}  # fmt: skip
-# Not a shell, which would drop variables such as CARGO_BIN_EXE_sap-agent.
-WRAPPER = """#!/usr/bin/env python3
-import os
-import sys
-
-os.execvp(sys.argv[1], [*sys.argv[1:], "-C", "instrument-coverage"])
-"""
+WRAPPER = ROOT / "scripts" / "prooflib" / "rustc-with-coverage"
 
 
 class Test:
@@ -48,7 +37,7 @@ class Test:
 
 def run(given):
     tree, old = Tree(), snapshot.load()
-    tools = find_tools()
+    tools = llvm.find_tools()
     chosen = [clause for clause in tree.clauses.values() if not given.clause or clause.id in given.clause]
     tests = collect(chosen)
     folders = sorted({place.split("/")[0] for place in tests if not given.crate or place.split("/")[0] in given.crate})
@@ -86,16 +75,6 @@ def collect(clauses):
     return tests
 
 
-def find_tools():
-    """The tools that belong to the compiler: others may not read what it writes."""
-    show = lambda *what: subprocess.run(["rustc", *what], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    host = re.search(r"^host: (.*)$", show("-vV"), re.M)[1]
-    folder = pathlib.Path(show("--print", "sysroot").strip()) / "lib" / "rustlib" / host / "bin"
-    if not (folder / "llvm-cov").exists():
-        sys.exit("scripts/proof: run `rustup component add llvm-tools` first")
-    return folder
-
-
 def stamp():
     git = subprocess.run(["git", "rev-parse", "--short=9", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True)
     rustc = subprocess.run(["rustc", "-V"], cwd=ROOT, capture_output=True, text=True, check=True)
@@ -108,11 +87,7 @@ def build(folders, target):
     are built apart have other features, and are compiled anew for each."""
     target = pathlib.Path(target or os.environ.get("CARGO_TARGET_DIR") or ROOT / "target").resolve()
     target.mkdir(parents=True, exist_ok=True)
-    wrapper = target / "rustc-with-coverage"
-    if not wrapper.exists() or wrapper.read_text() != WRAPPER:
-        wrapper.write_text(WRAPPER)
-        wrapper.chmod(0o755)
-    env = dict(os.environ, CARGO_TARGET_DIR=str(target), RUSTC_WORKSPACE_WRAPPER=str(wrapper), CARGO_INCREMENTAL="0")
+    env = dict(os.environ, CARGO_TARGET_DIR=str(target), RUSTC_WORKSPACE_WRAPPER=str(WRAPPER), CARGO_INCREMENTAL="0")
     env.update(CARGO_PROFILE_DEV_DEBUG="0", CARGO_PROFILE_TEST_DEBUG="0", LLVM_PROFILE_FILE=os.devnull)
     names = [tomllib.loads((ROOT / folder / "Cargo.toml").read_text())["package"]["name"] for folder in folders]
     packages = [word for name in names for word in ("--package", name)]
@@ -193,7 +168,7 @@ def run_one(test, folder, others, tools):
         except subprocess.TimeoutExpired:
             return False, f"took longer than {LONGEST_S} s", {}
         passed = not done.returncode and "1 passed" in done.stdout
-        if not passed and test.place not in DISTURBED:
+        if not passed:
             return False, done.stdout[-600:], {}
         files = sorted({place.partition(" ")[0] for clause in test.clauses for place in clause.code})
         report = export(pathlib.Path(there), [test.program, *others], files, tools) if files else ""
@@ -202,9 +177,7 @@ def run_one(test, folder, others, tools):
 
 def export(there, programs, files, tools):
     profile = there / "merged"
-    raw = [str(path) for path in there.glob("*.profraw") if path.stat().st_size]
-    merge = [str(tools / "llvm-profdata"), "merge", "--sparse", "--failure-mode=all", "-o", str(profile), *raw]
-    subprocess.run(merge, check=True, capture_output=True)
+    llvm.merge(tools, [path for path in there.glob("*.profraw") if path.stat().st_size], profile)
     objects = [programs[0], *(f"--object={program}" for program in programs[1:])]
     sources = [str(ROOT / file) for file in [*files, *MACROS]]
     shown = [str(tools / "llvm-cov"), "export", "--format=lcov", f"--instr-profile={profile}", *objects, "--sources", *sources]
