@@ -45,6 +45,7 @@ MAX_RECORD = 16 << 20
 MAX_BODY = 32 << 20
 MAX_NUMBER = (1 << 64) - 1
 SECTOR = 512
+HASHES_A_BYTE = 8
 CHUNK = 1 << 20
 
 CONTEXT = "ubos-common 2026 log format 2: "
@@ -166,12 +167,12 @@ class SegmentFile:
                 at = joined.find(BLOCK_MAGIC, at + 1)
             tail, tail_end = joined[-(len(BLOCK_MAGIC) - 1) :], offset + len(piece)
 
-    def zero_sector_touches(self, start: int, end: int) -> bool:
-        """Whether one of the sectors that bytes start to end - 1 lie in is all zero, as far as the file goes."""
+    def zero_sector_touches(self, start: int, end: int, floor: int) -> bool:
+        """Whether one of the sectors that bytes start to end - 1 lie in is all zero, from floor on and as far as the file goes."""
         first, behind = start // SECTOR * SECTOR, min(-(-end // SECTOR) * SECTOR, self.size)
-        if start >= end or first >= behind:
+        if start >= end or start >= behind:
             return False
-        data = self.read(first, behind - first)
+        data = bytes(max(0, floor - first)) + self.read(max(first, floor), behind - max(first, floor))
         return any(not any(data[at : at + SECTOR]) for at in range(0, len(data), SECTOR))
 
 
@@ -233,10 +234,10 @@ class BlockHeader:
             raise Damage("what follows does not begin like a block")
         if xxhash.xxh64_intdigest(raw[:CHECKED_HEADER_BYTES], keys.salt) != check:
             raise Damage("the checksum of the header of the block is wrong")
-        if length > MAX_BODY:
-            raise Damage(f"the body of the block has {length} bytes; the bound is {MAX_BODY}")
         if count == 0:
             raise Damage("the block says that it has no record")
+        if first + count > MAX_NUMBER:
+            raise Damage("the block has records beyond the greatest sequence")
         if flags not in (0, FLAG_NOTE):
             raise Damage(f"the block has the unknown flags {flags:#x}")
         return cls(raw, count, length, flags == FLAG_NOTE, first, durable, previous)
@@ -260,9 +261,15 @@ class Block:
     complete: bool = False
     stored: bytes = b""
     digest: bytes = b""
+    too_large: str = ""
     records: list[Record] = field(default_factory=list)
     failed: list[tuple[int, int]] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
+
+    @property
+    def sealed(self) -> bool:
+        """Whether its digest is right: it was there in full once, whatever its records are."""
+        return self.complete and self.digest == self.stored
 
     @property
     def end(self) -> int:
@@ -287,7 +294,7 @@ def check_records(block: Block, header: BlockHeader, body: bytes, keys: Keys) ->
         if stated != sequence:
             block.fail(base + at, base + len(body), f"record {sequence} says that it is {stated}")
             return
-        if length > MAX_RECORD or end > len(body):
+        if end > len(body) or block.sealed and length > MAX_RECORD:
             block.fail(base + at, base + len(body), f"record {sequence} says {length} bytes: beyond the body or the bound")
             return
         data = body[at + FRAME.size : end]
@@ -309,6 +316,10 @@ def examine_block(segment: SegmentFile, offset: int, keys: Keys) -> Block:
         block.faults.append(str(damage))
         return block
     block.header = header
+    if header.length > MAX_BODY:
+        block.too_large = f"the body of the block has {header.length} bytes; the bound is {MAX_BODY}"
+        block.faults.append(block.too_large)
+        return block
     if block.end > segment.size:
         block.faults.append("the file ends before the block does")
         return block
@@ -317,24 +328,35 @@ def examine_block(segment: SegmentFile, offset: int, keys: Keys) -> Block:
     body, block.stored = content[: header.length], content[header.length :]
     block.digest = blake3(key=keys.block).update(header.raw).update(body).digest()
     check_records(block, header, body, keys)
-    if block.digest != block.stored and not block.faults:
+    if not block.sealed and not block.faults:
         block.fail(block.end - DIGEST_BYTES, block.end, "the digest of the block is wrong")
     return block
 
 
-def synced_block_behind(segment: SegmentFile, start: int, keys: Keys, next_sequence: int) -> int | None:
-    """The offset of a block with a sound digest, from start on, that was written when next_sequence was synced."""
+def synced_block_behind(segment: SegmentFile, start: int, end: int, keys: Keys, next_sequence: int) -> int | None:
+    """The offset of a block that holds by itself, from start on, and was written when next_sequence was synced.
+
+    Headers that lie about their lengths may ask for the same bytes again and again: where more than HASHES_A_BYTE times the
+    bytes that there are would have to be hashed, the header at hand counts as such a block, so that nothing passes for torn.
+    """
+    left, passed = HASHES_A_BYTE * max(0, end - start), start
     for offset in segment.find_magic(start):
+        if offset < passed:
+            continue
         try:
             header = BlockHeader.parse(segment.read(offset, BLOCK_HEADER.size), keys)
         except Damage:
             continue
-        if header.durable <= next_sequence or offset + header.block_bytes > segment.size:
+        if header.first < next_sequence or header.length > MAX_BODY or offset + header.block_bytes > segment.size:
             continue
-        content = segment.read(offset + BLOCK_HEADER.size, header.length + DIGEST_BYTES)
-        digest = blake3(key=keys.block).update(header.raw).update(content[: header.length]).digest()
-        if digest == content[header.length :]:
+        left -= header.block_bytes
+        if left < 0:
             return offset
+        block = examine_block(segment, offset, keys)
+        if block.sealed and not block.faults:
+            if header.durable > next_sequence:
+                return offset
+            passed = block.end
     return None
 
 
@@ -342,13 +364,14 @@ def reads_as_torn(segment: SegmentFile, block: Block, content_end: int) -> bool:
     """Rules 1 to 4 of section 8, for bytes that are not damage by what stands before these rules."""
     if block.header is None:
         header_end = block.offset + BLOCK_HEADER.size
-        return content_end < header_end or segment.zero_sector_touches(block.offset, header_end)
+        return content_end < header_end or segment.zero_sector_touches(block.offset, header_end, block.offset)
     if not block.complete:
         return True
-    written = block.stored.rstrip(b"\0")
-    if block.stored != block.digest and block.digest.startswith(written):
+    if block.sealed:
+        return False
+    if block.digest.startswith(block.stored.rstrip(b"\0")):
         return True
-    return any(segment.zero_sector_touches(start, end) for start, end in block.failed)
+    return any(segment.zero_sector_touches(start, end, block.offset) for start, end in block.failed)
 
 
 class Verifier:
@@ -466,8 +489,10 @@ class Verifier:
             raise Damage(f"{text} (in a segment that another follows)")
         if misplaced:
             raise Damage(f"{text} (a sound header at the wrong place)")
+        if block.too_large:
+            raise Damage(text)
         behind = block.end if block.header else block.offset + 1
-        synced = synced_block_behind(segment, behind, keys, self.next_sequence)
+        synced = synced_block_behind(segment, behind, content_end, keys, self.next_sequence)
         if synced is not None:
             raise Damage(f"{text} (a block at offset {synced} shows that what stood here was synced)")
         if not reads_as_torn(segment, block, content_end):

@@ -30,7 +30,8 @@ from log_verify import Keys
 HERE = Path(__file__).resolve().parent
 VECTORS = HERE.parents[1] / "ubos-common" / "vectors" / "log"
 EXPECTED: dict[str, Any] = json.loads((VECTORS / "expected.json").read_text())
-NAMES = ("plain", "torn", "archived", "repaired")
+NAMES = [vector for vector, expected in EXPECTED.items() if "head" in expected]
+DAMAGED = [vector for vector, expected in EXPECTED.items() if "damage" in expected]
 ID = bytes.fromhex("0123456789abcdef2d766563746f7273")
 OTHER_ID = bytes(range(16))
 KEYS = Keys.of(ID)
@@ -319,6 +320,15 @@ def head_cases() -> list[Case]:
     ]
 
 
+def too_long_block() -> bytes:
+    """The header of a block above the bound whose checksum ends in a zero, so that its last byte might be missing."""
+    for length in range((32 << 20) + 1, 1 << 32):
+        header = make_block(9, END, b"", length=length)[:72]
+        if header[-1] == 0:
+            return header
+    raise AssertionError("one in 256 does")
+
+
 def forged_cases() -> list[Case]:
     """Blocks with right checksums and digests that break another rule."""
     big = make_frame(b"x" * 700, 9)
@@ -339,8 +349,14 @@ def forged_cases() -> list[Case]:
         Case("record with the wrong sequence", append(1, make_block(9, END, make_frame(b"nine", 10))), "says that it is 10"),
         Case("record with the wrong checksum", append(1, make_block(9, END, big[:-1] + b"y")), "checksum"),
         Case("block with a later sequence", append(1, make_block(10, END, make_frame(b"", 10))), "wrong place"),
-        Case("block with the greatest sequence", append(1, make_block(2**64 - 1, END, make_frame(b"", 2**64 - 1))), "sequence"),
         Case("block with another digest before it", append(1, make_block(9, bytes(32), NINE)), "wrong place"),
+        Case("record above the bound that holds a sector of zeroes",
+             append(1, make_block(9, END, make_frame(bytes((16 << 20) + 1), 9))), "bound"),
+        Case("body above the bound, a checksum that ends in a zero", append(1, too_long_block() + bytes(3000)), "bound"),
+        Case("wrong record under a right digest, in a block with a sector of zeroes",
+             append(1, make_block(9, END, make_frame(bytes(2000), 9, 2500))), "beyond"),
+        Case("records beyond the greatest sequence",
+             append(1, make_block(2**64 - 1, END, make_frame(b"", 2**64 - 1))), "greatest sequence"),
         Case("lost block before one that says it was synced",
              append(1, bytes(512) + make_block(10, bytes(32), make_frame(b"", 10), durable=10)), "synced"),
         Case("synced block far behind, over the edge of a piece",
@@ -386,6 +402,16 @@ class VectorTest(LogTest):
                 result = run(VECTORS / vector, "--json", "--head", EXPECTED[vector]["head"])
                 self.assertEqual((result.code, result.err), (0, ""))
                 self.assertEqual(json.loads(result.out), EXPECTED[vector] | {"findings": []})
+
+    def test_damaged(self) -> None:
+        self.assertGreaterEqual(len(DAMAGED), 4)
+        for vector in DAMAGED:
+            with self.subTest(vector):
+                place = EXPECTED[vector]["damage"]
+                found = run(VECTORS / vector)
+                self.assertEqual((found.code, found.err), (1, ""))
+                start = f"segment {place['segment']:016x}, offset {place['offset']}, next sequence {place['sequence']}: "
+                self.assertTrue(found.out.startswith(start), found.out)
 
     def test_lines(self) -> None:
         self.assertEqual(run(VECTORS / "plain").out, f"records 9, blocks 7, segments 2, head {HEAD}\n")
@@ -525,6 +551,29 @@ class EndTest(LogTest):
             change = both(append(1, first + second), put(1, 2560, bytes(512)))
             with self.subTest(durable=durable):
                 self.assertEqual(run(self.copy("plain", change)).code, code)
+
+    def test_a_block_behind_proves_only_where_it_holds_by_itself(self) -> None:
+        lost = make_block(9, END, make_frame(b"f" * 1500, 9))
+        inner = make_block(50, END, make_frame(b"i", 50), durable=40)
+        for title, later, code in (
+            ("it comes before", make_block(8, END, make_frame(b"", 8), durable=10), 0),
+            ("its records do not fit", make_block(10, END, make_frame(b"g", 11), durable=10), 0),
+            ("it stands in one that holds", make_block(10, lost[-32:], make_frame(b"r" + inner, 10), durable=9), 0),
+            ("it holds", make_block(10, lost[-32:], make_frame(b"r", 10), durable=10), 1),
+        ):
+            change = both(append(1, lost + later), put(1, 2048, bytes(512)))
+            with self.subTest(title):
+                self.assertEqual(run(self.copy("plain", change)).code, code)
+
+    def test_headers_that_lie_cost_a_bounded_time(self) -> None:
+        heads = b"".join(make_block(10 + at, END, b"", length=200_000 - 72 * at)[:72] for at in range(1, 1500))
+        bytes_behind = bytes(512) + b"x" * 100 + heads + b"y" * 200_000
+        self.assertEqual(run(self.copy("plain", append(1, bytes_behind))).code, 1)
+
+    def test_first_sector_shared_with_the_block_before(self) -> None:
+        block = make_block(9, END, make_frame(b"s" * 1500, 9))
+        self.expect_sound(self.copy("plain", both(append(1, block), put(1, 1576, bytes(2048 - 1576)))), True, 9)
+        self.assertEqual(run(self.copy("plain", both(append(1, block), put(1, 1576, bytes(2047 - 1576))))).code, 1)
 
     def test_notes_that_are_not_known(self) -> None:
         folder = self.copy("plain", append(1, make_block(9, END, NINE, flags=1)))

@@ -124,11 +124,9 @@ impl FromStr for Head {
             .ok()
             .filter(|_| id.len() == 36)
             .ok_or(HeadError::Log)?;
-        let digits = sequence.bytes().all(|byte| byte.is_ascii_digit());
-        let next_sequence = sequence
-            .parse()
-            .ok()
-            .filter(|_| digits)
+        // One number has one text: no sign, no zeroes before it.
+        let next_sequence = (sequence.parse().ok())
+            .filter(|number: &u64| number.to_string() == sequence)
             .ok_or(HeadError::Sequence)?;
         let digest = digest.parse().map_err(|_| HeadError::Digest)?;
         Ok(Self::new(LogId(log), next_sequence, digest))

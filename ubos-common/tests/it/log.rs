@@ -10,6 +10,7 @@ mod basic;
 mod beside;
 mod crash;
 mod damage;
+mod ends;
 mod kill;
 mod repair;
 mod share;

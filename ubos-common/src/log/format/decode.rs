@@ -199,7 +199,7 @@ impl Chain {
             }
             rest = after;
         }
-        if rest.is_empty() && header.count > 0 {
+        if rest.is_empty() {
             Ok(())
         } else {
             Err(Fault::BlockHeader {
@@ -240,8 +240,14 @@ impl Chain {
         ranges
     }
 
-    /// Whether the bytes of the block at the start of `bytes` (which has a sound header) end before its digest does:
-    /// what a write leaves that failed on the way.
+    /// Whether these are the bytes of a whole block whose digest holds, whatever its records are.
+    pub(crate) fn is_sealed(&self, bytes: &[u8]) -> bool {
+        (bytes.split_last_chunk::<DIGEST_BYTES>())
+            .is_some_and(|(signed, stored)| self.keys.block_digest(signed).as_bytes() == stored)
+    }
+
+    /// Whether the bytes of a block that is not sealed (and has a sound header) end before its digest does: what a write
+    /// leaves that failed on the way.
     pub(crate) fn ends_inside(&self, bytes: &[u8]) -> bool {
         let Some((signed, stored)) = bytes.split_last_chunk::<DIGEST_BYTES>() else {
             return true;
@@ -264,8 +270,8 @@ impl Chain {
     }
 
     /// What is wrong with the place of a block whose header is sound; `None` where it follows, and where no sound header is.
-    pub(crate) fn misplaced(&self, header: &[u8; BLOCK_HEADER_BYTES]) -> Option<Fault> {
-        let header = Header::decode(&self.keys, header)?;
+    pub(crate) fn misplaced(&self, header: &[u8]) -> Option<Fault> {
+        let header = Header::decode(&self.keys, header.first_chunk()?)?;
         self.check_place(&header).err()
     }
 
@@ -449,6 +455,7 @@ impl Header {
         };
         let sound = *magic == MAGIC
             && u32::from_le_bytes(*flags) <= 1
+            && header.count > 0
             && header.first.checked_add(u64::from(header.count)).is_some()
             && keys.header_checksum(signed) == u64::from_le_bytes(*checksum);
         sound.then_some(header)

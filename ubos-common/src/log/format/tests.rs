@@ -146,8 +146,9 @@ fn a_header_is_refused_for_each_of_its_parts() {
         bytes[bit / 8] ^= 1 << (bit % 8);
         refused(&bytes);
     }
-    // Wrong though the checksum holds: magic, flags, a count that leads beyond the last sequence.
+    // Wrong though the checksum holds: magic, no records, flags, a count that leads beyond the last sequence.
     refused(&with_header(sound.clone(), 0, b"ubox"));
+    refused(&with_header(sound.clone(), 4, &[0]));
     refused(&with_header(sound.clone(), 12, &[2]));
     refused(&with_header(sound, 16, &[0xff; 8]));
 }

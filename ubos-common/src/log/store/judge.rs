@@ -65,8 +65,7 @@ impl Judge {
         ) {
             return Ok(Tail::Damaged(named));
         }
-        let mut header = [0; BLOCK_HEADER_BYTES];
-        read_full(self.file.as_ref(), &mut header, offset)?;
+        let header = read_up_to(self.file.as_ref(), BLOCK_HEADER_BYTES, offset)?;
         // A header that is there in full says where its block belongs: no torn write stands elsewhere.
         if let Some(misplaced) = chain.misplaced(&header) {
             return Ok(Tail::Damaged(misplaced));
@@ -134,15 +133,18 @@ impl Judge {
 
     /// Whether bytes are missing that explain why the block at `offset` fails its checks.
     fn misses_bytes(&self, chain: &Chain, offset: u64, length: usize) -> io::Result<bool> {
-        let mut bytes = vec![0; length];
-        if read_full(self.file.as_ref(), &mut bytes, offset)? < length {
+        let bytes = self.to_end_of_sector(offset, length)?;
+        let Some(block) = bytes.get(..length) else {
+            return Ok(true);
+        };
+        if chain.is_sealed(block) {
+            return Ok(false);
+        }
+        if chain.ends_inside(block) {
             return Ok(true);
         }
-        if chain.ends_inside(&bytes) {
-            return Ok(true);
-        }
-        let damaged = chain.damaged_ranges(&bytes);
-        let missing = sectors(offset, length).any(|sector| {
+        let damaged = chain.damaged_ranges(block);
+        let missing = sectors(offset, bytes.len()).any(|sector| {
             is_blank(bytes.get(sector.clone()))
                 && damaged
                     .iter()
@@ -156,10 +158,15 @@ impl Judge {
         if end - offset < BLOCK_HEADER_BYTES as u64 {
             return Ok(true);
         }
-        let into = usize::try_from(offset % SECTOR as u64).unwrap_or(0);
-        let length = (into + BLOCK_HEADER_BYTES).next_multiple_of(SECTOR) - into;
-        let bytes = read_up_to(self.file.as_ref(), length, offset)?;
+        let bytes = self.to_end_of_sector(offset, BLOCK_HEADER_BYTES)?;
         Ok(sectors(offset, bytes.len()).any(|sector| is_blank(bytes.get(sector))))
+    }
+
+    /// So many bytes at `offset` and the rest of the sector in which they end, as far as the file goes.
+    fn to_end_of_sector(&self, offset: u64, length: usize) -> io::Result<Vec<u8>> {
+        let into = usize::try_from(offset % SECTOR as u64).unwrap_or(0);
+        let length = (into + length).next_multiple_of(SECTOR) - into;
+        read_up_to(self.file.as_ref(), length, offset)
     }
 }
 

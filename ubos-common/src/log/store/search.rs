@@ -1,7 +1,7 @@
 //! Searching a file for blocks where nothing tells where one begins.
 
 use super::file::{LogFile, read_full, read_up_to};
-use crate::log::format::{BLOCK_HEADER_BYTES, Chain};
+use crate::log::format::{BLOCK_HEADER_BYTES, Chain, DIGEST_BYTES};
 use std::io;
 use std::sync::Arc;
 
@@ -13,8 +13,9 @@ pub(crate) struct Search {
     /// Bytes of the file from `base` on.
     window: Vec<u8>,
     base: u64,
-    /// Where the search goes on, and where it ends.
+    /// Where the search goes on.
     at: u64,
+    /// One past the last byte that may be of a block; the digest of the last block may end behind it, in zeroes.
     end: u64,
     /// Bytes that may still be hashed: headers that lie about the length of their block overlap.
     budget: u64,
@@ -80,7 +81,7 @@ impl Search {
         let offset = self.at;
         let Some(length) = usize::try_from(bytes)
             .ok()
-            .filter(|_| bytes <= self.end - offset && chain.allows(bytes))
+            .filter(|_| bytes <= self.end - offset + DIGEST_BYTES as u64 && chain.allows(bytes))
         else {
             return Ok(None);
         };

@@ -279,7 +279,8 @@ impl Walker<'_> {
     fn block(&mut self, place: &mut InSegment) -> Result<bool, ReadError> {
         let fault = match place.scanner.next()? {
             Next::Block(at, block) => {
-                if block.is_note {
+                // A note is a block of its own; what else such a block may hold is of a later version.
+                if block.is_note && block.next_sequence - block.first_sequence == 1 {
                     self.note(place, at);
                 }
                 self.chain = place.scanner.chain().clone();

@@ -455,6 +455,7 @@ fn a_text_that_is_no_head_is_refused_by_its_part() {
         (&id, &id.replace('-', ""), HeadError::Log),
         (&id, "", HeadError::Log),
         (":42:", ":+42:", HeadError::Sequence),
+        (":42:", ":042:", HeadError::Sequence),
         (":42:", "::", HeadError::Sequence),
     ] {
         assert_eq!(

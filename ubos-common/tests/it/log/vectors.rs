@@ -7,9 +7,8 @@ use std::path::Path;
 
 use super::{payload, segment};
 use ubos_common::canon::Digest;
-use ubos_common::log::{
-    Config, Log, LogId, Reader, SimDisk, Verified, Verify, format::Limits, format::LogKeys,
-};
+use ubos_common::log::format::{BlockBuilder, Limits, LogKeys};
+use ubos_common::log::{Config, Log, LogId, ReadError, Reader, SimDisk, Verified, Verify};
 
 const ID: LogId = LogId::from_bytes(*b"\x01\x23\x45\x67\x89\xab\xcd\xef-vectors");
 
@@ -32,16 +31,95 @@ fn plain() -> SimDisk {
         log.append(&payload(n, 600)).unwrap();
     }
     log.close().unwrap();
+    trim(&disk);
     disk
 }
 
-/// The last block was written in part.
-fn torn() -> SimDisk {
+/// The log with other bytes in its last segment, whose blocks begin at 128 and 852 and end at 1,576.
+fn changed(change: impl FnOnce(&mut Vec<u8>)) -> SimDisk {
     let disk = plain();
     let name = last(&disk);
-    let bytes = trimmed(&disk, &name);
-    disk.put(&name, bytes[..bytes.len() - 40].to_vec());
+    let mut bytes = disk.contents(&name).unwrap();
+    assert_eq!(bytes.len(), 1_576);
+    change(&mut bytes);
+    disk.put(&name, bytes);
     disk
+}
+
+/// The last block was written in part: the file ends inside it (rule 1 of section 8).
+fn torn() -> SimDisk {
+    changed(|bytes| bytes.truncate(bytes.len() - 40))
+}
+
+/// Of its digest the first half was written (rule 2).
+fn torn_digest() -> SimDisk {
+    changed(|bytes| {
+        bytes[1_560..].fill(0);
+        bytes.resize(2_000, 0);
+    })
+}
+
+/// A sector of its record was not written (rule 3).
+fn torn_sector() -> SimDisk {
+    changed(|bytes| bytes[1_024..1_536].fill(0))
+}
+
+/// Its first sector was not written, in which the block before ends (rule 4).
+fn torn_header() -> SimDisk {
+    changed(|bytes| bytes[852..1_024].fill(0))
+}
+
+/// The segment was taken ahead.
+fn ahead() -> SimDisk {
+    changed(|bytes| bytes.resize(2_000, 0))
+}
+
+/// The last record was changed.
+fn damaged_record() -> SimDisk {
+    changed(|bytes| bytes[1_000] ^= 1)
+}
+
+/// A sector of its record is zero, and a block behind says that it had been synced; the digest of that one ends in a zero.
+fn damaged_synced() -> SimDisk {
+    changed(|bytes| {
+        let previous = digest_at_the_end_of(bytes);
+        let later = (0_u32..100_000)
+            .map(|number| block(9, previous, 9, &number.to_le_bytes()))
+            .find(|block| block.ends_with(&[0]))
+            .unwrap();
+        bytes[1_024..1_536].fill(0);
+        bytes.extend_from_slice(&later);
+        bytes.resize(2_000, 0);
+    })
+}
+
+/// A block that does not follow stands behind the last one.
+fn damaged_place() -> SimDisk {
+    changed(|bytes| {
+        let previous = digest_at_the_end_of(bytes);
+        bytes.extend_from_slice(&block(11, previous, 9, b"eleventh"));
+    })
+}
+
+/// Bytes follow the last block of a segment that another follows.
+fn damaged_sealed() -> SimDisk {
+    let disk = plain();
+    let mut bytes = disk.contents(&segment(0)).unwrap();
+    bytes.extend_from_slice(b"x");
+    disk.put(&segment(0), bytes);
+    disk
+}
+
+fn digest_at_the_end_of(bytes: &[u8]) -> Digest {
+    Digest::from_bytes(*bytes.last_chunk().unwrap())
+}
+
+fn block(first: u64, previous: Digest, durable: u64, record: &[u8]) -> Vec<u8> {
+    let mut block = BlockBuilder::new(LogKeys::new(ID), Limits::default());
+    block.begin(first);
+    block.push(record).unwrap();
+    block.finish(previous, durable);
+    block.as_bytes().to_vec()
 }
 
 /// The first segment was archived.
@@ -55,13 +133,14 @@ fn archived() -> SimDisk {
 fn repaired() -> SimDisk {
     let disk = plain();
     let name = last(&disk);
-    let mut bytes = trimmed(&disk, &name);
+    let mut bytes = disk.contents(&name).unwrap();
     bytes[300] ^= 1;
     disk.put(&name, bytes);
     Log::repair(disk.dir(), config()).unwrap();
     let log = Log::open_in(disk.dir(), config()).unwrap();
     log.append(b"behind the cut").unwrap();
     log.close().unwrap();
+    trim(&disk);
     disk
 }
 
@@ -78,20 +157,29 @@ fn last(disk: &SimDisk) -> String {
     segments.max().unwrap()
 }
 
-/// A file without the zeroes at its end.
-fn trimmed(disk: &SimDisk, name: &str) -> Vec<u8> {
-    let mut bytes = disk.contents(name).unwrap();
-    let end = bytes
-        .iter()
-        .rposition(|byte| *byte != 0)
-        .map_or(0, |at| at + 1);
-    bytes.truncate(end);
-    bytes
+/// Takes the zeroes at their ends from all files: a log takes space ahead.
+fn trim(disk: &SimDisk) {
+    for name in names(disk) {
+        let mut bytes = disk.contents(&name).unwrap();
+        let end = bytes.iter().rposition(|byte| *byte != 0);
+        bytes.truncate(end.map_or(0, |at| at + 1));
+        disk.put(&name, bytes);
+    }
 }
 
 /// What a reader finds in a log, as JSON.
 fn found(name: &str, disk: &SimDisk) -> String {
-    let proven: Verified = Verify::default().run(disk.dir().as_ref()).unwrap();
+    let proven: Verified = match Verify::default().run(disk.dir().as_ref()) {
+        Ok(proven) => proven,
+        Err(ReadError::Damaged(damage)) => {
+            let (segment, offset) = (damage.segment, damage.offset);
+            let sequence = damage.fault.sequence().unwrap();
+            return format!(
+                "  \"{name}\": {{\n    \"damage\": {{\"segment\": {segment}, \"offset\": {offset}, \"sequence\": {sequence}}}\n  }}"
+            );
+        }
+        Err(error) => panic!("{error}"),
+    };
     let mut reader = Reader::open_in(disk.dir(), Limits::default());
     let mut records = String::new();
     while let Some(entry) = reader.next().unwrap() {
@@ -127,6 +215,14 @@ fn the_vectors_are_what_is_written() {
         ("torn", torn()),
         ("archived", archived()),
         ("repaired", repaired()),
+        ("ahead", ahead()),
+        ("torn-digest", torn_digest()),
+        ("torn-sector", torn_sector()),
+        ("torn-header", torn_header()),
+        ("damaged-record", damaged_record()),
+        ("damaged-synced", damaged_synced()),
+        ("damaged-place", damaged_place()),
+        ("damaged-sealed", damaged_sealed()),
     ];
     let genesis = LogKeys::new(ID).genesis();
     let mut about = format!("{{\n  \"log_id\": \"{ID}\",\n  \"genesis\": \"{genesis}\"");
@@ -135,7 +231,8 @@ fn the_vectors_are_what_is_written() {
         about.push_str(&found(name, disk));
         let own = folder.join(name);
         for file in names(disk) {
-            check(&own.join(&file), &trimmed(disk, &file), is_written);
+            let bytes = disk.contents(&file).unwrap();
+            check(&own.join(&file), &bytes, is_written);
         }
         let there = std::fs::read_dir(&own).unwrap().count();
         assert_eq!(there, names(disk).len(), "files of {name}");
