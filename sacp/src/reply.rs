@@ -97,6 +97,20 @@ impl Reply {
         }
         json::decode::<Status>(bytes, &limits, Profile::Strict).map(|(status, _)| status.0)
     }
+
+    /// The compact JSON.
+    ///
+    /// ```
+    /// use sacp::Reply;
+    ///
+    /// let text = br#"{"status":"CLARIFY","missing":["step[2].params.dst"],"details":"Where to?"}"#;
+    /// assert_eq!(Reply::decode(text)?.encode(), text);
+    /// # Ok::<(), ubos_common::json::DecodeError>(())
+    /// ```
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        json::to_vec(self)
+    }
 }
 
 impl From<AnyMessage> for Reply {

@@ -105,8 +105,24 @@ fn finish(args: &Args, document: &Document) -> ExitCode {
     }
 }
 
+/// Whether a page can be where it is to be, before an audit that may take long.
+fn has_folder(page: &Path) -> Result<(), Failure> {
+    let folder = page.parent().filter(|it| !it.as_os_str().is_empty());
+    let folder = folder.unwrap_or(Path::new("."));
+    if folder.is_dir() && !page.is_dir() {
+        return Ok(());
+    }
+    let page = page.display();
+    Err(Failure::Input(format!(
+        "--trace {page}: not a file in a folder that is there"
+    )))
+}
+
 /// The mission, and its pages beside what the screen shows.
 async fn run(args: &Args) -> Result<Document, Failure> {
+    if let Some(file) = &args.trace {
+        has_folder(file)?;
+    }
     let screen = Screen::new(args.json);
     let mut ids = IdSource::from_os().map_err(|err| Failure::Ours(err.to_string()))?;
     let correlation: CorrelationId = ids.next_id();

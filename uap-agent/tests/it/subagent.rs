@@ -57,9 +57,62 @@ fn uuid_of(text: &str) -> Option<ubos_common::id::Uuid> {
     ubos_common::id::parse_hyphenated(text).ok()
 }
 
+/// What the child does is heard while it works: its tool goes on only when the reader of the parent has seen that it began.
+// spec: UAP-8-3
+#[test]
+fn a_child_is_heard_while_its_tool_waits() {
+    let (seen, wait) = futures::channel::oneshot::channel::<()>();
+    let wait = std::sync::Mutex::new(Some(wait));
+    let tool = FnTool::new(
+        "wait",
+        "Waits",
+        object(r#"{"type":"object"}"#).unwrap(),
+        move |_, _| {
+            let wait = wait.lock().unwrap().take().unwrap();
+            async move {
+                wait.await.unwrap();
+                Ok(json_text("seen"))
+            }
+        },
+    );
+    let replies = [
+        Reply::default().calling("k1", "wait", object("{}").unwrap()),
+        Reply::text("found it"),
+    ];
+    let kid = agent(options(&script(replies)).with_tool(tool)).unwrap();
+    let lead = lead(explorer(kid), vec![exploring("c1"), Reply::text("thanks")]);
+    let state = lead.initial_state();
+    let mut stream = std::pin::pin!(lead.stream("go", &state));
+    let (mut seen, mut events) = (Some(seen), Vec::new());
+    loop {
+        match stream.next().now_or_never() {
+            Some(Some(event)) => events.push(event),
+            Some(None) => break,
+            None => {
+                let told = subagent_events(&events);
+                let began = |event: &Value| {
+                    event["uap"]["data"]["innerEvent"]
+                        .to_string()
+                        .contains("tool_execution_start")
+                };
+                assert!(
+                    told.iter().any(began),
+                    "nothing is heard while the tool waits"
+                );
+                seen.take().expect("the tool waits once").send(()).unwrap();
+            }
+        }
+    }
+    assert!(seen.is_none());
+    assert_eq!(
+        subagent_events(&events).last().unwrap()["uap"]["type"],
+        "subagent_end"
+    );
+}
+
 // spec: UAP-8-3, UAP-3-1
 #[test]
-fn a_child_is_heard_live_between_the_events_of_its_parent() {
+fn a_child_is_heard_between_the_events_of_its_parent() {
     let kid = child([calling("look", "k1", r#"{"a":1}"#), Reply::text("found it")]);
     let kid_id = kid.id().to_owned();
     let lead = lead(explorer(kid), vec![exploring("c1"), Reply::text("thanks")]);

@@ -417,6 +417,22 @@ fn ctrl_c_gives_130_and_a_transcript_that_goes_on() {
 }
 
 #[test]
+fn a_page_that_has_no_place_is_told_before_the_audit() {
+    let place = Place::new();
+    for page in ["missing/trace.html", "folder"] {
+        let page = place.dir.path().join(page);
+        let output = place.command().arg("--trace").arg(page).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(
+            (output.status.code(), said.lines().count()),
+            (Some(2), 1),
+            "{said}"
+        );
+        assert!(output.stdout.is_empty() && !place.state().exists());
+    }
+}
+
+#[test]
 fn pages_show_what_was_found_and_the_steps_of_both_processes() {
     let place = Place::new();
     place.put("a.rs", "fn main() {} // TODO: all\n");

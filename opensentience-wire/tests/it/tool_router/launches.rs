@@ -266,7 +266,6 @@ async fn an_agent_that_does_not_register_takes_nobodys_place() {
     router.shutdown().await;
 }
 
-// spec: OSW-5-3
 #[tokio::test]
 async fn a_shutdown_waits_for_processes_that_have_not_registered() {
     for is_replacement in [false, true] {

@@ -9,6 +9,7 @@ mod types;
 mod unread;
 mod writes;
 
+use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
 use std::time::Duration;
@@ -25,7 +26,7 @@ use opensentience_wire::{AuditEvent, AuditName, CommandError, ErrorCode, Limits}
 use opensentience_wire::{Grant, SessionToken};
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
-use ubos_common::id::IdSource;
+use ubos_common::id::{IdSource, parse_hyphenated};
 use ubos_common::json::RawObject;
 use ubos_common::os::Clock;
 
@@ -96,9 +97,13 @@ fn tools() -> Agent {
         .tool(spec("environment"), async |_, _| {
             let names: Vec<String> = std::env::vars().map(|(name, _)| name).collect();
             let args: Vec<String> = std::env::args().collect();
+            // All of the protocol's own but the token, which no output may hold.
+            let own = ["AGENT_ID", "HOME", "INSTALL_PATH", "RUN_ID"]
+                .map(|name| (name, std::env::var(format!("OPENSENTIENCE_{name}")).ok()));
             Ok(object(
                 &json!({"names": names, "args": args, "pid": std::process::id(),
-                    "greeting": std::env::var("GREETING").ok()}),
+                    "greeting": std::env::var("GREETING").ok(),
+                    "own": own.into_iter().collect::<BTreeMap<_, _>>()}),
             ))
         });
     #[cfg(feature = "schemars")]
@@ -174,6 +179,34 @@ async fn names(mut audit: AuditStream) -> Vec<String> {
 }
 
 // spec: OSW-5-2
+// spec: OSW-5-3
+#[tokio::test]
+async fn the_variables_say_who_the_agent_is_and_where_it_stands() {
+    let mut runs = Vec::new();
+    for _ in 0..2 {
+        let (launcher, _audit) = launcher();
+        let handle = launcher.launch().await.unwrap();
+        let call = handle.call(request("environment", json!({}))).await;
+        let outcome = call.unwrap().result().await;
+        let seen: serde_json::Value = outcome.into_result().unwrap().deserialize().unwrap();
+        let own = &seen["own"];
+        assert_eq!(own["AGENT_ID"], AGENT);
+        let folder = std::env::current_exe().unwrap();
+        assert_eq!(
+            own["INSTALL_PATH"],
+            folder.parent().unwrap().to_str().unwrap()
+        );
+        let home = std::env::var("OPENSENTIENCE_HOME")
+            .unwrap_or_else(|_| format!("{}/.opensentience", std::env::var("HOME").unwrap()));
+        assert_eq!(own["HOME"], home);
+        runs.push(own["RUN_ID"].as_str().unwrap().to_owned());
+        handle.shutdown().await;
+    }
+    let ids = runs.iter().map(|id| parse_hyphenated(id).unwrap());
+    assert!(ids.into_iter().all(|id| id.get_version_num() == 4));
+    assert_ne!(runs[0], runs[1]);
+}
+
 // spec: OSW-5-3
 #[tokio::test]
 async fn a_launched_agent_has_a_clean_environment_and_arguments() {

@@ -30,7 +30,6 @@ fn is_alive(pid: u32) -> bool {
     state.is_some_and(|rest| !rest.is_empty() && !rest.starts_with(['Z', 'X']))
 }
 
-// spec: OSW-5-3
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn a_leader_that_exits_well_leaves_no_process_of_its_group() {
@@ -69,7 +68,6 @@ async fn what_a_process_writes_of_its_token_is_not_kept() {
     assert!(!said.contains(&token));
 }
 
-// spec: OSW-5-3
 #[tokio::test]
 async fn nothing_is_left_of_a_launch_whose_pipe_somebody_holds_open() {
     // It ends when nobody reads it any more.

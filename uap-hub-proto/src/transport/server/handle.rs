@@ -185,6 +185,8 @@ pub struct JobHandle {
     id: JobId,
     inbox: Arc<Inbox>,
     shared: Arc<Shared>,
+    /// The end, once it was given as an event.
+    ended: Option<Outcome>,
 }
 
 impl JobHandle {
@@ -193,6 +195,7 @@ impl JobHandle {
             id,
             inbox,
             shared: shared.clone(),
+            ended: None,
         }
     }
 
@@ -213,6 +216,9 @@ impl JobHandle {
             self.shared
                 .act(|hub, now| hub.events_read(now, self.id, taken.events, taken.bytes));
         }
+        if let Some(JobEvent::Ended(outcome)) = &event {
+            self.ended = Some(outcome.clone());
+        }
         event
     }
 
@@ -222,8 +228,12 @@ impl JobHandle {
         self.shared.act(|hub, _| hub.why_waiting(self.id))
     }
 
-    /// Waits for the end, and skips all other events.
+    /// Waits for the end, and skips all other events; the same end where [`next_event`](Self::next_event) gave it already.
+    /// [`Verdict::Cancelled`] where the hub is gone before it.
     pub async fn outcome(mut self) -> Outcome {
+        if let Some(outcome) = self.ended.take() {
+            return outcome;
+        }
         self.inbox.wait_for_end();
         self.shared.mute(self.id);
         while let Some(event) = self.next_event().await {
@@ -256,6 +266,25 @@ impl Drop for JobHandle {
 mod tests {
     use super::super::{ServerConfig, serve};
     use super::*;
+
+    // spec: HUB-4-4
+    #[tokio::test]
+    async fn the_end_of_a_job_is_the_same_after_all_of_its_events() {
+        let hub = serve(([127, 0, 0, 1], 0).into(), ServerConfig::default());
+        let hub = hub.await.unwrap();
+        let mut job = hub.submit(Job::test("t", vec![])).unwrap();
+        job.cancel().unwrap();
+        let mut ends = Vec::new();
+        while let Some(event) = job.next_event().await {
+            ends.extend(match event {
+                JobEvent::Ended(outcome) => Some(outcome),
+                _ => None,
+            });
+        }
+        let outcome = job.outcome().await;
+        assert_ne!(outcome.message, "the hub is gone");
+        assert_eq!(ends, [outcome]);
+    }
 
     // spec: HUB-4-4
     #[tokio::test]

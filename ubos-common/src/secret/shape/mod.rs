@@ -156,7 +156,9 @@ mod tests {
     fn a_shape_begins_only_where_it_is_looked_for() {
         let corpus = include_str!("../../../corpus/secrets.txt");
         let mut found = 0;
-        for line in corpus.lines() {
+        // An interpreter that looks for undefined behaviour takes an hour for all of them.
+        let (step, at_least) = if cfg!(miri) { (40, 1) } else { (1, 50) };
+        for line in corpus.lines().step_by(step) {
             // Without the marks of what is to be found.
             let line = line.replace(['⟦', '⟧', '¦'], "").replace('␤', "\n");
             let bytes = line.as_bytes();
@@ -176,6 +178,6 @@ mod tests {
                 assert_eq!(shapes.collect::<Vec<_>>(), ranges, "{line}");
             }
         }
-        assert!(found > 50, "{found}");
+        assert!(found >= at_least, "{found}");
     }
 }

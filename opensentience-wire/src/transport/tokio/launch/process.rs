@@ -36,8 +36,7 @@ impl Process {
         token: &SessionToken,
     ) -> Result<Self, LaunchError> {
         let run_id = IdSource::from_os()?.uuid().to_string();
-        let install = Path::new(&launcher.program).parent();
-        let install = install.map(Path::to_owned).unwrap_or_default();
+        let install = install_folder(launcher).unwrap_or_default();
         let home = default_home().unwrap_or_default();
         let mut command = Command::new(&launcher.program);
         command
@@ -149,6 +148,22 @@ fn is_same((uid, group): (Uid, Option<Pid>), (own, launched): (Uid, Option<Pid>)
     uid == own && launched.is_some() && group == launched
 }
 
+/// The whole path of the folder that holds the program: by the path that names it, or by the first folder of the agent's PATH that
+/// has it.
+fn install_folder(launcher: &Launcher) -> Option<PathBuf> {
+    let program = Path::new(&launcher.program);
+    let folder = match program.parent()? {
+        nameless if nameless.as_os_str().is_empty() => {
+            let own = launcher.envs.iter().rev().find(|(name, _)| name == "PATH");
+            let path = own.map(|(_, path)| path.clone());
+            let path = path.or_else(|| std::env::var_os("PATH"))?;
+            std::env::split_paths(&path).find(|folder| folder.join(program).is_file())?
+        }
+        folder => folder.to_owned(),
+    };
+    std::path::absolute(folder).ok()
+}
+
 fn default_home() -> Option<PathBuf> {
     let own = std::env::var_os("OPENSENTIENCE_HOME").map(PathBuf::from);
     own.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".opensentience")))
@@ -173,5 +188,24 @@ mod tests {
         }
         // One that has ended owns nothing, and a peer that is gone is of no group.
         assert!(!is_same((own, None), (own, None)));
+    }
+
+    // spec: OSW-5-3
+    #[test]
+    fn a_program_stands_where_its_path_or_the_agents_says() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("tool"), "").unwrap();
+        let install = |program: &str| {
+            let launcher = Launcher::new("a", program).env("PATH", "/nowhere");
+            install_folder(&launcher.env("PATH", folder.path()))
+        };
+        assert_eq!(install("tool"), Some(folder.path().to_owned()));
+        assert_eq!(install("no-tool"), None);
+        assert_eq!(install("/opt/x/tool"), Some("/opt/x".into()));
+        let here = std::env::current_dir().unwrap();
+        assert_eq!(install("bin/tool"), Some(here.join("bin")));
+        // The folder of a shell is found by the path of this process.
+        let shell = install_folder(&Launcher::new("a", "sh")).unwrap();
+        assert!(shell.join("sh").is_file() && shell.is_absolute());
     }
 }
