@@ -59,6 +59,8 @@ fn attack(hub: &Hub, dir: &Path, arguments: &[&str]) -> Output {
         .arg("600")
         .arg(program())
         .args(["hub-hostile", "--url", &hub.url, "--seconds", "1"])
+        // However busy the machine is.
+        .args(["--patience", "300"])
         .args(["--pid", &hub.child.id().to_string(), "--token-file"])
         .arg(dir.join("tokens"))
         .args(arguments)

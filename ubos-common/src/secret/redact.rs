@@ -261,12 +261,11 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "takes an hour in an interpreter")]
     fn text_behind_a_block_that_is_cut_stays() {
         let header = format!("-----BEGIN {} KEY-----", "PRIVATE");
-        // Longer than the longest block; an interpreter that looks for undefined behaviour takes an hour for that.
-        let length = if cfg!(miri) { 50 } else { 20_000 };
         for pad in ["", " ", "  "] {
-            let text = format!("{header}{pad}{} end", "\u{20ac}".repeat(length));
+            let text = format!("{header}{pad}{} end", "\u{20ac}".repeat(20_000));
             assert!(redact_text(&text, 100_000).ends_with("\u{20ac} end"));
         }
     }

@@ -63,7 +63,8 @@ type Parsed = (HostileRun, Option<Arc<Feeder>>);
 
 fn parse(mut arguments: impl Iterator<Item = OsString>) -> Result<Option<Parsed>, String> {
     let (mut url, mut process, mut growth) = (None, None, None);
-    let (mut seconds, mut tokens, mut command) = (5, None, Vec::new());
+    let (mut seconds, mut patience) = (5, 10);
+    let (mut tokens, mut command) = (None, Vec::new());
     let mut attacks = Vec::new();
     while let Some(argument) = arguments.next() {
         let name = argument.to_string_lossy().into_owned();
@@ -80,6 +81,7 @@ fn parse(mut arguments: impl Iterator<Item = OsString>) -> Result<Option<Parsed>
             "--url" => url = Some(value()?),
             "--pid" => process = Some(number(value()?)?),
             "--seconds" => seconds = number(value()?)?,
+            "--patience" => patience = number(value()?)?,
             "--max-growth" => growth = Some(number(value()?)?),
             "--token-file" => tokens = Some(read_tokens(&value()?)?),
             "--attack" => attacks.push(attack(&value()?)?),
@@ -92,11 +94,14 @@ fn parse(mut arguments: impl Iterator<Item = OsString>) -> Result<Option<Parsed>
             }
         }
     }
-    if !(1..=MAX_SECONDS).contains(&seconds) {
-        return Err(format!("--seconds needs a number from 1 to {MAX_SECONDS}"));
+    for (name, given) in [("--seconds", seconds), ("--patience", patience)] {
+        if !(1..=MAX_SECONDS).contains(&given) {
+            return Err(format!("{name} needs a number from 1 to {MAX_SECONDS}"));
+        }
     }
-    let mut run =
-        HostileRun::new(url.ok_or("--url is wanted")?).with_time(Duration::from_secs(seconds));
+    let mut run = HostileRun::new(url.ok_or("--url is wanted")?)
+        .with_time(Duration::from_secs(seconds))
+        .with_patience(Duration::from_secs(patience));
     if let Some(process) = process {
         let process = u32::try_from(process).map_err(|_| "--pid needs the id of a process")?;
         run = run.with_process(process);

@@ -18,7 +18,7 @@ Judges a hub of the UAP hub protocol, or an agent that calls one, or attacks a h
 
 usage: conformance hub --url URL [--type T] [--kind K] [--report FORM] [-- COMMAND...]
        conformance hub-agent --listen ADDRESS [--report FORM]
-       conformance hub-hostile --url URL [--pid PID] [--seconds N] [--max-growth BYTES] [--token-file FILE] [--attack NAME]... [-- COMMAND...]
+       conformance hub-hostile --url URL [--pid PID] [--seconds N] [--patience N] [--max-growth BYTES] [--token-file FILE] [--attack NAME]... [-- COMMAND...]
 
 A hub is judged by a fleet that calls it. For most cases it must have jobs to offer: tests (or, with --kind translation,
 translations) of type T (echo by default). Either they wait there already, some thirty of them, or COMMAND gives it one more; it is run for each that is wanted, {} among its
@@ -29,7 +29,7 @@ seconds. Its first capability is what it is asked for, with made-up payloads of 
 
 A hub is attacked in up to 19 ways, one after the other, for N seconds each (default 5), while an honest agent registers,
 listens, and does a job if COMMAND gives any, again and again. The table shows how long that took it, and by how much the memory of process PID grew. The hub must serve
-it each time within 10 seconds, and grow by at most BYTES (default 536870912). Four attacks need jobs: COMMAND is started once and
+it each time within the seconds of --patience (default 10; more where the machine is busy with something else), and grow by at most BYTES (default 536870912). Four attacks need jobs: COMMAND is started once and
 gives the hub what it reads, JSON lines as those of the program hub; the last line says how many it did not read. Where the hub wants tokens, FILE has two lines: the last word of the first
 is shown by the attackers, that of the second by the honest agent, and neither must learn what is the other's. --attack runs this one
 alone, named as in the table, and may be given more than once. Attack nobody else's hub.

@@ -16,11 +16,8 @@ use super::{
     jobs::{Taker, of_session},
 };
 
-/// How long an honest agent may take to register, listen and do its job before it counts as locked out.
+/// How long an honest agent may take to register, listen and do its job before it counts as locked out, if nothing else is said.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
-
-/// How long its job may take to come and end: one that the hub had no room for, or that was lost on its way, is given again.
-const JOB_LIMIT: Duration = Duration::from_secs(4);
 
 /// The test type of its job.
 const SKILL: &str = "honest";
@@ -34,7 +31,7 @@ const PAUSE: Duration = Duration::from_millis(10);
 pub struct Latency {
     /// How often it got so far.
     pub served: usize,
-    /// How often it was locked out: not in 10 s, although it tried again and again.
+    /// How often it was locked out: not in time, although it tried again and again.
     pub failed: usize,
     /// The median of the times.
     pub median: Duration,
@@ -65,7 +62,7 @@ pub(super) async fn trips(
     shown: &Shown,
     feed: Option<&Feed>,
     clock: &Clock,
-    time: Duration,
+    (time, patience): (Duration, Duration),
 ) -> Latency {
     let (mut times, mut failed) = (Vec::new(), 0);
     let end = clock.now().mono.saturating_add(time);
@@ -74,7 +71,7 @@ pub(super) async fn trips(
         if begin >= end && times.len() + failed > 0 {
             return Latency::of(times, failed);
         }
-        match tokio::time::timeout(PATIENCE, trip(endpoint, shown, feed)).await {
+        match tokio::time::timeout(patience, trip(endpoint, shown, feed, patience)).await {
             Ok(()) => times.push(clock.now().mono.saturating_since(begin)),
             Err(_) => failed += 1,
         }
@@ -83,13 +80,20 @@ pub(super) async fn trips(
 }
 
 /// Tries until it is served, as an agent does whose registration was displaced.
-async fn trip(endpoint: &Endpoint, shown: &Shown, feed: Option<&Feed>) {
-    while is_served(endpoint, shown, feed).await.is_none() {
+async fn trip(endpoint: &Endpoint, shown: &Shown, feed: Option<&Feed>, patience: Duration) {
+    // One that the hub had no room for, or that was lost on its way, is given again.
+    let job_limit = patience * 2 / 5;
+    while is_served(endpoint, shown, feed, job_limit).await.is_none() {
         tokio::time::sleep(PAUSE).await;
     }
 }
 
-async fn is_served(endpoint: &Endpoint, shown: &Shown, feed: Option<&Feed>) -> Option<()> {
+async fn is_served(
+    endpoint: &Endpoint,
+    shown: &Shown,
+    feed: Option<&Feed>,
+    job_limit: Duration,
+) -> Option<()> {
     let client = client(endpoint.connect().await.ok()?, shown);
     // It does a little: it needs room for what it can do, as any does.
     let text = PayloadRequirement {
@@ -105,7 +109,7 @@ async fn is_served(endpoint: &Endpoint, shown: &Shown, feed: Option<&Feed>) -> O
     let does_its_job = async {
         let text = Payload::file("text", "t", "text/plain", "x");
         let job = Job::test(SKILL, vec![text]);
-        feed.give_job(job.with_time_limit(JOB_LIMIT)).await;
+        feed.give_job(job.with_time_limit(job_limit)).await;
         let session = agent.ready().await?;
         let result = TestResult::new(State::Completed, "done");
         let result = TestResponse {
@@ -120,6 +124,6 @@ async fn is_served(endpoint: &Endpoint, shown: &Shown, feed: Option<&Feed>) -> O
         while opened.message().await.ok()?.is_some() {}
         Some(())
     };
-    let done = tokio::time::timeout(JOB_LIMIT, does_its_job).await;
+    let done = tokio::time::timeout(job_limit, does_its_job).await;
     done.ok().flatten()
 }

@@ -49,6 +49,7 @@ pub struct HostileRun {
     url: String,
     process: Option<u32>,
     time: Duration,
+    patience: Duration,
     max_growth: u64,
     attacks: Vec<Attack>,
     tokens: Option<[Secret<String>; 2]>,
@@ -63,6 +64,7 @@ impl HostileRun {
             url: url.into(),
             process: None,
             time: Duration::from_secs(5),
+            patience: PATIENCE,
             max_growth: 512 << 20,
             attacks: Attack::ALL.to_vec(),
             tokens: None,
@@ -100,6 +102,14 @@ impl HostileRun {
         self
     }
 
+    /// Sets how long an honest agent may take to register, listen and do its job: 10 s by default. On a machine that is busy with
+    /// something else it takes longer, and that is not the hub's fault.
+    #[must_use]
+    pub fn with_patience(mut self, patience: Duration) -> Self {
+        self.patience = patience;
+        self
+    }
+
     /// Sets by how many bytes the hub's memory may grow under an attack: 512 MiB by default. Of no meaning without the
     /// hub's process.
     #[must_use]
@@ -128,7 +138,7 @@ impl HostileRun {
             .enable_all()
             .build()?;
         let endpoint = Endpoint::from_shared(self.url.clone()).map_err(io::Error::other)?;
-        let endpoint = endpoint.connect_timeout(PATIENCE).tcp_nodelay(true);
+        let endpoint = endpoint.connect_timeout(self.patience).tcp_nodelay(true);
         let clock = Clock::start();
         let shown = match &self.tokens {
             Some([attackers, honest]) => [Shown::token(attackers)?, Shown::token(honest)?],
@@ -136,8 +146,8 @@ impl HostileRun {
         };
         let [_, honest] = &shown;
         let report = runtime.block_on(async {
-            let time = self.time.min(PATIENCE);
-            let trips = |feed| honest::trips(&endpoint, honest, feed, &clock, time);
+            let times = (self.time.min(self.patience), self.patience);
+            let trips = |feed| honest::trips(&endpoint, honest, feed, &clock, times);
             let mut feed = self.feed.as_ref();
             let mut calm = trips(feed).await;
             if calm.served == 0 && feed.is_some() {
@@ -166,6 +176,7 @@ impl HostileRun {
                 calm,
                 rounds,
                 max_growth: self.max_growth,
+                patience: self.patience,
                 does_jobs: feed.is_some(),
             })
         });
@@ -191,8 +202,9 @@ impl HostileRun {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
         };
-        let _ = tokio::time::timeout(PATIENCE, begun).await;
-        let trips = honest::trips(endpoint, shown, feed, clock, self.time);
+        let _ = tokio::time::timeout(self.patience, begun).await;
+        let times = (self.time, self.patience);
+        let trips = honest::trips(endpoint, shown, feed, clock, times);
         let (under, most) = memory::most_during(self.process, trips).await;
         attacking.abort();
         // Its calls are over before the next attack begins: whoever still has the target runs.
@@ -219,6 +231,7 @@ pub struct HostileReport {
     /// Each attack.
     pub rounds: Vec<HostileRound>,
     max_growth: u64,
+    patience: Duration,
     /// Whether the honest agent does a job each time.
     does_jobs: bool,
 }
@@ -240,8 +253,8 @@ pub struct HostileRound {
 }
 
 impl HostileReport {
-    /// Whether each attack was tried, and while it went on the honest agent was served each time that it tried, within 10 s,
-    /// nobody learned what is another's, and the memory grew no further than it may. To be served is to listen, and where jobs come
+    /// Whether each attack was tried, and while it went on the honest agent was served each time that it tried, within
+    /// the [patience](HostileRun::with_patience), nobody learned what is another's, and the memory grew no further than it may. To be served is to listen, and where jobs come
     /// of the feed to do one to its end. Shorter times are for people to judge: they are the machine's as well.
     #[must_use]
     pub fn is_survived(&self) -> bool {
@@ -305,7 +318,7 @@ impl fmt::Display for HostileReport {
             } else {
                 "listened"
             },
-            PATIENCE.as_secs(),
+            self.patience.as_secs(),
             self.max_growth >> 20,
         )
     }
