@@ -54,6 +54,7 @@ pub struct Case<P: Protocol> {
     pub(crate) judge: MakeJudge<P>,
     pub(crate) reference: MakePeer<P>,
     pub(crate) mutant: MakePeer<P>,
+    pub(crate) finer_mutants: Vec<(String, MakePeer<P>)>,
 }
 
 type Scenario<P> =
@@ -86,7 +87,20 @@ impl<P: Protocol> Case<P> {
             judge: Arc::new(move || Box::new(judge())),
             reference: Arc::new(reference),
             mutant: Arc::new(mutant),
+            finer_mutants: Vec::new(),
         }
+    }
+
+    /// Adds a mutant that breaks the clause in one point alone, so that a case which looks at the other points is told. It fails
+    /// this case; what else it fails is not looked at. `breach` says in a few words what it does wrong.
+    #[must_use]
+    pub(crate) fn with_finer_mutant(
+        mut self,
+        breach: String,
+        mutant: impl Fn() -> Box<P::Peer> + Send + Sync + 'static,
+    ) -> Self {
+        self.finer_mutants.push((breach, Arc::new(mutant)));
+        self
     }
 
     /// Names clauses that a peer which breaks this one may be found to break as well.
@@ -152,6 +166,7 @@ impl<P: Protocol> Clone for Case<P> {
             judge: Arc::clone(&self.judge),
             reference: Arc::clone(&self.reference),
             mutant: Arc::clone(&self.mutant),
+            finer_mutants: self.finer_mutants.clone(),
         }
     }
 }

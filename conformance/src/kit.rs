@@ -44,6 +44,20 @@ impl<P: Protocol> Kit<P> {
         self
     }
 
+    /// Changes the case of each of these clauses.
+    pub(crate) fn map_cases(
+        mut self,
+        clauses: &[&str],
+        mut change: impl FnMut(Case<P>) -> Case<P>,
+    ) -> Self {
+        let change_if_meant = |case: Case<P>| match clauses.contains(&case.clause) {
+            true => change(case),
+            false => case,
+        };
+        self.cases = self.cases.into_iter().map(change_if_meant).collect();
+        self
+    }
+
     /// What the kit is called in reports.
     #[must_use]
     pub const fn name(&self) -> &'static str {
@@ -96,7 +110,8 @@ impl<P: Protocol> Kit<P> {
     }
 
     /// Proves the kit: each reference passes its own case and fails none, and each mutant fails its own case
-    /// and breaks no clause but those that the case names.
+    /// and breaks no clause but those that the case names. A mutant that refuses one word of a closed list fails
+    /// the case of the list.
     ///
     /// # Errors
     ///
@@ -114,6 +129,7 @@ impl<P: Protocol> Kit<P> {
             }
             self.prove_reference(case, &mut errors);
             self.prove_mutant(case, &mut errors);
+            Self::prove_finer_mutants(case, &mut errors);
         }
         if errors.is_empty() {
             Ok(())
@@ -153,6 +169,20 @@ impl<P: Protocol> Kit<P> {
                 errors.push(ProofError::MutantBreaksMore {
                     of: case.name,
                     clause: other.clause,
+                    verdict,
+                });
+            }
+        }
+    }
+
+    /// Each against its own case only: there are many, and what is wrong in one point may well show in other cases.
+    fn prove_finer_mutants(case: &Case<P>, errors: &mut Vec<ProofError>) {
+        for (breach, mutant) in &case.finer_mutants {
+            let (verdict, _) = play(case, &mut mutant());
+            if !verdict.is_fail() {
+                errors.push(ProofError::FinerMutantPasses {
+                    of: case.name,
+                    breach: breach.clone(),
                     verdict,
                 });
             }
@@ -284,6 +314,16 @@ pub enum ProofError {
     MutantPasses {
         /// The case.
         of: &'static str,
+        /// The verdict there.
+        verdict: Verdict,
+    },
+    /// A mutant that breaks the clause in one point alone does not fail its case: no vector or scenario shows that point.
+    #[error("a peer that {breach} does not fail {of:?}: {verdict:?}")]
+    FinerMutantPasses {
+        /// The case.
+        of: &'static str,
+        /// What the mutant does wrong.
+        breach: String,
         /// The verdict there.
         verdict: Verdict,
     },

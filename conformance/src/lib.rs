@@ -7,7 +7,8 @@
 //! [`Kit::run`] judges a stranger; [`Expectations`] hold what the stranger's author declares about it.
 //! [`Kit::prove`] judges the kit: each case brings a reference, which must pass every case, and a mutant,
 //! which must fail its own clause and no other that the case does not name. A judge that never fails, or
-//! fails for another reason than its clause, is found this way.
+//! fails for another reason than its clause, is found this way. Kits of vectors bring a mutant more for each word of each
+//! closed list, which refuses that word alone: a word that no valid vector shows is found, too.
 //!
 //! ```
 //! use ubos_conformance::{Case, Expectations, Judge, Kit, Protocol, Reach, Verdict};
@@ -64,6 +65,8 @@ mod expectations;
 mod kit;
 mod report;
 mod vector;
+#[cfg(any(feature = "osw", feature = "sacp", feature = "sap", feature = "uap"))]
+mod word_list;
 
 #[cfg(feature = "hub")]
 pub mod hub;

@@ -3,9 +3,11 @@
 use std::sync::LazyLock;
 
 use sap::validate::{Options, decode_result, decode_task};
+use sap::{AgentKind, Alignment, CacheMode, Priority, ProducerKind, RiskTolerance, Status};
 use ubos_common::json::{self, Limits, Read};
 use ubos_common::violation::{Level, Profile};
 
+use crate::word_list::WordList;
 use crate::{Kit, TestVector, Validity, Vectors};
 
 /// What kind of message a vector is.
@@ -107,6 +109,9 @@ pub fn vector_kit() -> Kit<Vectors<Vector>> {
             MessageKind::Result => decode_result(text, &options).is_ok(),
         })
     })
+    .with_word_lists(&WORD_LISTS, |vector| {
+        vector.strict.is_empty().then_some(vector.text.as_bytes())
+    })
     .at_level(Level::Should, &["SAP-2-2"])
     .at_level(Level::Advice, &["SAP-2-5"])
 }
@@ -158,4 +163,43 @@ const CLAUSES: &[(&str, &str)] = &[
     ("SAP-4-1", "null is no absence"),
     ("SAP-4-3", "closed words match exactly, open ones are open"),
     ("SAP-5-6", "a failed result says why"),
+];
+
+const WORD_LISTS: [WordList; 8] = [
+    WordList::new(
+        &["SAP-4.1-3", "SAP-4-3"],
+        "/issuer/agentKind",
+        AgentKind::WORDS,
+    ),
+    WordList::new(
+        &["SAP-4.1-5", "SAP-4-3"],
+        "/constitutionalContext/pressureLevel",
+        &["instant", "consulted", "deliberated"],
+    ),
+    WordList::new(
+        &["SAP-4.1-6", "SAP-4-3"],
+        "/constitutionalContext/riskTolerance",
+        RiskTolerance::WORDS,
+    ),
+    WordList::new(
+        &["SAP-4.1-8", "SAP-4-3"],
+        "/constitutionalContext/cachePolicy/mode",
+        CacheMode::WORDS,
+    ),
+    WordList::new(
+        &["SAP-4.1-11", "SAP-4-3"],
+        "/telemetry/priority",
+        Priority::WORDS,
+    ),
+    WordList::new(
+        &["SAP-4.2-1", "SAP-4-3"],
+        "/producer/agentKind",
+        ProducerKind::WORDS,
+    ),
+    WordList::new(&["SAP-4.2-2", "SAP-4-3"], "/status", Status::WORDS),
+    WordList::new(
+        &["SAP-4.2-3", "SAP-4-3"],
+        "/constitutionalEvidence/alignment",
+        Alignment::WORDS,
+    ),
 ];
