@@ -26,12 +26,13 @@ use core::fmt;
 use std::sync::LazyLock;
 
 use sacp::validate::verdict;
-use sacp::{Code, Reply};
+use sacp::{Code, OutFmt, Reply, State, v1};
 use serde::Deserialize;
 use ubos_common::violation::Level;
 
 pub use executor::{Executor, ExecutorLine, Executors, executor_kit, reference};
 
+use crate::word_list::WordList;
 use crate::{Kit, TestVector, Vectors, vector_kit as kit_of};
 
 /// A message, and what a validator answers about it.
@@ -125,6 +126,9 @@ pub fn vector_kit() -> Kit<Vectors<SacpVector>> {
     kit_of("sacp", &VECTORS, &CLAUSES, |vector| {
         Answer::read(&ubos_common::json::to_vec(&verdict(vector.message)))
     })
+    .with_word_lists(&WORD_LISTS, |vector| {
+        vector.entry.code.is_none().then_some(vector.message)
+    })
     .at_level(Level::Advice, &["SACP-2-10"])
 }
 
@@ -177,4 +181,17 @@ const CLAUSES: [(&str, &str); 20] = [
     ),
     ("SACP1-7-1", "checks the form of results and errors"),
     ("SACP1-15-1", "refuses tuples in 1.0"),
+];
+
+const WORD_LISTS: [WordList; 6] = [
+    WordList::new(&["SACP-2-5"], "/out_fmt", OutFmt::WORDS),
+    WordList::new(&["SACP-2-6"], "/state", State::WORDS),
+    WordList::new(&["SACP1-4-1"], "/out_fmt", OutFmt::WORDS),
+    WordList::new(&["SACP1-4-1"], "/state", v1::State::WORDS),
+    WordList::new(&["SACP1-6-1"], "/plan/*/on_error", v1::OnError::WORDS),
+    WordList::new(
+        &["SACP1-6-1"],
+        "/plan/*/retry/strategy",
+        v1::RetryStrategy::WORDS,
+    ),
 ];
