@@ -4,8 +4,10 @@ use core::fmt;
 
 use ubos_common::violation::Level;
 
+use crate::word_list::WordList;
 use crate::{Kit, TestVector, Validity, Vectors};
 use opensentience_wire::Limits;
+use opensentience_wire::message::{ActorType, Channel, Health, Status};
 use opensentience_wire::validate::{message, stream};
 
 /// What a vector is.
@@ -81,6 +83,9 @@ pub fn vector_kit() -> Kit<Vectors<Vector>> {
             VectorKind::Stream => stream(vector.bytes, &limits).is_valid(),
         })
     })
+    .with_word_lists(&WORD_LISTS, |vector| {
+        (vector.valid && vector.kind == VectorKind::Message).then_some(vector.bytes)
+    })
     .at_level(
         Level::Should,
         &[
@@ -133,6 +138,14 @@ const CLAUSES: &[(&str, &str)] = &[
     ("OSW-4.4-2", "a deadline is a number"),
     ("OSW-4.5-1", "a heartbeat has its members"),
     ("OSW-8-2", "the specification's examples are valid"),
+];
+
+const WORD_LISTS: [WordList; 5] = [
+    WordList::new(&["OSW-3-5"], "/actor/type", ActorType::WORDS),
+    WordList::new(&["OSW-4.3-1"], "/payload/caller/type", ActorType::WORDS),
+    WordList::new(&["OSW-4.3-5"], "/payload/channel", Channel::WORDS),
+    WordList::new(&["OSW-4.3-8"], "/payload/status", Status::WORDS),
+    WordList::new(&["OSW-4.5-1"], "/payload/status", Health::WORDS),
 ];
 
 /// A vector; its arguments are the file, its kind, the clause and whether it is valid.
@@ -210,6 +223,8 @@ pub static VECTORS: &[Vector] = &[
         false
     ),
     vector!("valid/actor.json", Message, "OSW-3-5", true),
+    vector!("valid/actor-agent.json", Message, "OSW-3-5", true),
+    vector!("valid/actor-system.json", Message, "OSW-3-5", true),
     vector!("invalid/actor-robot.json", Message, "OSW-3-5", false),
     vector!("valid/error-anywhere.json", Message, "OSW-3-6", true),
     vector!(
@@ -352,6 +367,8 @@ pub static VECTORS: &[Vector] = &[
     vector!("invalid/unregister-text.json", Message, "OSW-4.2-5", false),
     vector!("invalid/tags-numbers.json", Message, "OSW-4.2-6", false),
     vector!("valid/call-full.json", Message, "OSW-4.3-1", true),
+    vector!("valid/call-caller-human.json", Message, "OSW-4.3-1", true),
+    vector!("valid/call-caller-system.json", Message, "OSW-4.3-1", true),
     vector!("invalid/call-no-call-id.json", Message, "OSW-4.3-1", false),
     vector!("invalid/call-no-tool-id.json", Message, "OSW-4.3-1", false),
     vector!("invalid/call-no-input.json", Message, "OSW-4.3-1", false),
@@ -369,6 +386,9 @@ pub static VECTORS: &[Vector] = &[
         false
     ),
     vector!("valid/chunk.json", Message, "OSW-4.3-5", true),
+    vector!("valid/chunk-stderr.json", Message, "OSW-4.3-5", true),
+    vector!("valid/chunk-log.json", Message, "OSW-4.3-5", true),
+    vector!("valid/chunk-status.json", Message, "OSW-4.3-5", true),
     vector!("valid/chunk-partial.json", Message, "OSW-4.3-5", true),
     vector!("invalid/chunk-zero.json", Message, "OSW-4.3-5", false),
     vector!("invalid/chunk-channel.json", Message, "OSW-4.3-5", false),
@@ -387,6 +407,7 @@ pub static VECTORS: &[Vector] = &[
     vector!("invalid/chunk-json-list.json", Message, "OSW-4.3-5", false),
     vector!("invalid/chunk-done-text.json", Message, "OSW-4.3-6", false),
     vector!("valid/result.json", Message, "OSW-4.3-8", true),
+    vector!("valid/result-failed.json", Message, "OSW-4.3-8", true),
     vector!("valid/result-canceled.json", Message, "OSW-4.3-8", true),
     vector!("invalid/result-no-status.json", Message, "OSW-4.3-8", false),
     vector!(
@@ -419,6 +440,8 @@ pub static VECTORS: &[Vector] = &[
     vector!("valid/cancel-ack.json", Message, "OSW-4.4-1", true),
     vector!("invalid/cancel-ack-maybe.json", Message, "OSW-4.4-1", false),
     vector!("valid/heartbeat.json", Message, "OSW-4.5-1", true),
+    vector!("valid/heartbeat-degraded.json", Message, "OSW-4.5-1", true),
+    vector!("valid/heartbeat-unhealthy.json", Message, "OSW-4.5-1", true),
     vector!(
         "invalid/heartbeat-no-session-id.json",
         Message,
