@@ -36,6 +36,7 @@ impl PressureLevel {
     }
 }
 
+// impl: SAP-4-3
 impl Read<'_> for PressureLevel {
     fn read(reader: &mut Reader<'_>) -> Result<Self, Fault> {
         let at = reader.offset();
@@ -55,6 +56,7 @@ impl Write for PressureLevel {
 
 ubos_common::words! {
     /// How much may go wrong. Spec: SAP 4.1
+    // impl: SAP-4-3
     closed pub enum RiskTolerance {
         /// Little.
         Low = "low",
@@ -67,6 +69,7 @@ ubos_common::words! {
 
 ubos_common::words! {
     /// How the cache is used. Spec: SAP 6
+    // impl: SAP-4-3
     closed pub enum CacheMode {
         /// A good record answers, otherwise the task is computed.
         Prefer = "prefer",

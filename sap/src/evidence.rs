@@ -6,6 +6,7 @@ use crate::number::{Number, Whole};
 
 ubos_common::words! {
     /// The verdict on alignment. Spec: SAP 4.2
+    // impl: SAP-4-3
     closed pub enum Alignment {
         /// The principles are kept.
         Valid = "VALID",

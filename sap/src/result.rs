@@ -11,6 +11,7 @@ use crate::task::Task;
 
 ubos_common::words! {
     /// What kind of party produces a result. Spec: SAP 4.2
+    // impl: SAP-4-3
     closed pub enum ProducerKind {
         /// An agent.
         Agent = "agent",

@@ -10,7 +10,7 @@
 
 ubos_common::words! {
     /// How far a task is. Spec: SAP 4.2
-    // impl: SAP-4.2-2
+    // impl: SAP-4.2-2, SAP-4-3
     closed pub enum Status {
         /// Taken, not begun.
         Queued = "QUEUED",

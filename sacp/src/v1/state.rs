@@ -17,6 +17,7 @@ ubos_common::words! {
     /// Each of the first three and WAITING may also become FAILED or CANCELLED.
     ///
     /// Spec: SACP 1.0, 5
+    // impl: SACP1-4-1
     closed pub enum State {
         /// No agent has started on it.
         Pending = "PENDING",

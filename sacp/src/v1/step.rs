@@ -54,6 +54,7 @@ ubos_common::words! {
     /// What happens when a step's last attempt failed.
     ///
     /// Spec: SACP 1.0, 6
+    // impl: SACP1-6-1
     closed pub enum OnError {
         /// The message fails: the default.
         FailFast = "fail_fast",
@@ -68,6 +69,7 @@ ubos_common::words! {
     /// How the waits between attempts grow.
     ///
     /// Spec: SACP 1.0, 6
+    // impl: SACP1-6-1
     closed pub enum RetryStrategy {
         /// Each is as long as the first.
         Fixed = "fixed",

@@ -158,6 +158,40 @@ fn optional_members_have_one_type_each() {
     assert_eq!(plain.encode(), br#"{"g":"G","plan":[]}"#);
 }
 
+/// Words beside a listed one: in another case, with a blank or a letter more, a letter short.
+pub(crate) fn neighbours(word: &str) -> Vec<String> {
+    let other_case = if word == word.to_lowercase() {
+        word.to_uppercase()
+    } else {
+        word.to_lowercase()
+    };
+    let (first, rest) = word.split_at(1);
+    vec![
+        other_case,
+        format!("{}{}", first.to_uppercase(), rest.to_lowercase()),
+        format!(" {word}"),
+        format!("{word} "),
+        format!("{word}s"),
+        word[..word.len() - 1].to_owned(),
+        String::new(),
+    ]
+}
+
+// spec: SACP-2-5, SACP-2-6
+#[test]
+fn every_word_of_a_closed_list_is_taken_and_no_neighbour() {
+    for (member, words) in [("out_fmt", OutFmt::WORDS), ("state", State::WORDS)] {
+        for word in words {
+            let said = |word: &str| format!(r#"{{"g":"G","plan":[],"{member}":"{word}"}}"#);
+            let read = Message::decode(said(word).as_bytes()).unwrap();
+            assert_eq!(read.encode(), said(word).as_bytes());
+            for bad in neighbours(word) {
+                assert_eq!(code(&said(&bad)).1, format!("/{member}"), "{bad:?}");
+            }
+        }
+    }
+}
+
 // spec: SACP-2-6
 #[test]
 fn states_are_four_words_with_three_moves_to_an_end() {

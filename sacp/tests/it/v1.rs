@@ -1,12 +1,14 @@
 //! The 1.0 profile: members, names, states, steps, graph.
 
 use sacp::Graph;
-use sacp::v1::{Code, Failure, Message, State};
-use sacp::{OnError, Retry};
+use sacp::v1::{Code, Failure, Message, RetryStrategy, State};
+use sacp::{OnError, OutFmt, Retry};
 use serde_json::{Value, json};
 use ubos_common::json::DecodeError;
 use ubos_common::trace_context::TraceContext;
 use ubos_common::violation::{Level, Profile, Report};
+
+use crate::message::neighbours;
 
 fn validate(text: &[u8]) -> Result<(Message, Report), DecodeError> {
     ubos_common::json::decode(text, &ubos_common::json::Limits::default(), Profile::Strict)
@@ -296,6 +298,41 @@ fn steps_have_ranges_and_closed_words() {
         (finding.pointer.as_str(), finding.level),
         ("/plan/0/fallback_step", Level::Advice)
     );
+}
+
+// spec: SACP1-4-1, SACP1-6-1
+#[test]
+fn every_word_of_a_closed_list_is_taken_and_no_neighbour() {
+    for (pointer, words) in [
+        ("/out_fmt", OutFmt::WORDS),
+        ("/state", State::WORDS),
+        ("/plan/0/on_error", sacp::v1::OnError::WORDS),
+        ("/plan/0/retry/strategy", RetryStrategy::WORDS),
+    ] {
+        let retry = json!({"retry": {"max_attempts": 2}});
+        let steps = plan(&[("a", retry), ("b", json!({}))]);
+        let said = |word: &str| {
+            let mut message = with("/plan", steps.clone());
+            set(&mut message, pointer, json!(word));
+            match word {
+                "DONE" => set(&mut message, "/result", json!({"outputs": {}})),
+                "FAILED" => message["error"] = json!({"code": "TIMEOUT", "message": "late"}),
+                "fallback" => set(&mut message, "/plan/0/fallback_step", json!("b")),
+                _ => {}
+            }
+            message
+        };
+        for word in words {
+            let read = Message::decode(said(word).to_string().as_bytes()).unwrap();
+            let written: Value = serde_json::from_slice(&read.encode()).unwrap();
+            assert_eq!(written, said(word));
+            for bad in neighbours(word) {
+                let found = findings(&said(&bad));
+                assert_eq!(found.len(), 1, "{pointer} = {bad:?}: {found:?}");
+                assert_eq!(found[0].0, pointer);
+            }
+        }
+    }
 }
 
 fn plan(steps: &[(&str, Value)]) -> Value {

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use proptest::prelude::*;
 use sap::validate::{Options, decode_result, decode_task, findings, ids_of};
 use sap::{Ack, ErrorCode, Nack, PressureLevel, Status, TaskResult, TaskView};
-use sap::{Psi, Whole};
+use sap::{AgentKind, Alignment, CacheMode, Priority, ProducerKind, Psi, RiskTolerance, Whole};
 use serde_json::{Value, json};
 use ubos_common::json::{self, Limits, RawBuf};
 use ubos_common::violation::{Level, Profile};
@@ -371,6 +371,78 @@ fn each_member_of_a_task_has_its_type() {
     let open = with(sixty, "/outputContract/format", Some(json!("anything")));
     let own = with(open, "/telemetry/budget/euros", Some(json!("two")));
     assert!(read_task(&own, &Options::default()).is_ok());
+}
+
+/// Words beside a listed one: in another case, with a blank or a letter more, a letter short.
+fn neighbours(word: &str) -> Vec<String> {
+    let other_case = if word == word.to_lowercase() {
+        word.to_uppercase()
+    } else {
+        word.to_lowercase()
+    };
+    let (first, rest) = word.split_at(1);
+    vec![
+        other_case,
+        format!("{}{}", first.to_uppercase(), rest.to_lowercase()),
+        format!(" {word}"),
+        format!("{word} "),
+        format!("{word}s"),
+        word[..word.len() - 1].to_owned(),
+        String::new(),
+    ]
+}
+
+// spec: SAP-4-3, SAP-4.2-2
+#[test]
+fn every_word_of_a_closed_list_is_taken_and_no_neighbour() {
+    let of_tasks: [(&str, &[&str]); 5] = [
+        ("/issuer/agentKind", AgentKind::WORDS),
+        (
+            "/constitutionalContext/pressureLevel",
+            &["instant", "consulted", "deliberated"],
+        ),
+        ("/constitutionalContext/riskTolerance", RiskTolerance::WORDS),
+        ("/constitutionalContext/cachePolicy/mode", CacheMode::WORDS),
+        ("/telemetry/priority", Priority::WORDS),
+    ];
+    for (pointer, word) in each_word(&of_tasks) {
+        let said = with(task(), pointer, Some(json!(word)));
+        let (read, report) = read_task(&said, &Options::default()).unwrap();
+        assert!(report.is_empty(), "{pointer} = {word}: {report}");
+        let written: Value = serde_json::from_slice(&read.encode()).unwrap();
+        assert_eq!(written.pointer(pointer), Some(&json!(word)));
+        let beside = neighbours(word)
+            .into_iter()
+            .map(|bad| (pointer, json!(bad)));
+        each_is_refused(&task(), task_findings, &beside.collect::<Vec<_>>());
+    }
+    let of_results: [(&str, &[&str]); 3] = [
+        ("/producer/agentKind", ProducerKind::WORDS),
+        ("/status", Status::WORDS),
+        ("/constitutionalEvidence/alignment", Alignment::WORDS),
+    ];
+    let why = json!({"code": "INTERNAL", "message": "no"});
+    // An error is at home in a failed result, and allowed in any.
+    let explained = with(result(), "/error", Some(why));
+    for (pointer, word) in each_word(&of_results) {
+        let said = with(explained.clone(), pointer, Some(json!(word)));
+        let (read, _) = read_result(&said, &Options::default()).unwrap();
+        let written: Value = serde_json::from_slice(&read.encode()).unwrap();
+        assert_eq!(written.pointer(pointer), Some(&json!(word)));
+        let beside = neighbours(word)
+            .into_iter()
+            .map(|bad| (pointer, json!(bad)));
+        each_is_refused(&result(), result_findings, &beside.collect::<Vec<_>>());
+    }
+}
+
+fn each_word<'a>(
+    lists: &'a [(&'a str, &'a [&'a str])],
+) -> impl Iterator<Item = (&'a str, &'a str)> {
+    let pairs = |&(pointer, words): &(&'a str, &'a [&'a str])| {
+        words.iter().map(move |&word| (pointer, word))
+    };
+    lists.iter().flat_map(pairs)
 }
 
 // spec: SAP-4.1-12, SAP-5-9
