@@ -174,6 +174,18 @@ impl Kit {
             _ => "--",
         }
     }
+
+    /// What to say where nothing to judge was given.
+    fn wanted(self) -> String {
+        let (name, mark) = (self.name(), self.mark());
+        match self {
+            Self::Sap | Self::UapState => {
+                format!("{name}: files are wanted, or a command behind {mark}")
+            }
+            Self::UapRun => format!("{name}: files are wanted"),
+            _ => format!("{name}: a command is wanted behind {mark}"),
+        }
+    }
 }
 
 /// Reads the arguments behind the program's name.
@@ -181,7 +193,7 @@ pub(super) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Par
     let mut arguments = arguments.into_iter();
     let kit = arguments
         .next()
-        .ok_or("a kit is wanted: sap, sap-http, sacp, sacp-executor, osw, osw-agent, osw-core, osw-tap, uap-state, uap-run, uap-resume, hub, hub-agent or self-test")?;
+        .ok_or("a kit is wanted: sap, sap-http, sacp, sacp-executor, osw, osw-agent, osw-core, osw-tap, uap-state, uap-run, uap-resume, hub, hub-agent, hub-hostile or self-test")?;
     let kit = match kit.to_string_lossy().as_ref() {
         "--help" | "-h" => return Ok(Parsed::Help),
         "self-test" => {
@@ -205,10 +217,11 @@ pub(super) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Par
             Some("--to") => to = Some(PathBuf::from(arguments.next().ok_or("--to needs a file")?)),
             Some(mark) if mark == kit.mark() => {
                 let command: Vec<OsString> = arguments.collect();
-                if command.is_empty() || !files.is_empty() {
-                    return Err(format!(
-                        "files or a command behind {mark}, not both and not neither"
-                    ));
+                if command.is_empty() {
+                    return Err(kit.wanted());
+                }
+                if !files.is_empty() {
+                    return Err(format!("files or a command behind {mark}, not both"));
                 }
                 let subject = Subject::Command(command);
                 return Ok(Parsed::Run(Args {
@@ -226,10 +239,7 @@ pub(super) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Par
         }
     }
     if files.is_empty() {
-        return Err(format!(
-            "files are wanted, or a command behind {}",
-            kit.mark()
-        ));
+        return Err(kit.wanted());
     }
     let subject = Subject::Files(files);
     Ok(Parsed::Run(Args {
