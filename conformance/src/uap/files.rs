@@ -5,9 +5,10 @@ use std::sync::LazyLock;
 use ubos_common::json::{Limits, Read, decode};
 use ubos_common::violation::Profile;
 
+use crate::word_list::WordList;
 use crate::{Kit, TestVector, Validity, Vectors, vector_kit};
-use uap_agent::AgentState;
-use uap_agent::ThreadTree;
+use uap_agent::{AgentState, PlanStepStatus, ThreadTree};
+use upp::MessageType;
 
 ubos_common::words! {
     /// The kind of a file.
@@ -106,5 +107,32 @@ pub fn file_kit() -> Kit<Vectors<FileVector>> {
         ("UAP-5-6", "steps of a plan have one of four statuses"),
         ("UAP-7-2", "thread trees are consistent"),
     ];
-    vector_kit("uap-state", vectors(), &clauses, reference)
+    vector_kit("uap-state", vectors(), &clauses, reference).with_word_lists(&WORD_LISTS, |vector| {
+        vector.must.is_empty().then_some(vector.text.as_bytes())
+    })
 }
+
+const WORD_LISTS: [WordList; 5] = [
+    WordList::new(&["UAP-5-6"], "/plan/*/status", PlanStepStatus::WORDS),
+    // The roles of 1.0 are the types of 1.1.
+    WordList::new(&["UAP-12-6"], "/messages/*/role", MessageType::WORDS),
+    WordList::new(&["UPP-1"], "/messages/*/type", MessageType::WORDS),
+    WordList::new(
+        &["UPP-1"],
+        "/messages/*/content/*/type",
+        &[
+            "text",
+            "reasoning",
+            "image",
+            "document",
+            "audio",
+            "video",
+            "binary",
+        ],
+    ),
+    WordList::new(
+        &["UPP-1"],
+        "/messages/*/content/*/source/type",
+        &["base64", "url", "bytes", "text"],
+    ),
+];

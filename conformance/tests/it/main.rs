@@ -47,3 +47,5 @@ mod resume;
 #[allow(dead_code, reason = "the tests of that crate need more of it")]
 mod server;
 mod toy;
+#[cfg(all(feature = "osw", feature = "sacp", feature = "sap", feature = "uap"))]
+mod words;
