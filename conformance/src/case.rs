@@ -54,6 +54,8 @@ pub struct Case<P: Protocol> {
     pub(crate) judge: MakeJudge<P>,
     pub(crate) reference: MakePeer<P>,
     pub(crate) mutant: MakePeer<P>,
+    /// Mutants that break the clause in one point alone, each with what it does wrong. They fail this case; what else they fail is
+    /// not looked at.
     pub(crate) finer_mutants: Vec<(String, MakePeer<P>)>,
 }
 
@@ -89,18 +91,6 @@ impl<P: Protocol> Case<P> {
             mutant: Arc::new(mutant),
             finer_mutants: Vec::new(),
         }
-    }
-
-    /// Adds a mutant that breaks the clause in one point alone, so that a case which looks at the other points is told. It fails
-    /// this case; what else it fails is not looked at. `breach` says in a few words what it does wrong.
-    #[must_use]
-    pub(crate) fn with_finer_mutant(
-        mut self,
-        breach: String,
-        mutant: impl Fn() -> Box<P::Peer> + Send + Sync + 'static,
-    ) -> Self {
-        self.finer_mutants.push((breach, Arc::new(mutant)));
-        self
     }
 
     /// Names clauses that a peer which breaks this one may be found to break as well.

@@ -11,7 +11,7 @@ use crate::report::{CaseOutcome, Report};
 /// The cases of one protocol role, and the clauses that no peer can be tested for.
 pub struct Kit<P: Protocol> {
     name: &'static str,
-    cases: Vec<Case<P>>,
+    pub(crate) cases: Vec<Case<P>>,
     out_of_reach: Vec<(&'static str, &'static str)>,
 }
 
@@ -41,20 +41,6 @@ impl<P: Protocol> Kit<P> {
                 case.level = level;
             }
         }
-        self
-    }
-
-    /// Changes the case of each of these clauses.
-    pub(crate) fn map_cases(
-        mut self,
-        clauses: &[&str],
-        mut change: impl FnMut(Case<P>) -> Case<P>,
-    ) -> Self {
-        let change_if_meant = |case: Case<P>| match clauses.contains(&case.clause) {
-            true => change(case),
-            false => case,
-        };
-        self.cases = self.cases.into_iter().map(change_if_meant).collect();
         self
     }
 

@@ -1,8 +1,10 @@
 //! Closed lists of words, and a mutant for each of their words.
 
+use std::sync::Arc;
+
 use serde_json::Value;
 
-use crate::{Kit, TestVector, Vectors};
+use crate::{Kit, TestVector, Validator, Vectors};
 
 /// A closed list: a member of a message takes its word from it, and a validator takes each of them.
 #[derive(Clone, Copy)]
@@ -43,14 +45,14 @@ impl<V: TestVector> Kit<Vectors<V>> {
             words,
         } in lists
         {
-            let is_case = |clause| self.cases().iter().any(|case| case.clause() == clause);
-            debug_assert!(clauses.iter().all(|&clause| is_case(clause)), "{clauses:?}");
-            for &word in words {
-                self = self.map_cases(clauses, |case| {
-                    let honest = case.clone();
-                    let breach = format!("refuses {word:?} at {pointer}");
-                    case.with_finer_mutant(breach, move || {
-                        let mut honest = honest.reference();
+            let mut judging = 0;
+            let cases = self.cases.iter_mut();
+            for case in cases.filter(|case| clauses.contains(&case.clause)) {
+                judging += 1;
+                for &word in words {
+                    let reference = Arc::clone(&case.reference);
+                    let refuses = move || -> Box<dyn Validator<V>> {
+                        let mut honest = reference();
                         Box::new(move |vector: &V| {
                             if valid(vector).is_some_and(|text| has_word(text, pointer, word)) {
                                 Some(vector.wrong())
@@ -58,9 +60,12 @@ impl<V: TestVector> Kit<Vectors<V>> {
                                 honest.answer(vector)
                             }
                         })
-                    })
-                });
+                    };
+                    let breach = format!("refuses {word:?} at {pointer}");
+                    case.finer_mutants.push((breach, Arc::new(refuses)));
+                }
             }
+            debug_assert_eq!(judging, clauses.len(), "{clauses:?}");
         }
         self
     }

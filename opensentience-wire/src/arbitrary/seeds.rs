@@ -50,4 +50,18 @@ pub(super) const VECTORS: &[&[u8]] = vectors! {
     "invalid/length-of-characters.bin" "invalid/little-endian.bin" "invalid/no-object.bin"
     "invalid/id-twice.bin" "valid/gap.bin" "invalid/begins-with-2.bin" "invalid/seq-twice.bin"
     "invalid/behind-done.bin" "invalid/second-result.bin" "invalid/behind-result.bin"
+    "valid/actor-agent.json" "valid/actor-system.json" "valid/call-caller-human.json"
+    "valid/call-caller-system.json" "valid/chunk-stderr.json" "valid/chunk-log.json" "valid/chunk-status.json"
+    "valid/result-failed.json" "valid/heartbeat-degraded.json" "valid/heartbeat-unhealthy.json"
 };
+
+#[cfg(test)]
+mod tests {
+    use super::VECTORS;
+
+    #[test]
+    fn each_vector_of_the_index_is_a_seed() {
+        let index = include_str!("../../vectors/index.json");
+        assert_eq!(VECTORS.len(), index.matches(r#""file""#).count());
+    }
+}
