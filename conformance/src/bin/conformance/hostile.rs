@@ -61,9 +61,16 @@ fn told(why: &str) -> ExitCode {
 /// What is to be done, and the command that gives jobs.
 type Parsed = (HostileRun, Option<Arc<Feeder>>);
 
+fn seconds(name: &str, given: u64) -> Result<Duration, String> {
+    match given {
+        1..=MAX_SECONDS => Ok(Duration::from_secs(given)),
+        _ => Err(format!("{name} needs a number from 1 to {MAX_SECONDS}")),
+    }
+}
+
 fn parse(mut arguments: impl Iterator<Item = OsString>) -> Result<Option<Parsed>, String> {
     let (mut url, mut process, mut growth) = (None, None, None);
-    let (mut seconds, mut patience) = (5, 10);
+    let (mut time, mut patience) = (Duration::from_secs(5), Duration::from_secs(10));
     let (mut tokens, mut command) = (None, Vec::new());
     let mut attacks = Vec::new();
     while let Some(argument) = arguments.next() {
@@ -80,8 +87,8 @@ fn parse(mut arguments: impl Iterator<Item = OsString>) -> Result<Option<Parsed>
             "--help" | "-h" => return Ok(None),
             "--url" => url = Some(value()?),
             "--pid" => process = Some(number(value()?)?),
-            "--seconds" => seconds = number(value()?)?,
-            "--patience" => patience = number(value()?)?,
+            "--seconds" => time = seconds(&name, number(value()?)?)?,
+            "--patience" => patience = seconds(&name, number(value()?)?)?,
             "--max-growth" => growth = Some(number(value()?)?),
             "--token-file" => tokens = Some(read_tokens(&value()?)?),
             "--attack" => attacks.push(attack(&value()?)?),
@@ -94,14 +101,9 @@ fn parse(mut arguments: impl Iterator<Item = OsString>) -> Result<Option<Parsed>
             }
         }
     }
-    for (name, given) in [("--seconds", seconds), ("--patience", patience)] {
-        if !(1..=MAX_SECONDS).contains(&given) {
-            return Err(format!("{name} needs a number from 1 to {MAX_SECONDS}"));
-        }
-    }
     let mut run = HostileRun::new(url.ok_or("--url is wanted")?)
-        .with_time(Duration::from_secs(seconds))
-        .with_patience(Duration::from_secs(patience));
+        .with_time(time)
+        .with_patience(patience);
     if let Some(process) = process {
         let process = u32::try_from(process).map_err(|_| "--pid needs the id of a process")?;
         run = run.with_process(process);
