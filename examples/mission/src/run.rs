@@ -108,7 +108,7 @@ fn finish(args: &Args, document: &Document) -> ExitCode {
 /// Whether a page can be where it is to be, before an audit that may take long.
 fn has_folder(page: &Path) -> Result<(), Failure> {
     let folder = page.parent().filter(|it| !it.as_os_str().is_empty());
-    let folder = folder.unwrap_or(Path::new("."));
+    let folder = folder.unwrap_or_else(|| Path::new("."));
     if folder.is_dir() && !page.is_dir() {
         return Ok(());
     }
