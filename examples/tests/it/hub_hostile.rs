@@ -59,8 +59,6 @@ fn attack(hub: &Hub, dir: &Path, arguments: &[&str]) -> Output {
         .arg("600")
         .arg(program())
         .args(["hub-hostile", "--url", &hub.url, "--seconds", "1"])
-        // However busy the machine is.
-        .args(["--patience", "300"])
         .args(["--pid", &hub.child.id().to_string(), "--token-file"])
         .arg(dir.join("tokens"))
         .args(arguments)
@@ -73,7 +71,10 @@ fn attack(hub: &Hub, dir: &Path, arguments: &[&str]) -> Output {
 fn a_command_gives_the_hub_the_jobs_that_attacks_need() {
     let dir = tempfile::tempdir().unwrap();
     let hub = Hub::start(dir.path());
-    let attacked = attack(&hub, dir.path(), &["--", "sh", "-c", "tee given > jobs"]);
+    // However busy the machine is.
+    let patience = ["--patience", "300"];
+    let command = ["--", "sh", "-c", "tee given > jobs"];
+    let attacked = attack(&hub, dir.path(), &[&patience[..], &command].concat());
     let table = String::from_utf8(attacked.stdout).unwrap();
     assert_eq!(attacked.status.code(), Some(0), "{table}");
     let given = fs::read_to_string(dir.path().join("given")).unwrap();
