@@ -204,7 +204,6 @@ fn an_honest_agent_whose_job_does_not_come_is_locked_out() {
     let (_runtime, served) = served(ServerConfig::default());
     let (fed, first) = (served.clone(), Once::new());
     let run = HostileRun::new(served.url())
-        .with_patience(PATIENCE)
         .with_attacks(&[Attack::Garbage])
         // The one in the calm before the attack runs, and no other.
         .with_feed(move |job| first.call_once(|| drop(fed.submit(job))))
