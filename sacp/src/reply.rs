@@ -103,7 +103,7 @@ impl Reply {
     /// ```
     /// use sacp::Reply;
     ///
-    /// let text = br#"{"status":"CLARIFY","missing":["step[2].params.dst"],"details":"Where to?"}"#;
+    /// let text = br#"{"status":"REQ_CLARIFY","missing":["step[2].params.dst"],"details":"Where to?"}"#;
     /// assert_eq!(Reply::decode(text)?.encode(), text);
     /// # Ok::<(), ubos_common::json::DecodeError>(())
     /// ```
