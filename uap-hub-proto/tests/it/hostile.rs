@@ -24,9 +24,6 @@ use ubos_conformance::hub::{Attack, HostileRun};
 /// What tells the process below that it is a hub.
 const HUB: &str = "UAP_HUB_THAT_IS_ATTACKED";
 
-/// How long an honest agent may take where the hub stands the attacks: however busy the machine is.
-const PATIENCE: Duration = Duration::from_secs(300);
-
 /// The largest message that a hub takes by default.
 const MESSAGE_BYTES: usize = 64 << 20;
 
@@ -56,7 +53,6 @@ impl Attacked {
     fn attack(&mut self, url: &str) -> HostileRun {
         let jobs = Mutex::new(self.0.stdin.take().unwrap());
         let run = HostileRun::new(url)
-            .with_patience(PATIENCE)
             .with_process(self.0.id())
             .with_feed(move |job| {
                 let mut jobs = jobs.lock().unwrap();
@@ -279,7 +275,6 @@ fn a_hub_that_takes_all_for_one_tells_of_the_sessions_of_others() {
     let (_runtime, served) = served(ServerConfig::default());
     let fed = served.clone();
     let run = HostileRun::new(served.url())
-        .with_patience(PATIENCE)
         .with_attacks(&[Attack::EndedSessions])
         .with_feed(move |job| drop(fed.submit(job)))
         .with_time(Duration::from_secs(1));
