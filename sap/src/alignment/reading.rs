@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    #[cfg_attr(miri, ignore = "takes an hour in an interpreter")]
+    #[cfg_attr(miri, ignore = "too slow in an interpreter")]
     fn a_reading_has_a_bound_and_says_so() {
         // One letter of three bytes that is read as 33.
         let letter = "\u{fdfa}";

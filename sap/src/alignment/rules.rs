@@ -507,7 +507,7 @@ mod tests {
     }
 
     #[test]
-    #[cfg_attr(miri, ignore = "takes an hour in an interpreter")]
+    #[cfg_attr(miri, ignore = "too slow in an interpreter")]
     fn each_term_looks_at_the_output() {
         let terms = ["/* exists"; 16].join(" and ");
         let predicate: Predicate = terms.parse().unwrap();

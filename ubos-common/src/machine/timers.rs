@@ -325,7 +325,7 @@ mod tests {
     fn any_order_of_calls_gives_what_a_plain_map_gives() {
         let (mut timers, mut plain) = (Timers::new(), std::collections::BTreeMap::new());
         let mut state = 1_u64;
-        // An interpreter that looks for undefined behaviour is a thousand times as slow.
+        // An interpreter that looks for undefined behaviour is far slower.
         for _ in 0..if cfg!(miri) { 200 } else { 20_000 } {
             state = state
                 .wrapping_mul(6_364_136_223_846_793_005)

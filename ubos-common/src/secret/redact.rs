@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    #[cfg_attr(miri, ignore = "takes an hour in an interpreter")]
+    #[cfg_attr(miri, ignore = "too slow in an interpreter")]
     fn text_behind_a_block_that_is_cut_stays() {
         let header = format!("-----BEGIN {} KEY-----", "PRIVATE");
         for pad in ["", " ", "  "] {

@@ -86,7 +86,7 @@ fn entries_are_read_across_blocks() {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "takes an hour in an interpreter")]
+#[cfg_attr(miri, ignore = "too slow in an interpreter")]
 fn a_block_that_was_changed_is_damaged() {
     let (transcript, heads) = with_entries(10);
     {

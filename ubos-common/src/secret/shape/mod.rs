@@ -156,8 +156,8 @@ mod tests {
     fn a_shape_begins_only_where_it_is_looked_for() {
         let corpus = include_str!("../../../corpus/secrets.txt");
         let mut found = 0;
-        // An interpreter that looks for undefined behaviour takes an hour for all of them.
-        let (step, at_least) = if cfg!(miri) { (40, 1) } else { (1, 50) };
+        // An interpreter that looks for undefined behaviour is too slow for all of them.
+        let (step, at_least) = if cfg!(miri) { (40, 1) } else { (1, 51) };
         for line in corpus.lines().step_by(step) {
             // Without the marks of what is to be found.
             let line = line.replace(['⟦', '⟧', '¦'], "").replace('␤', "\n");
