@@ -182,7 +182,7 @@ fn real(name: &str) -> Result<Arc<dyn LlmModel>, String> {
 #[cfg(not(feature = "model"))]
 fn real(name: &str) -> Result<Arc<dyn LlmModel>, String> {
     Err(format!(
-        "--model {name} needs another build: cargo run --release -p mission --features model"
+        "--model {name} needs another build: cargo run -p mission --features model"
     ))
 }
 
