@@ -275,6 +275,17 @@ fn read<T: for<'a> Read<'a>>(text: &[u8]) -> Option<T> {
 mod tests {
     use super::*;
 
+    /// A target that is given no events compares nothing.
+    #[test]
+    fn all_events_are_given_those_of_the_last_part_too() {
+        let read = |parts: &[&'static [u8]]| server_sent_events(parts.iter().copied());
+        let (first, last) = (&b"data: a\n\ndata:"[..], &b" b\n\ndata: c"[..]);
+        let all = ["a", "b", "c"].map(String::from).to_vec();
+        assert_eq!(read(&[first, last]), (all, true));
+        let (events, is_whole) = read(&[b"data: a\n\n", b"data: \xff\n\n", b"data: c\n\n"]);
+        assert_eq!((events, is_whole), (vec!["a".into()], false));
+    }
+
     #[test]
     fn every_message_is_valid_and_every_kind_is_made() {
         let mut ids = ubos_common::id::IdSource::seeded(1);
@@ -294,19 +305,23 @@ mod tests {
             r#""type":"tool_result""#,
             r#"{"type":"text","text""#,
             r#"{"type":"reasoning""#,
-            r#"{"type":"image""#,
+            r#"{"type":"image","source":{"type":"base64""#,
+            r#"{"type":"image","source":{"type":"url""#,
+            r#"{"type":"image","source":{"type":"bytes""#,
             r#"{"type":"audio""#,
             r#"{"type":"video""#,
-            r#"{"type":"document""#,
-            r#""type":"base64""#,
-            r#""type":"url""#,
-            r#""type":"bytes""#,
-            r#"{"type":"text","data""#,
+            r#"{"type":"document","source":{"type":"base64""#,
+            r#"{"type":"document","source":{"type":"url""#,
+            r#"{"type":"document","source":{"type":"text","data""#,
             r#""metadata":{""#,
             r#""x-"#,
             "25+02:00",
             "1970-01-01T00:00:00",
-            "1.50e+3",
+            ":null",
+            ":true",
+            ":1.50e+3",
+            ":[",
+            r#":{"a":{}}"#,
         ] {
             assert!(all.contains(kind), "{kind}");
         }

@@ -205,3 +205,30 @@ fn keep(
 const UNFINISHED: &str = ".cut.new";
 const NOTE_BYTES: usize = 56;
 const COPY_BYTES: usize = 1 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::{Arc, Config, Cut, Digest};
+    use crate::log::{Log, LogId, SimDisk, Verify};
+
+    /// This version writes one note a block: what a block of two says, a later one knows.
+    #[test]
+    fn only_a_note_that_is_alone_in_its_block_is_a_cut() {
+        let dir = SimDisk::new().dir();
+        let config = Config::default().with_log_id(LogId::from_bytes([1; 16]));
+        let log = Log::open_in(Arc::clone(&dir), config).unwrap();
+        let cut = |bytes| Cut {
+            segment: 1,
+            offset: 128,
+            bytes,
+            digest: Digest::of_bytes(b"taken out"),
+        };
+        let (one, two) = (cut(1), cut(2));
+        log.note(&[&one.encode(), &two.encode()]).unwrap();
+        log.append(b"a record").unwrap();
+        log.note(&[&two.encode()]).unwrap();
+        let head = log.close().unwrap();
+        let verified = Verify::default().run(dir.as_ref()).unwrap();
+        assert_eq!((verified.head, verified.cuts), (head, vec![two]));
+    }
+}

@@ -106,7 +106,7 @@ impl Log {
         let log = Self::open_locked(Arc::clone(&dir), config, lock)?;
         let unwritten = |error| OpenError::Io(io::Error::other::<AppendError>(error));
         for cut in &cuts {
-            log.note(&cut.encode()).map_err(unwritten)?;
+            log.note(&[&cut.encode()]).map_err(unwritten)?;
         }
         let head = log.close().map_err(unwritten)?;
         finish(dir.as_ref(), &cuts)?;
@@ -213,10 +213,12 @@ impl Log {
         Ok(ticket)
     }
 
-    /// Appends a note of the log itself; nothing else may wait.
-    pub(super) fn note(&self, bytes: &[u8]) -> Result<(), AppendError> {
-        let mut state = self.room_for(&[bytes])?;
-        state.pending.push(bytes)?;
+    /// Appends a block of notes of the log itself; nothing else may wait.
+    pub(super) fn note(&self, records: &[&[u8]]) -> Result<(), AppendError> {
+        let mut state = self.room_for(records)?;
+        for bytes in records {
+            state.pending.push(bytes)?;
+        }
         state.pending.make_note();
         let end = state.pending.next_sequence();
         drop(self.commit_until(state, end)?);
