@@ -437,4 +437,19 @@ mod tests {
             (1, 0)
         );
     }
+
+    // What woke them last may have been meant for one that has ended.
+    #[cfg(feature = "tokio")]
+    #[test]
+    fn who_waits_for_output_to_be_taken_is_woken_when_another_ends() {
+        let ledger = Ledger::new(1_600);
+        let woken = Arc::<Woken>::default();
+        let waker = Waker::from(Arc::clone(&woken));
+        let _taken = ledger.take(Share::Output, 300).unwrap();
+        let mut room = Charge::on(&ledger, Share::Output);
+        assert!(!room.fill(50, &Context::from_waker(&waker)));
+        ledger.wake_waiting();
+        ledger.wake_waiting();
+        assert_eq!(woken.0.load(Ordering::SeqCst), 1);
+    }
 }

@@ -124,6 +124,9 @@ async fn spans_have_ids_and_neither_payload_nor_token() {
         .lines()
         .filter(|line| *line == "correlation_id=mission-7");
     assert_eq!(named.count(), 2 * ids.len());
+    // There, and in the record.
+    let ends = said.lines().filter(|line| line.starts_with("status="));
+    assert_eq!(ends.count(), 3 * ids.len());
     assert!(!said.contains("canary") && !said.contains(token().expose()));
 }
 

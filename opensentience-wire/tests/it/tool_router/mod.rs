@@ -507,9 +507,10 @@ async fn an_agent_is_added_to_a_router_that_runs() {
     let (added, again, third) = tokio::join!(
         router.add(source("com.example.b")),
         router.add(source("com.example.b")),
-        router.add(source("com.example.c"))
+        router.add(broken("com.example.c"))
     );
     added.unwrap();
+    // It was not even launched.
     let third = third.unwrap_err();
     assert!(matches!(third, AddError::TooMany { limit: 2 }), "{third}");
     let again = again.unwrap_err();

@@ -2,6 +2,7 @@
 
 mod backpressure;
 mod process;
+mod replaced;
 mod room;
 mod runtimes;
 mod told;

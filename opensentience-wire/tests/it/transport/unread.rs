@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use opensentience_wire::Limits;
 use opensentience_wire::message::SemVer;
@@ -10,12 +11,18 @@ use opensentience_wire::transport::tokio::Agent;
 use serde_json::{Value, json};
 use tokio::io::{AsyncWriteExt as _, DuplexStream};
 use tokio::sync::watch;
+use ubos_common::os::Clock;
+use ubos_common::time::Timestamp;
 
 use super::next_frame;
 use crate::kit::{AGENT, call, frame, message, object, spec, token, welcome};
 
 /// The core's end of a connection whose agent has registered its tools.
 async fn core_of(agent: Agent, limits: Limits) -> DuplexStream {
+    core_that_wants_heartbeats(agent, limits, 30_000).await
+}
+
+async fn core_that_wants_heartbeats(agent: Agent, limits: Limits, every_ms: u64) -> DuplexStream {
     let (mut near, far) = tokio::io::duplex(64 << 10);
     let version = "1.0.0".parse::<SemVer>().unwrap();
     let config = agent::Config::new(AGENT, version, token()).with_limits(limits);
@@ -23,6 +30,7 @@ async fn core_of(agent: Agent, limits: Limits) -> DuplexStream {
     assert_eq!(next_frame(&mut near).await["type"], "agent.hello");
     let mut welcome = welcome();
     welcome["payload"]["max_frame_bytes"] = json!(4_194_304);
+    welcome["payload"]["heartbeat_interval_ms"] = json!(every_ms);
     near.write_all(&frame(&welcome)).await.unwrap();
     while next_frame(&mut near).await["type"] != "agent.tools.register" {}
     let registered = json!({"registered": [format!("{AGENT}/large")], "rejected": []});
@@ -130,7 +138,7 @@ async fn whoever_keeps_the_context_of_a_call_learns_of_its_end() {
     let mut near = core_of(agent, Limits::default()).await;
     near.write_all(&calls(1)).await.unwrap();
     results(&mut near, 1).await;
-    let patience = std::time::Duration::from_secs(60);
+    let patience = Duration::from_secs(60);
     let learnt = tokio::time::timeout(patience, end.wait_for(|end| *end)).await;
     assert!(*learnt.expect("it has ended").unwrap());
 }
@@ -208,6 +216,34 @@ async fn an_agent_shuts_down_though_its_core_reads_nothing() {
         // It takes no more tools once it is gone.
         while control.replace_tools(Vec::new()).await.is_ok() {}
     };
-    let patience = std::time::Duration::from_secs(120);
+    let patience = Duration::from_secs(120);
     tokio::time::timeout(patience, ended).await.unwrap();
+}
+
+// Those that nobody reads would be all that is kept one day.
+// spec: OSW-2-7
+#[tokio::test]
+async fn no_heartbeats_are_made_for_a_core_that_reads_nothing() {
+    let agent = Agent::new("1.0.0".parse().unwrap()).tool(spec("large"), |_, _| {
+        core::future::ready(Ok(object(&json!({"text": "x".repeat(900_000)}))))
+    });
+    let mut near = core_that_wants_heartbeats(agent, Limits::default(), 1).await;
+    near.write_all(&calls(2)).await.unwrap();
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+    let clock = Clock::start();
+    let since = clock.now().wall;
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let until = clock.now().wall;
+    let (mut unread, mut later) = (0, 0);
+    while later == 0 {
+        let next = next_frame(&mut near).await;
+        if next["type"] == "agent.heartbeat" {
+            let at = next["ts"].as_str().unwrap().parse::<Timestamp>().unwrap();
+            unread += usize::from(since < at && at < until);
+            later += usize::from(at > until);
+        }
+    }
+    assert_eq!(unread, 0);
 }

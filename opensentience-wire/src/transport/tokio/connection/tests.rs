@@ -9,6 +9,7 @@ use crate::transport::tokio::call::{Link, RunningCall};
 use core::future::poll_fn;
 use serde_json::json;
 use std::sync::Arc;
+use std::task::Wake;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use ubos_common::id::IdSource;
 use ubos_common::json::RawObject;
@@ -202,6 +203,34 @@ async fn a_call_ends_whose_output_finds_no_room() {
     assert_eq!(cancels.len(), 1, "{sent}");
     drop(all);
     assert_eq!(ledger.held_bytes_of(Share::Output), 0);
+}
+
+#[derive(Default)]
+struct Woken(AtomicUsize);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+// A connection that ends lets those of its ledger look again, which it may have been woken for.
+#[tokio::test]
+async fn an_end_wakes_who_waits_for_output_to_be_taken() {
+    for is_abandoned in [false, true] {
+        let mut made = connection(Listeners::default());
+        let ledger = made.conn.ledger().clone();
+        let _all = ledger.take(Share::Output, ledger.max_bytes_of(Share::Output));
+        let woken = Arc::<Woken>::default();
+        let waker = Waker::from(Arc::clone(&woken));
+        assert!(!Charge::on(&ledger, Share::Output).fill(1, &Context::from_waker(&waker)));
+        if is_abandoned {
+            made.abandon(&Counts::default());
+        } else {
+            drop(made.end());
+        }
+        assert_eq!(woken.0.load(Ordering::SeqCst), 1, "{is_abandoned}");
+    }
 }
 
 #[tokio::test]
