@@ -128,8 +128,10 @@ async fn main() -> Result<ExitCode, Failure> {
         cores.push(agent(n).await?);
     }
     let (after, ticks) = used();
-    let each = (after.saturating_sub(before) * 1024).checked_div(u64::try_from(agents)?);
-    println!("{agents} agents: {each:?} bytes each, both ends");
+    let each = (after.saturating_sub(before) * 1024)
+        .checked_div(u64::try_from(agents)?)
+        .unwrap_or_default();
+    println!("{agents} agents: {each} bytes each, both ends");
     tokio::time::sleep(Duration::from_secs(30)).await;
     let (idle, later) = used();
     println!(

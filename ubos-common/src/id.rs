@@ -318,4 +318,15 @@ mod tests {
                 .is_err()
         );
     }
+
+    #[test]
+    fn an_id_is_made_of_two_draws() {
+        let (mut ids, mut same) = (IdSource::seeded(7), IdSource::seeded(7));
+        let mut bytes = [same.bits().to_le_bytes(), same.bits().to_le_bytes()].concat();
+        // Version 4, and the variant of RFC 9562.
+        bytes[6] = bytes[6] & 0x0f | 0x40;
+        bytes[8] = bytes[8] & 0x3f | 0x80;
+        assert_eq!(ids.uuid().as_bytes()[..], bytes);
+        assert_eq!(ids.bits(), same.bits());
+    }
 }

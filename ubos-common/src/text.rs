@@ -182,7 +182,7 @@ where
 
 #[cfg(test)]
 mod tests {
-    use super::ShortText;
+    use super::{Kept, ShortText};
 
     #[test]
     fn short_and_long_texts_are_kept() {
@@ -190,6 +190,8 @@ mod tests {
             let text = "é".repeat(length / 2) + &"a".repeat(length % 2);
             let kept = ShortText::from(text.as_str());
             assert_eq!(&*kept, text);
+            let is_here = matches!(kept.0, Kept::Here { .. });
+            assert_eq!(is_here, length <= ShortText::HERE, "{length}");
             assert_eq!(kept.clone(), kept);
             for other in ["", "a", "é", &*"é".repeat(100)] {
                 let order = kept.cmp(&ShortText::from(other));

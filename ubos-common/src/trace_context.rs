@@ -380,4 +380,14 @@ mod tests {
         assert_eq!(context.child([0; 8]), None);
         assert!(context.is_sampled() && !context.with_sampled(false).is_sampled());
     }
+
+    #[test]
+    fn a_span_below_is_of_the_same_trace() {
+        let parent = TraceContext::read(PARENT, ["vendor=1"]).unwrap();
+        let child = parent.child([1; 8]).unwrap();
+        let carried: Vec<_> = child.to_carry().map(|(_, value)| value).collect();
+        let place = "00-0af7651916cd43dd8448eb211c80319c-0101010101010101-01";
+        assert_eq!(carried, [place, "vendor=1"]);
+        assert_eq!(parent.child([0; 8]), None);
+    }
 }

@@ -391,4 +391,23 @@ mod tests {
         advice.count_unlisted(1, false);
         assert!(crate::json::to_string(&advice).contains("ADVICE"));
     }
+
+    #[test]
+    fn findings_of_a_part_stand_under_its_place() {
+        let finding = |pointer: &str| Violation::new(pointer, "code", "C-1", Level::Must, "wanted");
+        let (mut whole, mut part) = (Report::default(), Report::default());
+        whole.push(finding("/first"));
+        part.push(finding("/name"));
+        part.count_unlisted(3, true);
+        whole.extend_under("/parts/0", part);
+        let lines = whole.to_string();
+        assert_eq!(
+            lines.lines().collect::<Vec<_>>(),
+            [
+                "MUST /first: wanted [code, C-1]",
+                "MUST /parts/0/name: wanted [code, C-1]",
+                "and 3 more"
+            ]
+        );
+    }
 }

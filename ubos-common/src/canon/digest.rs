@@ -248,6 +248,9 @@ mod tests {
         let named = numbers.iter().map(|n| (n.to_string(), n.clone()));
         let named = Value::Object(named.collect::<Map<_, _>>());
         let objects = Value::from(vec![json!({"a": 1}); 50_000]);
+        let listed = Value::from(numbers.clone());
+        let serialized = held(&listed, |writer| listed.serialize(writer));
+        assert!(serialized <= 2 * BLOCK, "{serialized}");
         for long in [Value::from(numbers), objects.clone(), named] {
             let parsed = held(&long, |writer| value::write(writer, &long));
             assert!(parsed <= 2 * BLOCK, "{parsed}");

@@ -164,4 +164,11 @@ mod tests {
         assert_eq!(at.timestamp().subsec_nanos(), 250_000_000);
         assert_eq!(at.timestamp(), "2025-10-01T12:00:00.250Z".parse().unwrap());
     }
+
+    #[test]
+    fn a_fraction_is_as_long_as_the_longest_time() {
+        let of = |length: usize| format!("2025-10-01T12:00:00.{}Z", "0".repeat(length - 21));
+        assert!(rfc3339(&of(64)).is_ok());
+        assert_eq!(rfc3339(&of(65)), Err(TimeError::Length { seen: 65 }));
+    }
 }

@@ -689,3 +689,22 @@ fn what_holds_values_is_written_as_they_are() {
     let map = BTreeMap::from([("b".to_owned(), vec![1_u8]), (text, vec![])]);
     assert_eq!(to_string(&map), r#"{"a":[],"b":[1]}"#);
 }
+
+#[test]
+fn what_holds_a_value_is_as_strict_as_the_value() {
+    let limits = Limits::default();
+    let word = |text: &str| {
+        decode::<Level3>(text.as_bytes(), &limits, Profile::Lenient)
+            .unwrap()
+            .0
+    };
+    for (text, is_strict) in [("\"low\"", true), ("\"unknown\"", false)] {
+        let word = word(text);
+        assert_eq!(word.is_strict(), is_strict);
+        assert_eq!((&word).is_strict(), is_strict);
+        assert_eq!(Box::new(word.clone()).is_strict(), is_strict);
+        assert_eq!(std::sync::Arc::new(word.clone()).is_strict(), is_strict);
+        assert_eq!(vec![word.clone()].is_strict(), is_strict);
+        assert_eq!(Some(word).is_strict(), is_strict);
+    }
+}

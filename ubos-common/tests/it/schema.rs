@@ -321,3 +321,45 @@ fn a_name_that_serde_json_keeps_for_itself_is_refused() {
     let value = RawBuf::parse(r#"{"a":"$serde_json::private::RawValue"}"#).unwrap();
     assert_eq!(schema.findings(value.as_raw()), Ok(vec![]));
 }
+
+#[test]
+fn what_a_schema_takes_is_told_by_its_text_its_schemas_and_its_patterns() {
+    let size = |schema: &str| Schema::compile(schema).unwrap().size_bytes();
+    let plain = size(r#"{"type":"string"}"#);
+    assert!(plain < 4_096, "{plain}");
+    let states = r#"{"pattern":"a{1000}"}"#;
+    assert!(size(states) > plain + 100_000);
+    for keyword in ["dependentSchemas", "dependencies", "properties", "$defs"] {
+        let inside = format!(r##"{{"{keyword}":{{"a":{states}}},"$ref":"#/{keyword}/a"}}"##);
+        assert!(size(&inside) > plain + 100_000, "{keyword}");
+    }
+    for keyword in ["dependentSchemas", "dependencies", "properties"] {
+        let inside = format!(r#"{{"{keyword}":{{"a":{states}}}}}"#);
+        assert!(size(&inside) > plain + 100_000, "{keyword}");
+    }
+}
+
+#[test]
+fn a_list_without_doubles_costs_what_is_compared() {
+    let value = RawBuf::parse(&format!("[{}]", vec!["1"; 100].join(","))).unwrap();
+    let least = |schema: &str| {
+        let schema = Schema::compile(schema).unwrap();
+        let is_enough = |steps: &u64| schema.findings_within(value.as_raw(), *steps).is_ok();
+        (0..).find(is_enough).unwrap()
+    };
+    let free = least(r#"{"uniqueItems":false}"#);
+    assert!(least(r#"{"uniqueItems":true}"#) > free + 100);
+}
+
+#[test]
+fn a_text_costs_for_each_chunk_that_is_begun() {
+    let schema = Schema::compile(r#"{"pattern":"^[a-z]*b$"}"#).unwrap();
+    let least = |length: usize| {
+        let value = RawBuf::parse(&format!("\"{}b\"", "a".repeat(length - 1))).unwrap();
+        let is_enough = |steps: &u64| schema.findings_within(value.as_raw(), *steps).is_ok();
+        (0..).find(is_enough).unwrap()
+    };
+    assert!(least(1) > 0 && least(1) == least(13));
+    assert!(least(17) > least(13));
+    assert_eq!(least(33) - least(17), least(17) - least(13));
+}

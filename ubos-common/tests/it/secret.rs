@@ -361,3 +361,29 @@ proptest! {
         prop_assert!(once.matches(PLACEHOLDER).count() >= usize::from(last > 0));
     }
 }
+
+// The bound may fall into the middle of a character.
+#[test]
+fn a_private_key_without_an_end_is_text_again_behind_whole_characters() {
+    // Longer than what is remembered of the text before.
+    for pad in ["x".repeat(300), "x".repeat(301)] {
+        let mut redactor = Redactor::default();
+        let begin = format!("-----BEGIN PRIVATE KEY-----\n{pad}\n");
+        let mut out = redactor.push(&begin);
+        out += &redactor.push(&format!("{}\nbehind\n", "é".repeat(20_000)));
+        assert!(out.ends_with("é\nbehind\n"));
+        let hidden = 20_000 - out.matches('é').count();
+        // 16 KiB, of which the first lines take some.
+        assert_eq!(hidden, (16_384 - begin.len()).div_ceil(2));
+    }
+}
+
+#[test]
+fn what_begins_like_a_secret_and_is_none_is_free() {
+    for text in [
+        "eyJust a long word that begins like a token",
+        "sk-ip this part of the text",
+    ] {
+        assert!(is_secret_free(&format!("\"{text}\"")), "{text}");
+    }
+}

@@ -180,6 +180,28 @@ fn what_waits_together_shares_one_write_and_one_sync() {
     log.sync().unwrap();
     log.sync().unwrap();
     assert_eq!(disk.operations() - before, 2);
+    // What waits is written by it, too.
+    let waiting = log.submit(b"waits").unwrap();
+    let end = log.sync().unwrap().next_sequence;
+    assert_eq!(
+        (end, disk.operations() - before),
+        (log.head().next_sequence, 4)
+    );
+    log.wait(waiting).unwrap();
+}
+
+#[test]
+fn a_log_that_cannot_be_makes_no_folder() {
+    let root = tempfile::tempdir().unwrap();
+    let path = root.path().join("log");
+    let wrong = config().with_segment_bytes(0);
+    Log::open(&path, wrong.clone()).unwrap_err();
+    assert!(!path.exists());
+    let disk = SimDisk::new();
+    let refused = Log::open_in(disk.dir(), wrong.clone()).unwrap_err();
+    assert!(matches!(refused, OpenError::Config(_)), "{refused}");
+    let refused = Log::repair(disk.dir(), wrong).unwrap_err();
+    assert!(matches!(refused, OpenError::Config(_)), "{refused}");
 }
 
 #[test]
