@@ -701,7 +701,7 @@ fn what_holds_a_value_is_as_strict_as_the_value() {
     for (text, is_strict) in [("\"low\"", true), ("\"unknown\"", false)] {
         let word = word(text);
         assert_eq!(word.is_strict(), is_strict);
-        assert_eq!((&word).is_strict(), is_strict);
+        assert_eq!(<&Level3 as Write>::is_strict(&&word), is_strict);
         assert_eq!(Box::new(word.clone()).is_strict(), is_strict);
         assert_eq!(std::sync::Arc::new(word.clone()).is_strict(), is_strict);
         assert_eq!(vec![word.clone()].is_strict(), is_strict);
