@@ -54,11 +54,15 @@ impl Drop for Hub {
 }
 
 fn attack(hub: &Hub, dir: &Path, arguments: &[&str]) -> Output {
+    attack_for("1", hub, dir, arguments)
+}
+
+fn attack_for(seconds: &str, hub: &Hub, dir: &Path, arguments: &[&str]) -> Output {
     // A tool that stands still is killed, and fails.
     Command::new("timeout")
         .arg("600")
         .arg(program())
-        .args(["hub-hostile", "--url", &hub.url, "--seconds", "1"])
+        .args(["hub-hostile", "--url", &hub.url, "--seconds", seconds])
         .args(["--pid", &hub.child.id().to_string(), "--token-file"])
         .arg(dir.join("tokens"))
         .args(arguments)
@@ -135,19 +139,18 @@ fn given(table: &str) -> [u64; 2] {
 fn jobs_that_the_command_does_not_read_are_counted() {
     let dir = tempfile::tempdir().unwrap();
     let hub = Hub::start(dir.path());
-    let lost_by = |command: &[&str]| {
-        let attacked = attack(
-            &hub,
-            dir.path(),
-            &[&["--attack", "many shapes", "--"], command].concat(),
-        );
-        let table = String::from_utf8(attacked.stdout).unwrap();
-        assert!(attacked.stderr.is_empty(), "no task of it panics");
-        given(&table)
-    };
-    // More than a pipe takes and may wait.
-    let [all, lost] = lost_by(&["sleep", "600"]);
-    assert!(0 < lost && lost < all, "{lost} of {all}");
+    // More than a pipe takes and may wait, which takes a busy machine longer.
+    let [all, lost] = ["1", "10", "100"]
+        .into_iter()
+        .map(|seconds| {
+            let never_read = ["--attack", "many shapes", "--", "sleep", "600"];
+            let attacked = attack_for(seconds, &hub, dir.path(), &never_read);
+            assert!(attacked.stderr.is_empty(), "no task of it panics");
+            given(&String::from_utf8(attacked.stdout).unwrap())
+        })
+        .find(|[_, lost]| *lost > 0)
+        .expect("jobs are lost where none is read");
+    assert!(lost < all, "{lost} of {all}");
 }
 
 #[test]
