@@ -255,8 +255,8 @@ pub struct HostileRound {
 impl HostileReport {
     /// Whether each attack was tried, and while it went on the honest agent was served each time that it tried, within
     /// the [patience](HostileRun::with_patience), nobody learned what is another's, and the memory grew no further than it may.
-    /// To be served is to listen, and where jobs come
-    /// of the feed to do one to its end. Shorter times are for people to judge: they are the machine's as well.
+    /// To be served is to listen, and where jobs come of the feed to do one to its end. Shorter times are for people
+    /// to judge: they are the machine's as well.
     #[must_use]
     pub fn is_survived(&self) -> bool {
         self.rounds

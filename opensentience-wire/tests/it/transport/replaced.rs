@@ -19,7 +19,7 @@ fn numbered(name: &str, number: u32) -> Tool {
     })
 }
 
-// spec: OSW-4.2-1
+// spec: OSW-4.2-4
 #[tokio::test]
 async fn replaced_tools_are_called_and_what_runs_goes_on() {
     let (begun, may_end) = (Arc::<Notify>::default(), Arc::<Notify>::default());

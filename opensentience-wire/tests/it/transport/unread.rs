@@ -221,7 +221,6 @@ async fn an_agent_shuts_down_though_its_core_reads_nothing() {
 }
 
 // Those that nobody reads would be all that is kept one day.
-// spec: OSW-2-7
 #[tokio::test]
 async fn no_heartbeats_are_made_for_a_core_that_reads_nothing() {
     let agent = Agent::new("1.0.0".parse().unwrap()).tool(spec("large"), |_, _| {
