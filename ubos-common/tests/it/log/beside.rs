@@ -10,8 +10,9 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
+use ubos_common::log::format::Fault;
 use ubos_common::log::{
     ArchiveError, Config, DirLock, FsDir, Log, LogDir, LogFile, ReadError, Reader, SimDisk, Sync,
     Verify,
@@ -387,6 +388,24 @@ fn a_follower_goes_on_where_its_segment_was_archived_when_it_had_read_all_of_it(
 }
 
 #[test]
+fn a_follower_whose_segment_was_taken_away_with_what_follows_is_told() {
+    let disk = SimDisk::new();
+    let log = open(&disk, &config().with_segment_bytes(1000));
+    log.append(&payload(0, 900)).unwrap();
+    log.append(&payload(1, 900)).unwrap();
+    let mut reader = Reader::open_in(disk.dir(), Default::default());
+    assert_eq!(drain(&mut reader).len(), 2);
+    disk.dir().remove(&segment(1)).unwrap();
+    let lost = reader.next().map(|entry| entry.map(|entry| entry.position));
+    match lost {
+        Err(ReadError::Damaged(damage)) => {
+            assert_eq!(damage.fault, Fault::MissingSegment { index: 1 });
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
 fn removing_files_beside_the_segments_admits_no_second_writer() {
     let root = tempfile::tempdir().unwrap();
     let folder = root.path().join("log");
@@ -516,4 +535,25 @@ fn a_record_is_read_after_its_sync_and_not_before() {
     let peeked = peeking.lock().unwrap().as_ref().map(|(_, peeked)| *peeked);
     assert_eq!(peeked, Some(4));
     *peeking.lock().unwrap() = None;
+}
+
+#[test]
+fn whoever_waits_for_the_commit_of_another_is_woken() {
+    let peeking = Peeking::default();
+    let dir = PeekedDir(SimDisk::new().dir(), Arc::clone(&peeking));
+    let log = Arc::new(Log::open_in(Arc::new(dir), config()).unwrap());
+    // One leads and stands in its sync; the others wait for it.
+    let held = peeking.lock().unwrap();
+    let (done, ends) = mpsc::channel();
+    for n in 0..8 {
+        let (log, done) = (Arc::clone(&log), done.clone());
+        std::thread::spawn(move || done.send(log.append(&[n]).unwrap().sequence));
+    }
+    std::thread::sleep(Duration::from_millis(100));
+    drop(held);
+    let mut seen = (0..8)
+        .map(|_| ends.recv_timeout(Duration::from_secs(60)).expect("woken"))
+        .collect::<Vec<_>>();
+    seen.sort_unstable();
+    assert_eq!(seen, (0..8).collect::<Vec<_>>());
 }

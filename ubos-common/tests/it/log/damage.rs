@@ -148,6 +148,19 @@ fn a_cut_end_is_torn_and_a_changed_end_is_damage() {
 }
 
 #[test]
+fn a_proof_needs_what_has_its_first_record_and_nothing_before() {
+    let (_, files, _) = small_log();
+    let mut header = files[0].clone();
+    header[20] ^= 1;
+    let disk = with_file(0, header, &files);
+    let from = |sequence| Verify::default().from(sequence).run(disk.dir().as_ref());
+    // The second segment begins with record 4.
+    let proven = from(4).unwrap();
+    assert_eq!((proven.first_sequence, proven.records), (4, 8));
+    fault(from(3));
+}
+
+#[test]
 fn removed_doubled_and_swapped_segments_are_found() {
     let (_, files, _) = small_log();
     let disk = SimDisk::new();
