@@ -130,6 +130,11 @@ mod tests {
     fn monotonic_spans_saturate() {
         assert_eq!(Mono::MAX.saturating_add(Duration::from_secs(1)), Mono::MAX);
         assert_eq!(Mono::MAX.checked_add(Duration::from_nanos(1)), None);
+        let second = Duration::from_secs(1);
+        assert_eq!(
+            Mono::ZERO.checked_add(second).map(Mono::as_nanos),
+            Some(1_000_000_000)
+        );
         assert_eq!(Mono::ZERO.saturating_since(Mono::MAX), Duration::ZERO);
     }
 }

@@ -2,6 +2,7 @@
 
 use proptest::prelude::*;
 use serde_json::Value;
+use std::collections::BTreeMap;
 
 use ubos_common::json::*;
 use ubos_common::violation::{Level, Profile};
@@ -173,14 +174,74 @@ fn long_names_do_not_multiply_by_their_findings() {
         "n".repeat(200_000),
         ["\"\""; 900].join(",")
     );
-    let Err(DecodeError::Invalid(report)) =
-        strict::<std::collections::BTreeMap<String, Vec<u64>>>(&text)
-    else {
+    let Err(DecodeError::Invalid(report)) = strict::<BTreeMap<String, Vec<u64>>>(&text) else {
         panic!("refused");
     };
     let shown: usize = report.iter().map(|f| f.pointer.len()).sum();
     assert!(shown < 2 * 1_048_576, "{shown} bytes of pointers");
     assert_eq!(report.len() + report.unlisted(), 900);
+}
+
+/// Pointers are shown as long as those before are within their bound.
+#[test]
+fn pointers_of_findings_are_shown_up_to_their_bound() {
+    for (over, shown) in [(0, 3), (1, 2)] {
+        // A pointer is a name behind a slash: both together are 1 MiB, and `over`.
+        let (half, other) = ("m".repeat(524_287), "n".repeat(524_287 + over));
+        let text = format!(r#"{{"{half}":"","{other}":"","o":""}}"#);
+        let Err(DecodeError::Invalid(report)) = strict::<BTreeMap<String, u64>>(&text) else {
+            panic!("refused");
+        };
+        assert_eq!((report.len(), report.unlisted()), (shown, 3 - shown));
+    }
+}
+
+#[test]
+fn a_map_is_read_with_all_its_members_or_refused() {
+    let read = strict::<BTreeMap<String, Vec<u64>>>(r#"{"b":[],"a":[1,2]}"#).unwrap();
+    let wanted = BTreeMap::from([("a".to_owned(), vec![1, 2]), ("b".to_owned(), vec![])]);
+    assert_eq!(read.0, wanted);
+    strict::<BTreeMap<String, Vec<u64>>>(r#"{"b":[],"a":[1,true]}"#).unwrap_err();
+}
+
+#[test]
+fn what_is_of_another_type_is_told_by_its_type() {
+    fn refusal<T: for<'a> Read<'a>>(text: &str) -> Option<String> {
+        match decode::<T>(text.as_bytes(), &Limits::default(), Profile::Strict) {
+            Ok(_) => None,
+            Err(DecodeError::Invalid(report)) => Some(report.iter().next()?.message.to_string()),
+            Err(other) => Some(other.to_string()),
+        }
+    }
+    let values = [
+        ("a boolean", "true"),
+        ("a boolean", "false"),
+        ("a number", "-1"),
+        ("a number", "7"),
+        ("a string", "\"t\""),
+        ("null", "null"),
+        ("an array", "[1]"),
+        ("an object", "{}"),
+    ];
+    type Reading = fn(&str) -> Option<String>;
+    let types: [(&str, Reading); 4] = [
+        ("a boolean", refusal::<bool>),
+        ("a number", refusal::<f64>),
+        ("a string", refusal::<String>),
+        ("an array", refusal::<Vec<u64>>),
+    ];
+    for (wanted, read) in types {
+        for (kind, text) in values {
+            let refused = read(text);
+            if kind == wanted {
+                assert_eq!(refused, None, "{text} as {wanted}");
+            } else {
+                let refused = refused.expect(text);
+                assert!(refused.contains(wanted), "{text} as {wanted}: {refused}");
+                assert!(refused.contains(kind), "{text} as {wanted}: {refused}");
+            }
+        }
+    }
 }
 
 #[test]
@@ -673,7 +734,7 @@ fn scalars_are_written_as_json() {
 
 #[test]
 fn what_holds_values_is_written_as_they_are() {
-    use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
+    use std::{borrow::Cow, sync::Arc};
 
     let text = "a".to_owned();
     let one = to_string(&text);

@@ -85,6 +85,19 @@ fn schemas_and_values_inside_one_another_are_bounded() {
 }
 
 #[test]
+fn the_deepest_place_that_is_judged_is_512_schemas_and_values_inside() {
+    let all_of =
+        |levels, inner: &str| nested(levels, inner, |inside| format!(r#"{{"allOf":[{inside}]}}"#));
+    // Each `a` is ten deep: eight branches, the member, the reference. So is what leads to `b`, without the reference.
+    let value = nested(50, r#"{"b":1}"#, |inside| format!(r#"{{"a":{inside}}}"#));
+    for (deeper, answer) in [(3, Ok(0)), (4, Err(SchemaError::TooExpensive))] {
+        let last = all_of(deeper, "{}");
+        let members = format!(r##"{{"properties":{{"a":{{"$ref":"#"}},"b":{last}}}}}"##);
+        assert_eq!(check(&all_of(8, &members), &value), answer);
+    }
+}
+
+#[test]
 fn branches_under_unevaluated_are_paid_thrice_a_level() {
     let schema = |levels| {
         nested(levels, r#"{"properties":{"a":{}}}"#, |inside| {
@@ -132,6 +145,12 @@ fn patterns_cost_their_states() {
     );
     assert_eq!(
         refused(&pattern("((a{100}){100}){100}")),
+        Some(SchemaError::TooLarge)
+    );
+    // Letters of all scripts are hundreds of ranges.
+    assert_eq!(refused(&pattern("\\\\p{L}{20}")), None);
+    assert_eq!(
+        refused(&pattern("\\\\p{L}{60}")),
         Some(SchemaError::TooLarge)
     );
     let names = r#"{"patternProperties":{"[ab]*a[ab]{800}c":{}}}"#;
@@ -316,6 +335,17 @@ fn a_name_that_serde_json_keeps_for_itself_is_refused() {
         }
         let refused = Schema::compile(&object).unwrap_err();
         assert_eq!(refused, SchemaError::ReservedName);
+    }
+    // Quotes and backslashes in the texts before hide no name, and make none.
+    for before in [r#"\""#, r"\\", r#"\\\""#, r#"\":"#] {
+        let name = "$serde_json::private::RawValue";
+        let text = format!(r#"{{"{before}":"{before}","b":{{"{name}":{inner:?}}}}}"#);
+        let value = RawBuf::parse(&text).unwrap();
+        let refused = schema.findings(value.as_raw());
+        assert_eq!(refused, Err(SchemaError::ReservedName), "{text}");
+        let text = format!(r#"{{"a":"{before}{name}{before}"}}"#);
+        let value = RawBuf::parse(&text).unwrap();
+        assert_eq!(schema.findings(value.as_raw()), Ok(vec![]), "{text}");
     }
     // As a text it is like any other.
     let value = RawBuf::parse(r#"{"a":"$serde_json::private::RawValue"}"#).unwrap();

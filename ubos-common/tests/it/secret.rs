@@ -387,3 +387,29 @@ fn what_begins_like_a_secret_and_is_none_is_free() {
         assert!(is_secret_free(&format!("\"{text}\"")), "{text}");
     }
 }
+
+// What is remembered may begin in the middle of a character.
+#[test]
+fn lines_of_long_characters_are_given_out_as_they_are() {
+    for pad in ["", "x", "xx", "xxx"] {
+        let lines = format!("{pad}{}\n", "語é🙂".repeat(200)).repeat(5);
+        let mut redactor = Redactor::default();
+        let pieces = lines.split_inclusive('\n');
+        let mut out = pieces.map(|line| redactor.push(line)).collect::<String>();
+        out += &redactor.finish();
+        assert_eq!(out, lines);
+    }
+}
+
+#[test]
+fn without_a_digit_a_literal_is_random_by_its_signs_and_both_cases() {
+    let found = |text: &str| secret_shapes(text).count();
+    assert_eq!(found("password: Nobody@Nowhere"), 1);
+    for text in [
+        "password: nobody@nowhere",
+        "password: NOBODY@NOWHERE",
+        "password: NobodyNowhere",
+    ] {
+        assert_eq!(found(text), 0, "{text}");
+    }
+}

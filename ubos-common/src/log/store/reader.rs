@@ -260,7 +260,8 @@ impl Reader {
                 Some(next) => cursor.go_on(next?, limits)?,
                 // Segments are archived in their order: while this one is there, the next one was not there yet.
                 None if has_segment(dir.as_ref(), cursor.segment)? => {
-                    return cursor.wait_or_fail(visible);
+                    // A writer's reader comes here for what is visible alone.
+                    return cursor.wait_or_fail(visible.is_some());
                 }
                 None => {
                     let index = cursor.segment;
@@ -369,12 +370,11 @@ impl Cursor {
         Ok(true)
     }
 
-    /// At the end of the last segment: nothing there yet, a block being written, or damage. Records below `visible`
-    /// are committed, so that their bytes must be there.
-    fn wait_or_fail(&mut self, visible: Option<u64>) -> Result<bool, ReadError> {
+    /// At the end of the last segment: nothing there yet, a block being written, or damage. What `is_committed` must be
+    /// there.
+    fn wait_or_fail(&mut self, is_committed: bool) -> Result<bool, ReadError> {
         let offset = self.scanner.offset();
         let sequence = self.scanner.chain().next_sequence();
-        let is_committed = visible.is_some_and(|end| sequence < end);
         let mut damage = None;
         for _ in 0..CONFIRMING_LOOKS {
             let look = self.scanner.look()?;

@@ -487,3 +487,22 @@ fn a_text_that_is_no_head_is_refused_by_its_part() {
         );
     }
 }
+
+#[test]
+fn a_closed_log_takes_no_more_room_than_its_blocks() {
+    let folder = tempfile::tempdir().unwrap();
+    let disk = SimDisk::new();
+    let real = Log::open(folder.path(), config()).unwrap();
+    let simulated = open(&disk, &config());
+    for log in [&real, &simulated] {
+        log.append(b"one").unwrap();
+        log.append(b"two").unwrap();
+    }
+    let path = folder.path().join(segment(0));
+    assert!(fs::metadata(&path).unwrap().len() > 1_000);
+    real.close().unwrap();
+    simulated.close().unwrap();
+    let bytes = fs::read(&path).unwrap();
+    assert!(bytes.len() < 1_000, "{} bytes", bytes.len());
+    assert_eq!(Some(bytes), disk.contents(&segment(0)));
+}
