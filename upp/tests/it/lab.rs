@@ -108,7 +108,11 @@ fn doubled_and_reordered_results_give_the_same_turn() {
         };
         let node = lab.add(tool_loop, wiring);
         lab.run(1_000);
-        assert!(lab.machine(node).is_closed(), "seed {seed}");
+        let machine = lab.machine(node);
+        assert!(
+            machine.is_closed() && !machine.accepts_input(),
+            "seed {seed}"
+        );
         let mut events = lab.take_events();
         assert_eq!(events.len(), 1, "seed {seed}");
         seen.insert(events.remove(0).2);

@@ -310,6 +310,54 @@ async fn alternatives_are_never_mixed() {
 
 // spec: UPP-10
 #[tokio::test]
+async fn an_alternative_may_be_without_an_end_and_there_are_at_most_128() {
+    let choices = |count: usize| {
+        let all: Vec<String> = (1..count)
+            .map(|index| format!(r#"{{"index":{index},"message":{{"content":"b"}}}}"#))
+            .collect();
+        format!(
+            r#"{{"choices":[{{"message":{{"content":"a"}},"finish_reason":"stop"}},{}]}}"#,
+            all.join(",")
+        )
+    };
+    let candidates = |count: usize| {
+        let all: Vec<String> = (1..count)
+            .map(|index| format!(r#"{{"index":{index},"content":{{"parts":[{{"text":"b"}}]}}}}"#))
+            .collect();
+        format!(
+            r#"{{"candidates":[{{"content":{{"parts":[{{"text":"a"}}]}},"finishReason":"STOP"}},{}]}}"#,
+            all.join(",")
+        )
+    };
+    for count in [2, 128, 129] {
+        let answers = [
+            (whole(OpenAi, &choices(count)).await, "openai", "choices"),
+            (
+                whole(Google, &candidates(count)).await,
+                "google",
+                "candidates",
+            ),
+        ];
+        for (answer, provider, member) in answers {
+            if count > 128 {
+                assert_eq!(answer.unwrap_err().code, ErrorCode::InvalidResponse);
+                continue;
+            }
+            let message = answer.unwrap().message;
+            assert_eq!(message.text(), "a");
+            let metadata = message.metadata.as_ref().and_then(|all| all.get(provider));
+            let kept: serde_json::Value = metadata.unwrap().deserialize().unwrap();
+            let kept = kept[member].as_array().unwrap();
+            assert_eq!(kept.len(), count - 1);
+            for one in kept {
+                assert_eq!(one["message"]["content"][0]["text"], "b", "{one}");
+            }
+        }
+    }
+}
+
+// spec: UPP-10
+#[tokio::test]
 async fn a_new_id_begins_a_new_call_whatever_its_index() {
     let delta = |index: &str, id: &str, name: &str, arguments: &str| {
         let arguments = to_string(arguments);
