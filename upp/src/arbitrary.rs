@@ -320,7 +320,7 @@ mod tests {
             ":null",
             ":true",
             ":1.50e+3",
-            ":[",
+            r#":[""#,
             r#":{"a":{}}"#,
         ] {
             assert!(all.contains(kind), "{kind}");
