@@ -134,6 +134,7 @@ impl fmt::Debug for Redactor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Redactor")
             .field("held_bytes", &(self.text.len() - self.remembered))
+            .field("remembered_bytes", &self.remembered)
             .finish_non_exhaustive()
     }
 }

@@ -339,10 +339,15 @@ fn a_name_that_serde_json_keeps_for_itself_is_refused() {
     // Quotes and backslashes in the texts before hide no name, and make none.
     for before in [r#"\""#, r"\\", r#"\\\""#, r#"\":"#] {
         let name = "$serde_json::private::RawValue";
-        let text = format!(r#"{{"{before}":"{before}","b":{{"{name}":{inner:?}}}}}"#);
-        let value = RawBuf::parse(&text).unwrap();
-        let refused = schema.findings(value.as_raw());
-        assert_eq!(refused, Err(SchemaError::ReservedName), "{text}");
+        let object = format!(r#"{{"{name}":{inner:?}}}"#);
+        for text in [
+            format!(r#"{{"b":"{before}","c":{object}}}"#),
+            format!(r#"{{"{before}":"{before}","c":{object}}}"#),
+        ] {
+            let value = RawBuf::parse(&text).unwrap();
+            let refused = schema.findings(value.as_raw());
+            assert_eq!(refused, Err(SchemaError::ReservedName), "{text}");
+        }
         let text = format!(r#"{{"a":"{before}{name}{before}"}}"#);
         let value = RawBuf::parse(&text).unwrap();
         assert_eq!(schema.findings(value.as_raw()), Ok(vec![]), "{text}");
