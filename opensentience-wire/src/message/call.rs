@@ -219,3 +219,60 @@ impl Read<'_> for AboutCall {
         Ok(Self(found))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_call_holds_counts_with_all_its_members() {
+        let weight = |[call, tool, input, other]: [&str; 4]| {
+            let text = format!(
+                r#"{{"call_id":"{call}","tool_id":"{tool}","input":{{"a":"{input}"}}{other}}}"#
+            );
+            let limits = ubos_common::json::Limits::default();
+            let profile = ubos_common::violation::Profile::Strict;
+            let read = ubos_common::json::decode::<ToolCall>(text.as_bytes(), &limits, profile);
+            read.unwrap().0.weight()
+        };
+        let long = "x".repeat(1_000);
+        let within = |member: &str| format!(",{}", member.replace("LONG", &long));
+        let bare = weight(["c", "t", "", ""]);
+        for more in [
+            [&long, "t", "", ""],
+            ["c", &long, "", ""],
+            ["c", "t", &long, ""],
+            ["c", "t", "", &within(r#""idempotency_key":"LONG""#)],
+            ["c", "t", "", &within(r#""later":"LONG""#)],
+            [
+                "c",
+                "t",
+                "",
+                &within(r#""caller":{"type":"agent","id":"LONG"}"#),
+            ],
+            [
+                "c",
+                "t",
+                "",
+                &within(r#""caller":{"type":"agent","id":"i","later":"LONG"}"#),
+            ],
+            [
+                "c",
+                "t",
+                "",
+                &within(r#""context":{"project_root":"LONG"}"#),
+            ],
+            [
+                "c",
+                "t",
+                "",
+                &within(r#""context":{"resource_paths":["LONG"]}"#),
+            ],
+            ["c", "t", "", &within(r#""context":{"ui":{"a":"LONG"}}"#)],
+            ["c", "t", "", &within(r#""context":{"later":"LONG"}"#)],
+        ] {
+            let more = weight(more).saturating_sub(bare);
+            assert!((999..1_200).contains(&more), "{more}");
+        }
+    }
+}

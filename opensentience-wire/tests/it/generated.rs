@@ -4,9 +4,11 @@ use arbitrary::{Arbitrary as _, Unstructured};
 use opensentience_wire::Envelope;
 use opensentience_wire::Limits;
 use opensentience_wire::arbitrary::{message, seeds};
-use opensentience_wire::message::Message;
+use opensentience_wire::message::{Message, MessageType};
 use opensentience_wire::validate;
 use proptest::prelude::*;
+use std::collections::BTreeSet;
+use ubos_common::id::IdSource;
 use ubos_common::json;
 
 proptest! {
@@ -21,6 +23,21 @@ proptest! {
             prop_assert_eq!(value(&json::to_vec(&envelope)), value(&text));
         }
     }
+}
+
+#[test]
+fn every_type_of_message_is_made() {
+    let mut made = BTreeSet::new();
+    for seed in 0..1_000_u64 {
+        let mut ids = IdSource::seeded(seed);
+        let bytes: Vec<u8> = (0..256).flat_map(|_| ids.bits().to_le_bytes()).collect();
+        if let Ok(message) = Message::arbitrary(&mut Unstructured::new(&bytes)) {
+            made.insert(message.message_type().to_string());
+        }
+    }
+    let known = MessageType::WORDS.iter();
+    let missing: Vec<_> = known.filter(|known| !made.contains(**known)).collect();
+    assert!(missing.is_empty(), "{missing:?}");
 }
 
 #[test]

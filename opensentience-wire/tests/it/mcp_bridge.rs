@@ -594,6 +594,36 @@ async fn a_result_that_fits_into_no_frame_ends_its_call_alone() {
 }
 
 #[tokio::test]
+async fn a_server_that_refuses_to_list_its_tools_is_told_as_such() {
+    let lists = std::sync::atomic::AtomicUsize::new(0);
+    let (bridge, writer) = by_hand(move |asked| {
+        if lists.fetch_add(1, Ordering::SeqCst) == 0 {
+            return vec![asked.answer(&format!(r#"{{"tools":[{ECHO}]}}"#))];
+        }
+        let id = &asked.id;
+        vec![format!(
+            r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32603,"message":"not now"}}}}"#
+        )]
+    })
+    .await;
+    let (told, mut changes) = tokio::sync::mpsc::unbounded_channel();
+    let bridge = bridge.with_on_change(move |change| told.send(change).unwrap());
+    let (core, _agent) = behind(bridge).await;
+    let changed = "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\"}\n";
+    writer
+        .lock()
+        .await
+        .write_all(changed.as_bytes())
+        .await
+        .unwrap();
+    match changes.recv().await.unwrap() {
+        Err(BridgeError::Tools(error)) => assert!(error.to_string().contains("not now"), "{error}"),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(core.tools().len(), 1, "those before stay");
+}
+
+#[tokio::test]
 async fn a_list_of_tools_has_a_bound_of_bytes_over_its_pages() {
     let lists = std::sync::atomic::AtomicUsize::new(0);
     let (bridge, writer) = by_hand(move |asked| {

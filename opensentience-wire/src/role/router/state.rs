@@ -23,6 +23,13 @@ use crate::role::idempotency::{Key, Memory};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RouteId(pub(super) u64);
 
+#[cfg(test)]
+impl RouteId {
+    pub(crate) const fn of(number: u64) -> Self {
+        Self(number)
+    }
+}
+
 /// What happens at the agents.
 #[derive(Clone, Debug)]
 #[non_exhaustive]

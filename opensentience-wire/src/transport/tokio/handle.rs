@@ -63,6 +63,20 @@ impl Caller {
     }
 }
 
+#[cfg(test)]
+impl Caller {
+    /// Of a connection that nobody drives.
+    pub(super) fn idle() -> Self {
+        let (clock, ids) = (Clock::start(), IdSource::seeded(1));
+        let conn = CoreConnection::new(clock.now(), Config::default(), ids, None).unwrap();
+        let (tools, _) = watch::channel(SharedTools::from(Vec::new()));
+        let stream = tokio::io::empty();
+        let shared = SharedConnection::new(stream, clock, conn, Listeners::default(), tools);
+        let (shutdown, _) = mpsc::channel(1);
+        Self { shared, shutdown }
+    }
+}
+
 impl fmt::Debug for Caller {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Caller({} calls)", self.shared.pending_calls())

@@ -143,6 +143,8 @@ mod tests {
             assert!(verdicts.latest.len() + verdicts.older.len() <= KNOWN);
         }
         assert_eq!(verdicts.get(&digest(1)), None);
+        let mut latest = 5 * KNOWN - 1_000..5 * KNOWN;
+        assert!(latest.all(|n| verdicts.get(&digest(n)) == Some(verdict(n))));
     }
 
     #[tokio::test]

@@ -158,3 +158,48 @@ impl Connected {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn live(launch: LaunchId) -> (Live, watch::Receiver<Wanted>) {
+        let (wanted, told) = watch::channel(Wanted::Run);
+        let live = Live {
+            launch,
+            caller: Caller::idle(),
+            wanted,
+            calls: 0,
+        };
+        (live, told)
+    }
+
+    #[tokio::test]
+    async fn one_that_was_replaced_ends_with_its_calls_and_is_forgotten() {
+        let (mut connected, agent) = (Connected::default(), Arc::<str>::from("a"));
+        let drain = Duration::from_secs(9);
+        let told = [1, 2, 3].map(|launch| {
+            let (live, told) = live(launch);
+            connected.add(&agent, live, drain);
+            // The second alone has calls when the next one comes.
+            if launch == 2 {
+                assert!(connected.send(RouteId::of(1), &agent).is_some());
+                assert!(connected.send(RouteId::of(2), &agent).is_some());
+            }
+            told
+        });
+        let is_told = |n: usize| *told[n].borrow();
+        assert!(matches!(is_told(0), Wanted::Stop));
+        assert!(matches!(is_told(1), Wanted::Drain(time) if time == drain));
+        assert!(matches!(is_told(2), Wanted::Run));
+        connected.called(RouteId::of(1));
+        connected.called(RouteId::of(1));
+        assert!(matches!(is_told(1), Wanted::Drain(_)), "it has one more");
+        connected.called(RouteId::of(2));
+        assert!(matches!(is_told(1), Wanted::Stop));
+        assert!(!connected.remove("a", 1) && !connected.remove("a", 2));
+        assert!(connected.is_current("a", 3) && connected.remove("a", 3));
+        assert!(connected.live.is_empty() && connected.retired.is_empty());
+        assert!(connected.sent.is_empty() && !connected.is_current("a", 3));
+    }
+}
