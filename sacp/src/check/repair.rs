@@ -299,7 +299,6 @@ fn remove_step(tree: &mut Node, at: &str) -> Option<()> {
 }
 
 fn depend_on(step: &mut Node, id: &str) -> Option<()> {
-    step.as_object()?;
     if step.member("depends_on").is_none() {
         step.set("depends_on", Node::List(Vec::new()))?;
     }

@@ -123,7 +123,6 @@ impl Building {
         }
         if words.take_word(CTX) {
             let ctx = words.pairs(0, None)?;
-            words.end()?;
             self.members.push((CTX.to_owned(), Node::Object(ctx)));
             return Ok(());
         }
@@ -152,7 +151,6 @@ impl Building {
         let verb = words.name("a verb")?;
         let tool = words.name("a tool")?;
         let params = words.pairs(0, None)?;
-        words.end()?;
         let act = [Node::Text(verb), Node::Text(tool), Node::Object(params)];
         self.push(Node::List(act.into()));
         Ok(())
@@ -176,7 +174,6 @@ impl Building {
         if words.take(';') {
             members.extend(words.pairs(0, None)?);
         }
-        words.end()?;
         self.push(Node::Object(members));
         Ok(())
     }
