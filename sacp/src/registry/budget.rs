@@ -150,4 +150,17 @@ mod tests {
         assert_eq!(agent("long", 0) - agent("", 0), 8);
         assert_eq!(agent("", 3) - agent("", 0), 24);
     }
+
+    #[test]
+    fn verbs_and_tools_cost_their_texts_and_an_entry_for_each_word() {
+        let raw = |text| ubos_common::json::RawBuf::parse(text).unwrap();
+        let inputs = vec![raw("\"input\""), raw("1")];
+        let mut verb = VerbDef::new("name".into(), "about".into(), inputs, raw("\"any\""));
+        verb.aliases = Some(vec!["n".into(), "nm".into()]);
+        let texts = 4 + 5 + (7 + 1) + 5 + (1 + 2);
+        assert_eq!(of_verb(&verb), texts + 3 * ENTRY);
+        let mut tool = ToolDef::new("TOOL".into(), "about".into(), vec!["v".into()]);
+        tool.interface = Some("f()".into());
+        assert_eq!(of_tool(&tool), 4 + 5 + 3 + 1 + 2 * ENTRY);
+    }
 }

@@ -476,7 +476,10 @@ mod tests {
     fn what_leaves_a_registry_gives_its_bytes_back() {
         let agent = |about: &str| {
             let (verbs, tools) = (vec!["v".to_owned()], vec!["T".to_owned()]);
-            AgentRecord::new("A".into(), verbs, tools, vec![], vec![], about.into())
+            let mut agent =
+                AgentRecord::new("A".into(), verbs, tools, vec![], vec![], about.into());
+            agent.embedding = Some(vec![0.5; 4]);
+            agent
         };
         let mut registry = MemoryRegistry::default();
         registry.add_agent(agent("long ago")).unwrap();
@@ -491,5 +494,18 @@ mod tests {
         let later = Now::new(Mono::from_millis(2000), now.wall);
         assert_eq!(registry.expire(later), ["A"]);
         assert_eq!(registry.budget, Budget::default());
+    }
+
+    #[test]
+    fn a_full_registry_takes_what_it_knows_and_nothing_new() {
+        let names = (0..MAX_REGISTERED).map(|n| (format!("{n:07}"), ()));
+        let mut known: BTreeMap<String, ()> = names.collect();
+        let full = RegistryError::Full {
+            limit: MAX_REGISTERED,
+        };
+        assert_eq!(room(&known, "0000007"), Ok(()));
+        assert_eq!(room(&known, "new"), Err(full));
+        known.pop_first();
+        assert_eq!(room(&known, "new"), Ok(()));
     }
 }

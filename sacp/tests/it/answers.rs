@@ -89,6 +89,14 @@ fn a_validator_answers_valid_or_the_first_finding() {
     assert_eq!((position.line, position.column), (1, 6));
 }
 
+// spec: SACP-2-1, SACP-8-1
+#[test]
+fn an_answer_names_the_member_that_is_absent() {
+    let answer = to_string(&verdict(br#"{"msg_id":"m","plan":[]}"#));
+    let wanted = r#"{"status":"ERR","code":"MISSING_FIELD","details":"g is absent","pointer":"/g","reply_to":"m"}"#;
+    assert_eq!(answer, wanted);
+}
+
 // spec: SACP-2-8, SACP-8-1
 #[test]
 fn a_version_that_is_not_supported_is_said_before_what_its_own_rules_may_allow() {

@@ -73,6 +73,43 @@ fn the_last_member_of_a_group_takes_the_join_behind_it_along() {
 
 // spec: SACP-8-4
 #[test]
+fn a_group_stays_while_it_has_a_member_and_the_last_act_of_a_plan_may_go() {
+    let act = |tool: &str| json!(["v", tool, {}]);
+    let plan = json!([{"parallel": [act("A"), act("B")]}, ["join", "J", {}]]);
+    let change = json!({"repair": "remove_step", "at": "/plan/0/parallel/0"});
+    let left = after(&old(plan), &change);
+    let wanted = json!([{"parallel": [act("B")]}, ["join", "J", {}]]);
+    assert_eq!(left["plan"], wanted);
+    let change = json!({"repair": "remove_step", "at": "/plan/0"});
+    assert_eq!(after(&old(json!([act("A")])), &change)["plan"], json!([]));
+}
+
+// spec: SACP-8-4
+#[test]
+fn other_tools_are_offered_for_sixty_four_verbs_each_time_they_come() {
+    let names: Vec<String> = (0..66).map(|n| format!("v{n}")).collect();
+    let verbs: Vec<_> = names
+        .iter()
+        .map(|name| (name.as_str(), json!([]), json!("any")))
+        .collect();
+    let act = |n: usize| json!([names[n], "NONE", {}]);
+    let plan = (0..66).chain([0, 63, 64]).map(act).collect();
+    let findings = found(&old(plan), Some(&registry(&verbs)));
+    let offers = |finding: &Finding| match &finding.repairs[..] {
+        [Repair::SetTool { tool, .. }, Repair::RemoveStep { .. }] => tool == "T",
+        [] => false,
+        other => panic!("{other:?}"),
+    };
+    let unknown = findings
+        .iter()
+        .filter(|finding| finding.violation.code == "UNKNOWN_TOOL");
+    let offered: Vec<bool> = unknown.map(offers).collect();
+    let wanted = [&[true; 64][..], &[false; 2], &[true, true, false]].concat();
+    assert_eq!(offered, wanted);
+}
+
+// spec: SACP-8-4
+#[test]
 fn a_value_set_in_the_context_leaves_the_others() {
     let change = json!({"repair": "set_context", "at": "", "name": "n", "value": 1});
     let mut message = old(json!([]));

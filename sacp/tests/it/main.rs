@@ -29,10 +29,13 @@ mod orchestrator;
 mod prompt;
 mod reference;
 mod registry;
+mod registry_edges;
 mod roles;
 mod run_v1;
 mod runner;
 mod runs;
 #[cfg(feature = "tracing")]
 mod tracing;
+mod tracker;
 mod v1;
+mod v1_graph;

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use sacp::MessageView;
-use sacp::{Code, Message, OutFmt, Reply, State};
+use sacp::{Code, Message, OutFmt, Plan, Reply, State};
 use ubos_common::json;
 use ubos_common::violation::{Level, Profile, Report};
 
@@ -127,6 +127,22 @@ fn groups_and_joins_stand_where_they_may() {
         "]}".repeat(9)
     );
     assert_eq!(plan_code(&deep).0, Code::MalformedPlan);
+}
+
+// spec: SACP-2-3
+#[test]
+fn a_plan_with_a_join_alone_is_refused_whatever_stands_beside_it() {
+    let is_read = |plan: &str, profile| {
+        let mut reader =
+            json::Reader::new(plan.as_bytes(), &json::Limits::default(), profile).unwrap();
+        <Plan as json::Read>::read(&mut reader).is_ok()
+    };
+    let alone = r#"[["join","J",{}]]"#;
+    assert!(is_read(alone, Profile::Lenient) && !is_read(alone, Profile::Strict));
+    let first = r#"[["join","J",{}],["a","T",{}]]"#;
+    assert!(!is_read(first, Profile::Strict));
+    let behind_refused = r#"[["a","T"],["join","J",{}]]"#;
+    assert!(!is_read(behind_refused, Profile::Lenient));
 }
 
 // spec: SACP-2-4, SACP-2-5

@@ -10,8 +10,7 @@ use std::sync::Arc;
 use sacp::registry::{MemoryRegistry, Registry};
 use sacp::role::{
     AnswerForm, Arrival, Executor, Formatter, Inbox, Interface, LocalExecutor, ModelInterface,
-    PlainFormatter, Planner, RegistryPlanner, StateError, Tracker, admit, answer_alone,
-    keeps_constraints,
+    PlainFormatter, Planner, RegistryPlanner, admit, answer_alone, keeps_constraints,
 };
 use sacp::runner::{Cause, Config, StepInputs};
 use sacp::{Act, AnyMessage, Code, Message, OutFmt, Plan, Reply, State};
@@ -25,7 +24,7 @@ fn now() -> Now {
     Now::new(Mono::ZERO, Timestamp::EPOCH)
 }
 
-fn message(text: &str) -> Message {
+pub(crate) fn message(text: &str) -> Message {
     Message::decode(text.as_bytes()).unwrap()
 }
 
@@ -574,7 +573,7 @@ fn a_message_that_comes_again_gets_the_same_answer_and_runs_nothing() {
     assert_eq!(inbox.receive(&named("b", "G")), Ok(Arrival::Underway));
 }
 
-fn new_message(more: &str) -> sacp::v1::Message {
+pub(crate) fn new_message(more: &str) -> sacp::v1::Message {
     let text = format!(
         r#"{{"proto_ver":"1.0.0","msg_id":"m","ts":"2025-10-01T12:00:00Z","sender":"s","g":"G",
         "plan":[{{"id":"a","verb":"get","tool":"ONE","params":{{}},"output_key":"one"}}],{more}}}"#
@@ -624,70 +623,6 @@ fn an_inbox_takes_messages_of_both_editions() {
         inbox.receive(&old).unwrap_err().code,
         Code::MalformedMessage
     );
-}
-
-// spec: SACP1-5-1
-#[test]
-fn a_tracker_takes_no_state_back() {
-    let states = [
-        "PENDING",
-        "ACCEPTED",
-        "IN_PROGRESS",
-        "WAITING",
-        "DONE",
-        "FAILED",
-        "CANCELLED",
-    ];
-    let outcome = |state: &str| match state {
-        "DONE" => r#","result":{"outputs":{}}"#,
-        "FAILED" => r#","error":{"code":"TIMEOUT","message":"late"}"#,
-        _ => "",
-    };
-    // WAITING goes back to IN_PROGRESS and nowhere else but to an end.
-    let later = [
-        "PENDING ACCEPTED IN_PROGRESS WAITING DONE FAILED CANCELLED",
-        "ACCEPTED IN_PROGRESS WAITING DONE FAILED CANCELLED",
-        "IN_PROGRESS WAITING DONE FAILED CANCELLED",
-        "IN_PROGRESS WAITING DONE FAILED CANCELLED",
-        "DONE",
-        "FAILED",
-        "CANCELLED",
-    ];
-    for (from, allowed) in states.iter().zip(later) {
-        for to in states {
-            let mut tracker = Tracker::new(NonZeroUsize::MIN);
-            let message =
-                |state: &str| new_message(&format!("\"state\":\"{state}\"{}", outcome(state)));
-            tracker.follow(&message(from)).unwrap();
-            let followed = tracker.follow(&message(to)).is_ok();
-            assert_eq!(
-                followed,
-                allowed.split(' ').any(|state| state == to),
-                "{from} {to}"
-            );
-        }
-    }
-}
-
-#[test]
-fn a_tracker_forgets_what_has_ended_and_nothing_else() {
-    let old = |id: &str, state: &str| {
-        message(&format!(
-            r#"{{"msg_id":"{id}","g":"G","plan":[],"state":"{state}"}}"#
-        ))
-    };
-    let mut tracker = Tracker::new(NonZeroUsize::new(2).unwrap());
-    tracker.follow(&old("a", "PENDING")).unwrap();
-    tracker.follow(&old("b", "PENDING")).unwrap();
-    assert_eq!(
-        tracker.follow(&old("c", "PENDING")),
-        Err(StateError::Full { limit: 2 })
-    );
-    tracker.follow(&old("b", "DONE")).unwrap();
-    tracker.follow(&old("c", "PENDING")).unwrap();
-    assert!(tracker.follow(&old("a", "DONE")).is_ok());
-    assert!(tracker.follow(&old("a", "IN_PROGRESS")).is_err());
-    assert!(tracker.follow(&new_message(r#""state":"PENDING""#)).is_ok());
 }
 
 #[test]

@@ -437,7 +437,9 @@ fn a_refused_input_changes_nothing() {
     );
     run.start(now(0));
     drain(&mut run);
+    assert!(run.is_running(first(1)));
     for step in [0, 2, 3, usize::MAX] {
+        assert!(!run.is_running(first(step)));
         let input = Input::Failed {
             ticket: first(step),
             cause: Cause::tool(""),
@@ -519,6 +521,19 @@ fn a_paused_run_starts_nothing() {
     assert_eq!(drain(&mut run), [Output::Paused]);
     run.resume(now(2)).unwrap();
     assert_eq!(started(&mut run), [2]);
+}
+
+// spec: SACP1-6-3
+#[test]
+fn a_run_without_need_of_its_fallback_step_ends_while_it_is_paused() {
+    let plan = plan(&[&[], &[]], |n| match n {
+        1 => r#","on_error":"fallback","fallback_step":"s2""#.to_owned(),
+        _ => String::new(),
+    });
+    let mut run = run_of(&plan, Config::default());
+    run.pause(now(1)).unwrap();
+    done(&mut run, first(1));
+    assert_eq!(run.end(), Some(&End::Done));
 }
 
 #[test]
