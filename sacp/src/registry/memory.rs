@@ -497,6 +497,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "too slow in an interpreter")]
     fn a_full_registry_takes_what_it_knows_and_nothing_new() {
         let names = (0..MAX_REGISTERED).map(|n| (format!("{n:07}"), ()));
         let mut known: BTreeMap<String, ()> = names.collect();
