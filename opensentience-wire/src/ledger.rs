@@ -417,6 +417,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "an interpreter tells two wakers of one task apart")]
     fn who_waits_for_output_to_be_taken_is_woken_by_that_alone() {
         let ledger = Ledger::new(1_600);
         let woken = Arc::<Woken>::default();
