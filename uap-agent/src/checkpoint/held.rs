@@ -194,6 +194,7 @@ mod tests {
 
     // spec: UAP-12-4
     #[test]
+    #[cfg_attr(miri, ignore = "too slow in an interpreter")]
     fn of_more_sessions_than_are_remembered_the_oldest_is_forgotten() {
         let mut sessions = OpenSessions::<()>::new();
         let mut ids = ubos_common::id::IdSource::seeded(1);
