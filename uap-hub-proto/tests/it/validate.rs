@@ -200,6 +200,28 @@ fn past_the_bound_a_first_breach_is_still_found() {
     assert!(!result.validate().is_valid());
 }
 
+// spec: HUB-4-9
+#[test]
+fn what_a_job_brings_is_judged_in_either_kind() {
+    let payloads = vec![Payload::file("p", "n", "", "data"), Payload::default()];
+    let test = TestInit {
+        test_type: String::new(),
+        payloads: payloads.clone(),
+        acknowledged: None,
+    };
+    let translation = TranslationInit {
+        target_format: String::new(),
+        payloads,
+        acknowledged: None,
+    };
+    let of_payload = "SHOULD /payloads/1/type empty";
+    assert_eq!(found(&test), ["MUST /test_type empty", of_payload]);
+    assert_eq!(
+        found(&translation),
+        ["MUST /target_format empty", of_payload]
+    );
+}
+
 // spec: HUB-3-1, HUB-3-3
 #[test]
 fn control_messages_name_what_they_lack() {
