@@ -237,6 +237,7 @@ impl Play {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "too slow in an interpreter")]
 fn the_ledger_says_what_is_held_whatever_happens() {
     let mut bounds = [0; 3];
     for seed in 0..18 {
@@ -273,6 +274,7 @@ fn the_ledger_says_what_is_held_whatever_happens() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "too slow in an interpreter")]
 fn a_connection_that_is_dropped_gives_everything_back() {
     let mut play = Play::new(7, true);
     for _ in 0..200 {

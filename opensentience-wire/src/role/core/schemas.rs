@@ -130,6 +130,7 @@ mod tests {
 
     // It would not be read for hours, and neither would the version that takes its place.
     #[test]
+    #[cfg_attr(miri, ignore = "too slow in an interpreter")]
     fn a_schema_costs_no_more_than_all_of_a_registration_may() {
         let described = format!(
             r#"{{"type":"object","description":"{}"}}"#,

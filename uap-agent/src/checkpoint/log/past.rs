@@ -202,6 +202,7 @@ mod tests {
 
     // spec: UAP-12-4
     #[test]
+    #[cfg_attr(miri, ignore = "an interpreter takes no place on a disk ahead")]
     fn a_past_that_is_pruned_while_it_is_read_is_read_again() {
         let folder = tempfile::tempdir().unwrap();
         let options = Options {
@@ -235,6 +236,7 @@ mod tests {
 
     // spec: UAP-12-4
     #[test]
+    #[cfg_attr(miri, ignore = "an interpreter takes no place on a disk ahead")]
     fn a_checkpoint_costs_what_is_read_from_the_last_whole_state_on() {
         let folder = tempfile::tempdir().unwrap();
         let options = Options {
