@@ -185,6 +185,8 @@ mod tests {
             let is_full =
                 |pair: &[Block]| pair[0].entries.len() + pair[1].entries.len() > MAX_BLOCK / 2;
             assert!(pairs.all(is_full), "blocks that are almost empty");
+            let is_bounded = |block: &Block| block.entries.len() <= MAX_BLOCK;
+            assert!(ranks.blocks.iter().all(is_bounded));
         }
         assert!(blocks > 4, "{blocks}");
         let all: Vec<_> = kept.values().map(|(_, agent)| *agent).collect();
@@ -194,6 +196,19 @@ mod tests {
         assert!(ranks.of(8).eq(all.iter().step_by(3).copied()));
         ranks.note(8, |agent| agent == all[1]);
         assert!(ranks.of(8).eq([all[1]]));
+    }
+
+    #[test]
+    fn what_a_block_has_goes_with_the_last_that_has_it() {
+        let (mut ranks, mut keys) = (Ranks::default(), Slots::new());
+        for n in 0..4 {
+            ranks.insert(([0, n], n), shapes(1 << (n / 2)), keys.add(()));
+        }
+        for (gone, has) in [(0, true), (1, false)] {
+            ranks.remove(([0, gone], gone));
+            let any = &ranks.blocks[0].any;
+            assert_eq!((any.has(0), any.has(1)), (has, true));
+        }
     }
 
     #[test]
