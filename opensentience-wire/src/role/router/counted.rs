@@ -214,6 +214,7 @@ impl Play {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "too slow in an interpreter")]
 fn the_ledgers_say_what_is_held_whatever_happens() {
     let (mut refused, mut too_large, mut remembered) = (0, 0, 0);
     for seed in 0..24 {
