@@ -441,6 +441,7 @@ mod tests {
 
     // spec: UAP-12-5
     #[test]
+    #[cfg_attr(miri, ignore = "too slow in an interpreter")]
     fn a_history_that_is_rewritten_shows_in_the_next_request() {
         let mut ids = IdSource::seeded(2);
         let first: List<Message> = (0..100)
