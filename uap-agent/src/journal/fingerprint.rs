@@ -514,6 +514,7 @@ mod tests {
 
     // spec: UAP-12-5
     #[test]
+    #[cfg_attr(miri, ignore = "too slow in an interpreter")]
     fn a_plan_is_covered_step_by_step() {
         let ids = &mut IdSource::seeded(2);
         let step = |n: usize| {
