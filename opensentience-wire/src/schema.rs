@@ -209,6 +209,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "too slow in an interpreter")]
     fn schemas_cost_what_compiling_them_takes_and_not_their_length() {
         let plain = r#"{"type":"object","properties":{"n":{"type":"integer","description":"how many there are"}}}"#;
         assert!(cost(plain) < 2_000, "{}", cost(plain));

@@ -279,6 +279,7 @@ mod tests {
     proptest! {
         // spec: UAP-12-4
         #[test]
+        #[cfg_attr(miri, ignore = "too slow in an interpreter")]
         fn a_difference_makes_one_state_of_the_other(
             steps in prop::collection::vec((0u8..9, 0usize..70), 1..12),
         ) {
