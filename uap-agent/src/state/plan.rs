@@ -226,6 +226,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "too slow in an interpreter")]
     fn a_plan_is_its_list_of_steps() {
         for len in [0, 1, 31, 32, 33, 1023, 1024, 1025, 33_000] {
             let mut list: Vec<_> = (0..len).map(step).collect();

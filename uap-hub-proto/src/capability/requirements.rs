@@ -327,6 +327,7 @@ mod tests {
 
     // spec: HUB-3-2
     #[test]
+    #[cfg_attr(miri, ignore = "too slow in an interpreter")]
     fn a_job_is_held_against_requirements_in_steps_of_the_shorter_list() {
         let named = |n: usize, must: bool, mimes: &[&str]| PayloadRequirement {
             r#type: n.to_string(),

@@ -24,7 +24,8 @@ mod resume;
 mod session;
 mod shapes;
 mod streams;
-#[cfg(test)]
+// Thousands of agents and states are too many for an interpreter.
+#[cfg(all(test, not(miri)))]
 mod tests;
 mod view;
 mod weight;
