@@ -359,6 +359,7 @@ mod tests {
 
     // spec: HUB-2-4
     #[test]
+    #[cfg_attr(miri, ignore = "too slow in an interpreter")]
     fn a_registration_counts_with_what_its_lists_take() {
         let registered = |payloads: Vec<PayloadRequirement>, targets: Vec<PayloadRequirement>| {
             let capability = |n: usize| Capability {
