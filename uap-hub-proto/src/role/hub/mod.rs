@@ -25,7 +25,8 @@ mod session;
 mod shapes;
 mod streams;
 // Thousands of agents and states are too many for an interpreter.
-#[cfg(all(test, not(miri)))]
+#[cfg(not(miri))]
+#[cfg(test)]
 mod tests;
 mod view;
 mod weight;
