@@ -74,6 +74,7 @@ fn every_end_that_was_is_known_and_no_other() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "too slow in an interpreter")]
 fn entries_are_read_across_blocks() {
     let (transcript, _) = with_entries(10);
     for from in 0..12 {
