@@ -114,6 +114,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "too slow in an interpreter")]
     fn ids_are_spread() {
         let hasher = fixed();
         let streams = (0..4096).map(|n| hasher.hash_one(StreamId(n)));

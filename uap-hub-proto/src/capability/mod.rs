@@ -331,6 +331,7 @@ mod tests {
 
     // spec: HUB-2-1
     #[test]
+    #[cfg_attr(miri, ignore = "too slow in an interpreter")]
     fn all_requirements_together_are_bounded() {
         let test = |name: usize, mime_types: &[&str], payloads| Capability {
             format: Some(Format::Test(TestCapability {
