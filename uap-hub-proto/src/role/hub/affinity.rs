@@ -55,6 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[cfg_attr(miri, ignore = "too slow in an interpreter")]
     fn keys_are_bounded_and_the_oldest_goes() {
         let mut homes = Homes::default();
         homes.set("kept", &"a".into());

@@ -185,6 +185,7 @@ fn shapes_are_told_apart_as_agents_come_change_and_go() {
 
 // spec: HUB-3-6
 #[test]
+#[cfg_attr(miri, ignore = "too slow in an interpreter")]
 fn shapes_of_a_skill_are_bounded_and_made_again() {
     let mut fleet = fleet(Arc::new(Spread::LeastLoaded));
     let shape = |n: usize| Shape::of(&[Payload::new(n.to_string())]);
@@ -209,6 +210,7 @@ fn shapes_of_a_skill_are_bounded_and_made_again() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "too slow in an interpreter")]
 fn the_shape_that_was_not_used_for_longest_goes() {
     let mut fleet = fleet(Arc::new(Spread::LeastLoaded));
     let shape = |n: usize| Shape::of(&[Payload::new(n.to_string())]);
