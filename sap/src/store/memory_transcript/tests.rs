@@ -43,6 +43,7 @@ fn many_entries_are_read_where_that_holds_up_nobody() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "too slow in an interpreter")]
 fn every_end_that_was_is_known_and_no_other() {
     let (transcript, mut heads) = with_entries(11);
     for head in &heads {
