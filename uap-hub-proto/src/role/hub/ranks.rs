@@ -150,6 +150,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "too slow in an interpreter")]
     fn the_first_of_a_shape_is_who_a_search_finds() {
         let mut number = 1_u64;
         let mut random = |below: u64| {
@@ -212,6 +213,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "too slow in an interpreter")]
     fn those_who_cannot_are_passed_over_block_by_block() {
         let (mut ranks, mut keys) = (Ranks::default(), Slots::new());
         for rank in 0..10_000 {
