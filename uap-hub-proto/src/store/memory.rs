@@ -105,6 +105,7 @@ mod tests {
 
     // spec: HUB-6-1
     #[test]
+    #[cfg_attr(miri, ignore = "too slow in an interpreter")]
     fn a_full_store_in_memory_takes_no_jobs_and_still_takes_ends() {
         let (store, most) = (MemoryStore::default(), MemoryStore::MAX_JOBS);
         let mut ids = IdSource::seeded(0);
