@@ -101,6 +101,7 @@ fn a_block_that_was_changed_is_damaged() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "too slow in an interpreter")]
 fn where_the_newest_are_kept_the_oldest_go() {
     let transcript = MemoryTranscript::new(20).keeping_newest();
     let mut heads = Vec::new();
