@@ -22,6 +22,7 @@ fn holds(result: &TaskResult) -> bool {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "too slow in an interpreter")]
 fn what_holds_of_a_typed_result_is_what_a_strict_reader_takes() {
     let valid = r#""constitutionalEvidence":{"alignment":"VALID"}"#;
     let said = result(&format!(r#""status":"SUCCEEDED",{valid},"output":1"#));
