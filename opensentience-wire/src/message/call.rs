@@ -238,39 +238,26 @@ mod tests {
         let long = "x".repeat(1_000);
         let within = |member: &str| format!(",{}", member.replace("LONG", &long));
         let bare = weight(["c", "t", "", ""]);
+        let beside = [
+            r#""idempotency_key":"LONG""#,
+            r#""later":"LONG""#,
+            r#""caller":{"type":"agent","id":"LONG"}"#,
+            r#""caller":{"type":"agent","id":"i","later":"LONG"}"#,
+            r#""context":{"project_root":"LONG"}"#,
+            r#""context":{"resource_paths":["LONG"]}"#,
+            r#""context":{"ui":{"a":"LONG"}}"#,
+            r#""context":{"later":"LONG"}"#,
+        ]
+        .map(within);
+        let beside = beside.each_ref().map(|member| ["c", "t", "", member]);
         for more in [
-            [&long, "t", "", ""],
+            [&*long, "t", "", ""],
             ["c", &long, "", ""],
             ["c", "t", &long, ""],
-            ["c", "t", "", &within(r#""idempotency_key":"LONG""#)],
-            ["c", "t", "", &within(r#""later":"LONG""#)],
-            [
-                "c",
-                "t",
-                "",
-                &within(r#""caller":{"type":"agent","id":"LONG"}"#),
-            ],
-            [
-                "c",
-                "t",
-                "",
-                &within(r#""caller":{"type":"agent","id":"i","later":"LONG"}"#),
-            ],
-            [
-                "c",
-                "t",
-                "",
-                &within(r#""context":{"project_root":"LONG"}"#),
-            ],
-            [
-                "c",
-                "t",
-                "",
-                &within(r#""context":{"resource_paths":["LONG"]}"#),
-            ],
-            ["c", "t", "", &within(r#""context":{"ui":{"a":"LONG"}}"#)],
-            ["c", "t", "", &within(r#""context":{"later":"LONG"}"#)],
-        ] {
+        ]
+        .into_iter()
+        .chain(beside)
+        {
             let more = weight(more).saturating_sub(bare);
             assert!((999..1_200).contains(&more), "{more}");
         }

@@ -435,6 +435,12 @@ async fn by_hand(
     (Bridge::connect(ours).await.unwrap(), writer)
 }
 
+async fn say_that_tools_changed(writer: &tokio::sync::Mutex<WriteHalf<DuplexStream>>) {
+    let changed = "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\"}\n";
+    let mut writer = writer.lock().await;
+    writer.write_all(changed.as_bytes()).await.unwrap();
+}
+
 const ECHO: &str = r#"{"name":"echo","inputSchema":{"type":"object","title":"1.10 and 1e400","default":{"n":1.10}}}"#;
 
 #[tokio::test]
@@ -520,15 +526,9 @@ async fn a_list_that_never_comes_stops_no_later_one() {
         .with_list_timeout(Duration::from_millis(50))
         .with_on_change(move |change| told.send(change).unwrap());
     let (mut core, _agent) = behind(bridge).await;
-    let changed = "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\"}\n";
     let changing = async {
         loop {
-            writer
-                .lock()
-                .await
-                .write_all(changed.as_bytes())
-                .await
-                .unwrap();
+            say_that_tools_changed(&writer).await;
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
@@ -609,13 +609,7 @@ async fn a_server_that_refuses_to_list_its_tools_is_told_as_such() {
     let (told, mut changes) = tokio::sync::mpsc::unbounded_channel();
     let bridge = bridge.with_on_change(move |change| told.send(change).unwrap());
     let (core, _agent) = behind(bridge).await;
-    let changed = "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\"}\n";
-    writer
-        .lock()
-        .await
-        .write_all(changed.as_bytes())
-        .await
-        .unwrap();
+    say_that_tools_changed(&writer).await;
     match changes.recv().await.unwrap() {
         Err(BridgeError::Tools(error)) => assert!(error.to_string().contains("not now"), "{error}"),
         other => panic!("{other:?}"),
@@ -638,13 +632,7 @@ async fn a_list_of_tools_has_a_bound_of_bytes_over_its_pages() {
     let (told, mut changes) = tokio::sync::mpsc::unbounded_channel();
     let bridge = bridge.with_on_change(move |change| told.send(change).unwrap());
     let (core, _agent) = behind(bridge).await;
-    let changed = "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\"}\n";
-    writer
-        .lock()
-        .await
-        .write_all(changed.as_bytes())
-        .await
-        .unwrap();
+    say_that_tools_changed(&writer).await;
     let change = changes.recv().await.unwrap();
     assert!(
         matches!(change, Err(BridgeError::TooLong(bytes)) if bytes == 16 << 20),

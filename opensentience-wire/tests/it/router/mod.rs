@@ -514,33 +514,6 @@ fn keys_of_callers_are_apart() {
 
 // spec: OSW-4.3-10
 #[test]
-fn a_router_remembers_successes_and_lasting_failures_alone() {
-    let mut canceled = bad(ErrorCode::ToolCanceled);
-    canceled.status = Status::Canceled;
-    let mut later = bad(ErrorCode::ToolFailed);
-    later.error.as_mut().unwrap().retryable = Some(true);
-    for (outcome, is_remembered) in [
-        (good(RawObject::empty()), true),
-        (bad(ErrorCode::ToolFailed), true),
-        (later, false),
-        (canceled, false),
-    ] {
-        let mut router = router(Config::default());
-        let route = router.call(at(0), keyed("a/write", 1)).unwrap();
-        drain(&mut router);
-        let told = format!("{outcome:?}");
-        end(&mut router, route, outcome);
-        router.call(at(0), keyed("a/write", 1)).unwrap();
-        assert_eq!(
-            sent(&drain(&mut router)).is_empty(),
-            is_remembered,
-            "{told}"
-        );
-    }
-}
-
-// spec: OSW-4.3-10
-#[test]
 fn figures_and_errors_count_for_what_is_remembered() {
     let mut router = router(Config::default());
     let large = || object(&json!({"text": "x".repeat(1 << 20)}));

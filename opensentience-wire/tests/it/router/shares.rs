@@ -105,6 +105,33 @@ fn an_agent_forgets_its_own_oldest_results_for_the_next() {
     }
 }
 
+// spec: OSW-4.3-10
+#[test]
+fn a_router_remembers_successes_and_lasting_failures_alone() {
+    let mut canceled = bad(ErrorCode::ToolCanceled);
+    canceled.status = Status::Canceled;
+    let mut later = bad(ErrorCode::ToolFailed);
+    later.error.as_mut().unwrap().retryable = Some(true);
+    for (outcome, is_remembered) in [
+        (good(RawObject::empty()), true),
+        (bad(ErrorCode::ToolFailed), true),
+        (later, false),
+        (canceled, false),
+    ] {
+        let mut router = router(Config::default());
+        let route = router.call(at(0), keyed("a/write", 1)).unwrap();
+        drain(&mut router);
+        let told = format!("{outcome:?}");
+        end(&mut router, route, outcome);
+        router.call(at(0), keyed("a/write", 1)).unwrap();
+        assert_eq!(
+            sent(&drain(&mut router)).is_empty(),
+            is_remembered,
+            "{told}"
+        );
+    }
+}
+
 #[test]
 fn a_result_that_is_too_long_to_remember_is_given_all_the_same() {
     let mut router = router(Config::default().with_max_agent_bytes(16 * 1_000));
