@@ -132,8 +132,9 @@ fn tokens(run: HostileRun) -> HostileRun {
 #[test]
 fn our_hub_stands_strangers() {
     let (mut hub, url) = Attacked::start(MESSAGE_BYTES);
+    // On a machine that is busy with something else everybody waits for long; who is locked out waits for ever.
     let run = hub.attack(&url).with_time(Duration::from_millis(150));
-    let report = run.run().unwrap();
+    let report = run.with_patience(Duration::from_secs(300)).run().unwrap();
     assert!(report.is_survived(), "{report}");
     assert!(report.calm.served > 0 && report.calm.failed == 0);
     assert_eq!(report.rounds.len(), Attack::ALL.len());

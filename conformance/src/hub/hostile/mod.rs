@@ -19,7 +19,7 @@ use std::{
     time::Duration,
 };
 
-use tokio::runtime::Builder;
+use tokio::runtime::{Builder, Handle};
 use tonic::transport::Endpoint;
 use uap_hub_proto::role::hub::Job;
 use ubos_common::{os::Clock, secret::Secret};
@@ -132,8 +132,13 @@ impl HostileRun {
     ///
     /// The URL is not valid, or no hub serves an honest agent there before the first attack.
     pub fn run(&self) -> io::Result<HostileReport> {
-        let runtime = Builder::new_multi_thread()
+        let attackers = Builder::new_multi_thread()
             .worker_threads(2)
+            .thread_name(THREAD)
+            .enable_all()
+            .build()?;
+        // The honest agent does not wait behind thousands of tasks of the attackers: that would not be the hub's fault.
+        let runtime = Builder::new_current_thread()
             .thread_name(THREAD)
             .enable_all()
             .build()?;
@@ -167,10 +172,9 @@ impl HostileRun {
                 has_place && (self.feed.is_some() || !attack.takes_jobs())
             };
             for attack in self.attacks.iter().copied().filter(may_run) {
-                rounds.push(
-                    self.round(attack, &target, (&endpoint, honest, feed), &clock)
-                        .await,
-                );
+                let attacker = (attackers.handle(), &target);
+                let agent = (&endpoint, honest, feed);
+                rounds.push(self.round(attack, attacker, agent, &clock).await);
             }
             Ok(HostileReport {
                 calm,
@@ -181,6 +185,7 @@ impl HostileRun {
             })
         });
         // All tasks have ended. Somebody's function that still blocks is not waited for.
+        attackers.shutdown_background();
         runtime.shutdown_background();
         report
     }
@@ -188,14 +193,14 @@ impl HostileRun {
     async fn round(
         &self,
         attack: Attack,
-        target: &Target,
+        (attackers, target): (&Handle, &Target),
         (endpoint, shown, feed): (&Endpoint, &Shown, Option<&Feed>),
         clock: &Clock,
     ) -> HostileRound {
         let before = memory::resident(self.process);
         let attempts = Arc::default();
         let (its_target, mut ended) = target.for_attack();
-        let attacking = super::spawn(attack.run(its_target, Arc::clone(&attempts)));
+        let attacking = attackers.spawn(attack.run(its_target, Arc::clone(&attempts)));
         // The honest agent begins when the attack has, or when that has long had its time.
         let begun = async {
             while attempts.load(Ordering::Relaxed) == 0 && !attacking.is_finished() {
