@@ -250,12 +250,14 @@ fn program_in(
     agent(options).map_err(|error| Stop::unreadable(&error))
 }
 
-/// Who owns the run, where its store does not lock it.
-fn owner(folder: &Path, journal: &dyn Journal) -> Result<Option<Owner>, Stop> {
-    match locks_runs() {
-        true => Ok(None),
-        false => Owner::new(folder, journal).map(Some),
+/// The journal, and who owns the run where its store does not lock it.
+fn owned(folder: &Path) -> Result<(Option<Owner>, Arc<dyn Journal>), Stop> {
+    let journal = journal(folder)?;
+    if locks_runs() {
+        return Ok((None, journal));
     }
+    let (owner, journal) = Owner::new(folder, journal)?;
+    Ok((Some(owner), journal))
 }
 
 fn load(folder: &Path) -> Result<Recording, Stop> {
@@ -263,13 +265,9 @@ fn load(folder: &Path) -> Result<Recording, Stop> {
 }
 
 fn start(folder: &Path, session: &str, input: &str) -> Result<u8, Stop> {
-    let journal = journal(folder)?;
-    let mut owner = owner(folder, journal.as_ref())?;
+    let (owner, journal) = owned(folder)?;
     let agent = program_in(folder, "Work.", owner.as_ref(), session)?;
     let run = agent.record(journal, input, &agent.initial_state());
-    if let Some(owner) = &mut owner {
-        owner.has_taken()?;
-    }
     ended(folder, block_on(run.result()))
 }
 
@@ -278,8 +276,7 @@ fn resume(folder: &Path, system: &str) -> Result<u8, Stop> {
         true => "Work.",
         false => system,
     };
-    let journal = journal(folder)?;
-    let mut owner = owner(folder, journal.as_ref())?;
+    let (owner, journal) = owned(folder)?;
     let agent = program(folder, system, owner.as_ref())?;
     if system == "Work."
         && let Some(key) = done_again(&block_on(Recording::load(journal.as_ref()))?)
@@ -288,9 +285,6 @@ fn resume(folder: &Path, system: &str) -> Result<u8, Stop> {
         at("done", &key);
     }
     let resumed = block_on(agent.resume(journal));
-    if let (Ok(_), Some(owner)) = (&resumed, &mut owner) {
-        owner.has_taken()?;
-    }
     if let Err(JournalError::Paused(paused)) = &resumed {
         return Ok(waits(paused));
     }

@@ -9,34 +9,34 @@
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures::executor::block_on;
-use uap_agent::journal::{Journal, Ownership, Recording};
+use uap_agent::journal::{Journal, JournalError, JournalFuture, Ownership, Recording};
+use ubos_common::json::RawObject;
 
 use super::resume_agent::Stop;
 
 /// An owner that lives until this is dropped.
 pub(super) struct Owner {
     pub(super) ownership: Ownership,
-    name: String,
-    /// The file with the name of the last owner.
-    last: PathBuf,
     _alive: File,
-    /// One at a time looks whether the owner before it lives, and takes the lease.
-    taking: Option<File>,
 }
 
 impl Owner {
-    /// Waits for its turn to take the lease of the run.
-    pub(super) fn new(folder: &Path, journal: &dyn Journal) -> Result<Self, Stop> {
-        let taking = open(&beside(folder, "taking"))?;
-        taking.lock().map_err(refused)?;
+    /// Waits for its turn to take the lease of the run, which the journal that it returns ends.
+    pub(super) fn new(
+        folder: &Path,
+        journal: Arc<dyn Journal>,
+    ) -> Result<(Self, Arc<dyn Journal>), Stop> {
+        let turn = open(&beside(folder, "taking"))?;
+        turn.lock().map_err(refused)?;
         let name = format!("owner-{}", std::process::id());
         let alive = open(&beside(folder, &name))?;
         alive.lock().map_err(refused)?;
         // A run that is not there yet has no owner.
-        let lease = block_on(Recording::load(journal)).map(|recording| recording.lease());
+        let lease = block_on(Recording::load(journal.as_ref())).map(|recording| recording.lease());
         let is_held = lease.is_ok_and(|lease| lease.until.is_some());
         let last = beside(folder, "last");
         let is_gone = match std::fs::read_to_string(&last) {
@@ -44,22 +44,55 @@ impl Owner {
             // A copy of a folder has no owner.
             Err(_) => true,
         };
-        Ok(Self {
+        let owner = Self {
             ownership: Ownership::default()
                 .with_term(Duration::from_secs(3600))
                 .with_force(is_held && is_gone),
+            _alive: alive,
+        };
+        let taken = Taken {
+            journal,
             name,
             last,
-            _alive: alive,
-            taking: Some(taking),
+            turn: Mutex::new(Some(turn)),
+        };
+        Ok((owner, Arc::new(taken)))
+    }
+}
+
+/// The journal of an owner. Its first entry is the lease: from then on the next may look whether this owner lives. Before, and
+/// where the entry was refused, the owner is the one before.
+struct Taken {
+    journal: Arc<dyn Journal>,
+    name: String,
+    /// The file with the name of the last owner.
+    last: PathBuf,
+    turn: Mutex<Option<File>>,
+}
+
+impl Journal for Taken {
+    fn append(&self, first: u64, entries: Vec<RawObject>) -> JournalFuture<'_, ()> {
+        Box::pin(async move {
+            let turn = self
+                .turn
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .take();
+            self.journal.append(first, entries).await?;
+            if turn.is_some() {
+                let written = std::fs::write(&self.last, &self.name);
+                written.map_err(|error| JournalError::Failed(error.to_string().into()))?;
+            }
+            Ok(())
         })
     }
 
-    /// The lease is taken: the next may look.
-    pub(super) fn has_taken(&mut self) -> Result<(), Stop> {
-        std::fs::write(&self.last, &self.name).map_err(refused)?;
-        self.taking = None;
-        Ok(())
+    fn read(&self) -> JournalFuture<'_, Vec<RawObject>> {
+        self.journal.read()
+    }
+
+    fn default_term(&self) -> Option<Duration> {
+        self.journal.default_term()
     }
 }
 

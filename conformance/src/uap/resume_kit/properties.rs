@@ -426,8 +426,12 @@ pub(super) fn consume_once(program: &ResumeProgram) -> Checked {
             .collect();
         let kinds: BTreeSet<_> = done.iter().collect();
         if done.is_empty() || kinds.len() != done.len() {
+            let refused: Vec<_> = resumed
+                .iter()
+                .flat_map(|ended| ended.told("refused"))
+                .collect();
             return Err(Broken::new(format!(
-                "{CROWD} processes that resume have done {done:?}"
+                "{CROWD} processes that resume have done {done:?}, and are refused as {refused:?}"
             )));
         }
         let idle = resumed.iter().filter(|ended| ended.told("done").is_empty());
