@@ -46,9 +46,8 @@ impl Agent {
     /// returns its result.
     ///
     /// A tool call without a recorded result may have run: [`AgentOptions::with_ownership`](crate::AgentOptions) says what
-    /// is done with it. From the first entry of this agent on, nothing that the former owner writes is taken any more. That entry,
-    /// which takes the lease, is written when the run is polled: where several resume at once, each may be given a run, and
-    /// all but one end with [`JournalError::Superseded`] and have done nothing.
+    /// is done with it. From the first entry of this agent on, nothing that the former owner writes is taken any more. It
+    /// is written when the run is polled: of several that resume at once all but one end with [`JournalError::Superseded`].
     ///
     /// # Errors
     ///

@@ -16,7 +16,7 @@ use futures::executor::block_on;
 use futures_core::future::BoxFuture;
 use uap_agent::engine::Input;
 use uap_agent::journal::{
-    Decision, DecisionError, Journal, JournalError, Paused, Recording, Verdict,
+    Decision, DecisionError, Journal, JournalError, Ownership, Paused, Recording, Verdict,
 };
 use uap_agent::{
     Agent, AgentOptions, AgentState, ApprovalPolicy, ApprovalRequest, CheckpointError,
@@ -31,7 +31,7 @@ use upp::{
     FnTool, LlmRequest, Message, Reply, ScriptedModel, Tool, ToolCall, UppError, json_text, object,
 };
 
-use super::resume_owner::Owner;
+use super::resume_owner::own;
 use super::resume_store::{checkpoints, journal, locks_runs};
 
 /// The session of the checkpoints, but for those of the other run.
@@ -224,14 +224,14 @@ fn tool(name: &'static str) -> Option<Arc<dyn Tool>> {
     Some(Arc::new(FnTool::new(name, "", object("{}").ok()?, run)))
 }
 
-fn program(folder: &Path, system: &str, owner: Option<&Owner>) -> Result<Agent, Stop> {
+fn program(folder: &Path, system: &str, owner: Option<Ownership>) -> Result<Agent, Stop> {
     program_in(folder, system, owner, SESSION)
 }
 
 fn program_in(
     folder: &Path,
     system: &str,
-    owner: Option<&Owner>,
+    owner: Option<Ownership>,
     session: &str,
 ) -> Result<Agent, Stop> {
     let store = checkpoints(folder)?;
@@ -244,20 +244,19 @@ fn program_in(
         .with_session_id(session)
         .with_runtime(Runtime::new(Arc::new(Still), IdSource::seeded(1)));
     let options = match owner {
-        Some(owner) => options.with_ownership(owner.ownership.clone()),
+        Some(owner) => options.with_ownership(owner),
         None => options,
     };
     agent(options).map_err(|error| Stop::unreadable(&error))
 }
 
-/// The journal, and who owns the run where its store does not lock it.
-fn owned(folder: &Path) -> Result<(Option<Owner>, Arc<dyn Journal>), Stop> {
+/// How the run is owned, where its store does not lock it, and its journal.
+fn owned(folder: &Path) -> Result<(Option<Ownership>, Arc<dyn Journal>), Stop> {
     let journal = journal(folder)?;
     if locks_runs() {
         return Ok((None, journal));
     }
-    let (owner, journal) = Owner::new(folder, journal)?;
-    Ok((Some(owner), journal))
+    own(folder, journal).map(|(ownership, journal)| (Some(ownership), journal))
 }
 
 fn load(folder: &Path) -> Result<Recording, Stop> {
@@ -266,7 +265,7 @@ fn load(folder: &Path) -> Result<Recording, Stop> {
 
 fn start(folder: &Path, session: &str, input: &str) -> Result<u8, Stop> {
     let (owner, journal) = owned(folder)?;
-    let agent = program_in(folder, "Work.", owner.as_ref(), session)?;
+    let agent = program_in(folder, "Work.", owner, session)?;
     let run = agent.record(journal, input, &agent.initial_state());
     ended(folder, block_on(run.result()))
 }
@@ -277,7 +276,7 @@ fn resume(folder: &Path, system: &str) -> Result<u8, Stop> {
         false => system,
     };
     let (owner, journal) = owned(folder)?;
-    let agent = program(folder, system, owner.as_ref())?;
+    let agent = program(folder, system, owner)?;
     if system == "Work."
         && let Some(key) = done_again(&block_on(Recording::load(journal.as_ref()))?)
     {

@@ -9,7 +9,7 @@
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::executor::block_on;
@@ -18,66 +18,53 @@ use ubos_common::json::RawObject;
 
 use super::resume_agent::Stop;
 
-/// An owner that lives until this is dropped.
-pub(super) struct Owner {
-    pub(super) ownership: Ownership,
-    _alive: File,
+/// How the run is owned, and its journal, which is the owner. Waits for its turn to take the lease.
+pub(super) fn own(
+    folder: &Path,
+    journal: Arc<dyn Journal>,
+) -> Result<(Ownership, Arc<dyn Journal>), Stop> {
+    let turn = open(&beside(folder, "taking"))?;
+    turn.lock().map_err(refused)?;
+    let name = format!("owner-{}", std::process::id());
+    let alive = open(&beside(folder, &name))?;
+    alive.lock().map_err(refused)?;
+    // A run that is not there yet has no owner.
+    let lease = block_on(Recording::load(journal.as_ref())).map(|recording| recording.lease());
+    let is_held = lease.is_ok_and(|lease| lease.until.is_some());
+    let last = beside(folder, "last");
+    let is_gone = match std::fs::read_to_string(&last) {
+        Ok(before) => open(&beside(folder, &before))?.try_lock().is_ok(),
+        // A copy of a folder has no owner.
+        Err(_) => true,
+    };
+    let ownership = Ownership::default()
+        .with_term(Duration::from_secs(3600))
+        .with_force(is_held && is_gone);
+    let owner = Owner {
+        journal,
+        name,
+        _alive: alive,
+        last,
+        turn: Mutex::new(Some(turn)),
+    };
+    Ok((ownership, Arc::new(owner)))
 }
 
-impl Owner {
-    /// Waits for its turn to take the lease of the run, which the journal that it returns ends.
-    pub(super) fn new(
-        folder: &Path,
-        journal: Arc<dyn Journal>,
-    ) -> Result<(Self, Arc<dyn Journal>), Stop> {
-        let turn = open(&beside(folder, "taking"))?;
-        turn.lock().map_err(refused)?;
-        let name = format!("owner-{}", std::process::id());
-        let alive = open(&beside(folder, &name))?;
-        alive.lock().map_err(refused)?;
-        // A run that is not there yet has no owner.
-        let lease = block_on(Recording::load(journal.as_ref())).map(|recording| recording.lease());
-        let is_held = lease.is_ok_and(|lease| lease.until.is_some());
-        let last = beside(folder, "last");
-        let is_gone = match std::fs::read_to_string(&last) {
-            Ok(before) => open(&beside(folder, &before))?.try_lock().is_ok(),
-            // A copy of a folder has no owner.
-            Err(_) => true,
-        };
-        let owner = Self {
-            ownership: Ownership::default()
-                .with_term(Duration::from_secs(3600))
-                .with_force(is_held && is_gone),
-            _alive: alive,
-        };
-        let taken = Taken {
-            journal,
-            name,
-            last,
-            turn: Mutex::new(Some(turn)),
-        };
-        Ok((owner, Arc::new(taken)))
-    }
-}
-
-/// The journal of an owner. Its first entry is the lease: from then on the next may look whether this owner lives. Before, and
-/// where the entry was refused, the owner is the one before.
-struct Taken {
+/// An owner that lives until this is dropped. The first entry that it writes is the lease: from then on the next may look whether
+/// it lives. Before, and where the entry was refused, the owner is the one before.
+struct Owner {
     journal: Arc<dyn Journal>,
     name: String,
+    _alive: File,
     /// The file with the name of the last owner.
     last: PathBuf,
     turn: Mutex<Option<File>>,
 }
 
-impl Journal for Taken {
+impl Journal for Owner {
     fn append(&self, first: u64, entries: Vec<RawObject>) -> JournalFuture<'_, ()> {
         Box::pin(async move {
-            let turn = self
-                .turn
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .take();
+            let turn = self.turn.lock().map_or(None, |mut turn| turn.take());
             self.journal.append(first, entries).await?;
             if turn.is_some() {
                 let written = std::fs::write(&self.last, &self.name);
@@ -89,10 +76,6 @@ impl Journal for Taken {
 
     fn read(&self) -> JournalFuture<'_, Vec<RawObject>> {
         self.journal.read()
-    }
-
-    fn default_term(&self) -> Option<Duration> {
-        self.journal.default_term()
     }
 }
 
