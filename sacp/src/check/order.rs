@@ -23,6 +23,7 @@ impl Order {
                 .step(number)
                 .filter(|_| slot(&before, number).is_none())
             else {
+                // Its steps before are known.
                 stack.pop();
                 continue;
             };
@@ -36,7 +37,6 @@ impl Order {
                 if let Some(slot) = before.get_mut(number) {
                     *slot = Some(Rc::clone(set));
                 }
-                stack.pop();
                 continue;
             }
             let open: Vec<usize> = waits
@@ -56,7 +56,6 @@ impl Order {
             if let Some(slot) = before.get_mut(number) {
                 *slot = Some(set);
             }
-            stack.pop();
         }
         let before = before
             .into_iter()

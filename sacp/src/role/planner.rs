@@ -91,11 +91,11 @@ impl RegistryPlanner {
 
     fn expand_v10(&self, message: &v1::Message) -> v1::Message {
         let mut expanded = message.clone();
-        let mut ids: BTreeSet<v1::Name> = message.plan.iter().map(|step| step.id.clone()).collect();
+        let ids: BTreeSet<v1::Name> = message.plan.iter().map(|step| step.id.clone()).collect();
         let steps = message.plan.iter().flat_map(|step| {
             let pair = (step.verb.to_string(), step.tool.to_string());
             let recipe = self.recipes.get(&pair);
-            let own = recipe.and_then(|recipe| in_place_of(step, recipe, &mut ids));
+            let own = recipe.and_then(|recipe| in_place_of(step, recipe, &ids));
             own.unwrap_or_else(|| vec![step.clone()])
         });
         if let Some(plan) = v1::Steps::new(steps.collect()) {
@@ -126,11 +126,7 @@ impl Planner for RegistryPlanner {
 /// `None` if the recipe has no such form: without acts, with names that 1.0 does not take, with ids that are taken, or with
 /// several acts where there is a fallback.
 // choice: SACP1-6-1 a recipe that cannot stand in the place of a step leaves the step as it is.
-fn in_place_of(
-    step: &v1::Step,
-    recipe: &Plan,
-    ids: &mut BTreeSet<v1::Name>,
-) -> Option<Vec<v1::Step>> {
+fn in_place_of(step: &v1::Step, recipe: &Plan, ids: &BTreeSet<v1::Name>) -> Option<Vec<v1::Step>> {
     let mut steps = v1::steps_of(recipe).ok()?;
     let waited: BTreeSet<&v1::Name> = steps
         .iter()
@@ -175,7 +171,6 @@ fn in_place_of(
         Some(placed)
     };
     let placed: Vec<v1::Step> = steps.into_iter().map(placed).collect::<Option<_>>()?;
-    ids.extend(names.into_values());
     (!placed.is_empty()).then_some(placed)
 }
 

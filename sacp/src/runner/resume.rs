@@ -179,8 +179,6 @@ impl Runner {
         if let Err(err) = self.rebuild(now.mono, &left) {
             self.steps = before;
             self.gates.iter_mut().for_each(super::steps::Gate::reset);
-            (self.ready, self.timers, self.bytes) = Default::default();
-            self.scopes.fill(ScopeRun::default());
             return Err(err);
         }
         self.epoch = saved.epoch.saturating_add(1);

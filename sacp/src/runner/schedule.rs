@@ -144,8 +144,6 @@ impl Runner {
         for step in &node.steps {
             self.make_ready(*step);
         }
-        // A plan without a step to run is done at once.
-        self.close_scope_if_done(scope);
     }
 
     /// Queues a step if all that it waits for is done.

@@ -213,12 +213,12 @@ fn cycle_in(waits: &[Vec<usize>]) -> Option<Vec<usize>> {
     }
     let mut marks = vec![Mark::New; waits.len()];
     for start in 0..waits.len() {
+        if marks.get(start) == Some(&Mark::Closed) {
+            continue;
+        }
         // The path from `start`, each with the next of its edges to follow.
         let mut path = vec![(start, 0)];
         while let Some((node, edge)) = path.pop() {
-            if edge == 0 && marks.get(node) == Some(&Mark::Closed) {
-                continue;
-            }
             let next = waits.get(node).and_then(|list| list.get(edge)).copied();
             let mark = if next.is_some() {
                 Mark::Open

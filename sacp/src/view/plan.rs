@@ -207,18 +207,16 @@ fn read_params<'a>(reader: &mut Reader<'a>, walk: &Walk) -> Result<Params<'a>, F
         reader.skip()?;
         return Ok((None, None));
     }
-    let (mut subtask, mut refused) = (None, false);
+    let mut subtask = None;
     let raw = reader.object_raw(|reader, name| {
         // A `subtask` that is not an object is an ordinary parameter.
         if name != "subtask" || reader.peek()? != Kind::Object {
             return reader.skip();
         }
-        let nested = reader.under("SACP-2-9", false, |r| read_subtask(r, walk.depth))?;
-        refused |= nested.is_none();
-        subtask = nested;
+        subtask = reader.under("SACP-2-9", false, |r| read_subtask(r, walk.depth))?;
         Ok(())
     })?;
-    Ok(((!refused).then_some(raw), subtask))
+    Ok((Some(raw), subtask))
 }
 
 fn read_group<'a>(
