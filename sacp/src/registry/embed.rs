@@ -94,7 +94,9 @@ mod tests {
     // Vectors are kept in records, so a newer version must make the same ones.
     #[test]
     fn the_vectors_of_texts_stay_what_they_are() {
-        let vector = NGrams::standard().embed("Ab c").unwrap();
+        let grams = NGrams::standard();
+        let vector = grams.embed("Ab c").unwrap();
+        assert_eq!(vector.len(), grams.dimension());
         let places = vector.iter().enumerate().filter(|(_, n)| **n != 0.0);
         let signs: Vec<(usize, bool)> = places.map(|(place, n)| (place, *n > 0.0)).collect();
         assert_eq!(signs, [(60, false), (164, true), (174, false), (258, true)]);

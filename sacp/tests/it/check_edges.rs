@@ -1,7 +1,7 @@
 //! The edges of the plan check: single repairs, what is handed on, and what a repair must leave alone.
 
 use sacp::AnyMessage;
-use sacp::check::{Config, Finding, Repair, check_plan, repair};
+use sacp::check::{Config, Finding, Repair, RepairError, check_plan, repair};
 use sacp::registry::{AgentRecord, MemoryRegistry, Registry, ToolDef, VerbDef};
 use serde_json::{Value, json};
 
@@ -202,6 +202,64 @@ fn a_parameter_that_has_a_meaning_is_not_renamed() {
     for (verb, param) in [("declared", "rates"), ("limit", "budget"), ("made", "tool")] {
         assert!(!renames(verb, param), "{param}");
     }
+    // Nor to a name that is taken.
+    let known = json!([{"name": "ctx.window", "type": "number"}]);
+    let library = registry(&[("near", known, json!("any"))]);
+    let message = old(json!([["near", "T", {"window": 1, "windo": 2}]]));
+    let findings = found(&message, Some(&library));
+    assert!(
+        findings.iter().all(|f| f.repairs.is_empty()),
+        "{findings:?}"
+    );
+    let (at, from, to) = ("/plan/0".to_owned(), "windo".into(), "window".into());
+    let change = Repair::RenameParam { at, from, to };
+    let at = "/plan/0".to_owned();
+    let refused = repair(&decode(&message), &change);
+    assert_eq!(refused, Err(RepairError::NoPlace { at }));
+}
+
+// spec: SACP-8-4
+#[test]
+fn the_tool_most_like_the_one_that_nobody_has_is_offered_first() {
+    let mut library = registry(&[("go", json!([]), json!("any"))]);
+    for id in ["CAR", "TRAIN"] {
+        let tool = json!({"id": id, "description": "d", "supported_verbs": ["go"]});
+        library.add_tool(read::<ToolDef>(&tool)).unwrap();
+        let agent = crate::registry::agent(id, "go", id, None);
+        library.add_agent(agent).unwrap();
+    }
+    let message = old(json!([["go", "TRAM", {}]]));
+    let first = &found(&message, Some(&library))[0].repairs[0];
+    assert!(
+        matches!(first, Repair::SetTool { tool, .. } if tool == "TRAIN"),
+        "{first:?}"
+    );
+}
+
+// spec: SACP-8-2
+#[test]
+fn a_step_gives_its_output_under_its_key() {
+    let text = json!([{"name": "text", "type": "string"}]);
+    let library = registry(&[
+        ("write", json!([]), json!("string")),
+        ("idle", json!([]), json!("any")),
+        ("take", text, json!("any")),
+    ]);
+    let of = |id: &str, after: &[&str], verb: &str| {
+        step(id, after, json!({"verb": verb, "tool": "T", "params": {}}))
+    };
+    let mut plan = [
+        of("a", &[], "write"),
+        of("b", &["a"], "idle"),
+        of("c", &["b"], "take"),
+    ];
+    let missing = |plan: &[Value]| {
+        let findings = found(&new(plan), Some(&library));
+        findings.iter().any(|f| f.violation.code == "MISSING_FIELD")
+    };
+    assert!(missing(&plan));
+    plan[0]["output_key"] = json!("text");
+    assert!(!missing(&plan));
 }
 
 // spec: SACP-8-2, SACP1-6-2

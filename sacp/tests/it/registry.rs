@@ -494,6 +494,7 @@ fn a_shared_registry_takes_the_place_of_the_default() {
     // Cyrillic letters among Latin ones.
     assert_eq!(registry.look_alike("BОAT").as_deref(), Some("BOAT"));
     assert_eq!(registry.verb_look_alike("sаil").as_deref(), Some("sail"));
+    assert!(there.remove_agent("NEW") && registry.agent("NEW").is_none());
 }
 
 // spec: SACP-11-6
@@ -636,6 +637,7 @@ fn two_verbs_of_one_missing_tool_are_spawned_once_each_and_nobody_is_replaced() 
     let mut spawner = PromptSpawner::default();
     let made = spawn_missing(Timestamp::EPOCH, &plan, &mut with, &mut spawner).unwrap();
     assert_eq!(made, ["VISA_AGENT", "VISA_renew_AGENT"]);
+    assert!(made.iter().all(|name| spawner.prompts.contains_key(name)));
     assert!(gaps(&plan, &with).is_empty());
     // Where both names are taken nobody loses theirs.
     let plan = message(r#"[["check","SEA",{}]]"#);

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use sacp::registry::{
-    AgentRecord, EmbeddingRecord, MemoryRegistry, Query, Registry, RegistryError, Similar, Subject,
-    ToolDef, VerbDef,
+    AgentRecord, EmbeddingRecord, Health, MemoryRegistry, Query, Registry, RegistryError, Similar,
+    Subject, ToolDef, VerbDef,
 };
 
 use crate::registry::{agent, tool, verb};
@@ -101,4 +101,24 @@ fn a_new_vector_is_told() {
     let changes = registry.changes_since(from).unwrap();
     let told = changes.iter().map(|change| (change.subject, &*change.name));
     assert_eq!(told.collect::<Vec<_>>(), [(Subject::Embedding, "A")]);
+}
+
+#[test]
+fn the_newest_1024_changes_are_told() {
+    let mut registry = MemoryRegistry::default();
+    for _ in 0..1025 {
+        registry.add_agent(agent("A", "v", "T", None)).unwrap();
+    }
+    let told = |from| registry.changes_since(from).map(|changes| changes.len());
+    assert_eq!((told(0), told(1)), (None, Some(1024)));
+}
+
+#[test]
+fn a_removed_agent_has_no_health() {
+    let mut registry = MemoryRegistry::default();
+    registry.add_agent(agent("A", "v", "T", None)).unwrap();
+    registry.set_health("A", Health::Unhealthy).unwrap();
+    registry.remove_agent("A");
+    registry.add_agent(agent("A", "v", "T", None)).unwrap();
+    assert_eq!(registry.health("A"), Health::default());
 }

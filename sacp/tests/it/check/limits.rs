@@ -159,9 +159,11 @@ fn a_forbidden_verb_is_forbidden_under_each_of_its_names() {
 #[test]
 fn no_repair_sets_a_parameter_that_says_what_may_be_spent() {
     let mut registry = library();
-    let def = json!({"name": "spend", "description": "d", "outputs": "any",
-        "inputs": [{"name": "budget", "type": "string"}]});
-    registry.add_verb(read::<VerbDef>(&def)).unwrap();
+    for (verb, input) in [("spend", "budget"), ("waste", "ctx.budget")] {
+        let def = json!({"name": verb, "description": "d", "outputs": "any",
+            "inputs": [{"name": input, "type": "string"}]});
+        registry.add_verb(read::<VerbDef>(&def)).unwrap();
+    }
     use crate::registry::{agent, tool};
     registry.add_tool(tool("PAY", &["spend"])).unwrap();
     registry
@@ -176,4 +178,10 @@ fn no_repair_sets_a_parameter_that_says_what_may_be_spent() {
     let finding = findings.iter().find(about).unwrap();
     assert_eq!(finding.question.as_deref(), Some("budget"));
     assert!(finding.repairs.is_empty(), "{finding:?}");
+    // Nor does one set it to a number where the verb wants a text.
+    let mut message = old(json!([["waste", "PAY", {"budget": 300}]]));
+    message["ctx"] = json!({"budget": 150});
+    let findings = check_plan(&decode(&message), Some(&registry), &Config::default());
+    let above = |finding: &&Finding| finding.violation.message.contains("above that of ctx");
+    assert_eq!(findings.iter().find(above).unwrap().repairs, []);
 }
