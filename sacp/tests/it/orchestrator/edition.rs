@@ -94,6 +94,14 @@ fn a_failed_step_of_1_0_is_tried_again_and_a_cancelled_one_fails() {
         new_answer(&drain(&mut orchestrator)).state,
         v1::State::Failed
     );
+    // What its agent does not call retryable is not tried again, and is answered in the agent's words.
+    let mut orchestrator = start_new(&steps, "", OrchestratorConfig::default());
+    let asked = delegations(&drain(&mut orchestrator));
+    let gone = late.replace("true", "false");
+    let failed = state_of(&new(&asked[0]), "FAILED", &gone);
+    answer(&mut orchestrator, asked[0].ticket, &failed);
+    let error = new_answer(&drain(&mut orchestrator)).error.unwrap();
+    assert_eq!(error.message.to_string(), "late");
 }
 
 // spec: SACP-3-7, SACP-9-1

@@ -431,10 +431,9 @@ fn a_refused_input_changes_nothing() {
         Config::default(),
     )
     .unwrap();
-    assert_eq!(
-        run.cancel(now(0)),
-        Err(RunnerError::NotRunning { started: false })
-    );
+    let not_running = |started| Err(RunnerError::NotRunning { started });
+    assert_eq!(run.cancel(now(0)), not_running(false));
+    assert_eq!(run.resume(now(0)), not_running(false));
     run.start(now(0));
     drain(&mut run);
     assert!(run.is_running(first(1)));
@@ -459,10 +458,9 @@ fn a_refused_input_changes_nothing() {
         Err(RunnerError::NotDispatched { ticket: first(1) })
     );
     run.cancel(now(1)).unwrap();
-    assert_eq!(
-        run.pause(now(1)),
-        Err(RunnerError::NotRunning { started: true })
-    );
+    assert_eq!(run.pause(now(1)), not_running(true));
+    let late = Input::Progress { ticket: first(2) };
+    assert_eq!(run.handle_input(now(1), late), not_running(true));
 }
 
 #[test]
@@ -538,11 +536,22 @@ fn a_run_without_need_of_its_fallback_step_ends_while_it_is_paused() {
 
 #[test]
 fn step_events_report_every_change() {
-    let mut run = runner(
-        r#"[["a","T",{}]]"#,
-        Config::default().with_step_events(true),
+    let rule = Rule {
+        recoveries: vec![Recovery::Retry(Retry::fixed(2, Duration::from_secs(1)))],
+        ..Rule::default()
+    };
+    let config = Config::default().with_step_events(true).with_rule(rule);
+    let mut run = runner(r#"[["a","T",{}]]"#, config);
+    fail(&mut run, first(1));
+    run.handle_timeout(now(2));
+    let attempt = 2;
+    done(
+        &mut run,
+        Ticket {
+            attempt,
+            ..first(1)
+        },
     );
-    done(&mut run, first(1));
     let told = drain(&mut run);
     let states: Vec<_> = told
         .iter()
@@ -551,5 +560,6 @@ fn step_events_report_every_change() {
             _ => None,
         })
         .collect();
-    assert_eq!(states, [StepState::Running, StepState::Done]);
+    let (running, waiting) = (StepState::Running, StepState::Waiting);
+    assert_eq!(states, [running, waiting, running, StepState::Done]);
 }

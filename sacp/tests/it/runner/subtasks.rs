@@ -162,3 +162,22 @@ fn a_subtask_that_times_out_stops_its_steps_and_no_others() {
     assert_eq!(cancelled, [other, behind[0]]);
     assert_eq!(outcome(&outputs).end, End::Done);
 }
+
+#[test]
+fn a_wait_for_another_attempt_ends_with_the_subtask_around_it() {
+    let of = |verb: &str, recovery: Recovery| Rule {
+        verb: Some(verb.into()),
+        recoveries: vec![recovery],
+        ..Rule::default()
+    };
+    let again = Recovery::Retry(Retry::fixed(2, Duration::from_secs(60)));
+    let config = Config::default()
+        .with_rule(of("b", again))
+        .with_rule(of("a", Recovery::Skip(RawBuf::parse("null").unwrap())));
+    let plan = r#"[["a","S",{"subtask":{"g":"H","plan":[{"parallel":[["b","U",{}],["c","U",{}]]}]}}],["d","T",{}]]"#;
+    let mut run = runner(plan, config);
+    fail(&mut run, first(3));
+    assert_eq!(run.poll_timeout(), Some(now(61).mono));
+    fail(&mut run, first(4));
+    assert_eq!(run.poll_timeout(), None);
+}
