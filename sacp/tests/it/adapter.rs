@@ -178,6 +178,18 @@ fn as_many_dependencies_as_may_be_are_listed_and_no_more() {
     );
 }
 
+// spec: SACP1-15-1
+#[test]
+fn a_name_that_is_too_long_for_1_0_is_told_with_its_act() {
+    let plan = json!([["a", "T", {}], ["a", "x".repeat(65), {}]]);
+    let Err(ConvertError::Lossy(losses)) = up(&old(&json!({"g": "G", "plan": plan})), &config())
+    else {
+        panic!("taken");
+    };
+    let told: Vec<_> = losses.iter().map(|f| f.pointer.as_str()).collect();
+    assert_eq!(told, ["/plan/1"]);
+}
+
 fn native(steps: Value) -> v1::Message {
     let message = json!({"proto_ver": "1.0.0", "msg_id": "m1", "reply_to": "m0", "ts": "2025-10-01T12:00:00Z", "sender": "p",
         "g": "G", "plan": steps, "state": "ACCEPTED", "trace": {"trace_id": "t"}, "ext": {"acme.flag": 1}});

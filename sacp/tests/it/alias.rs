@@ -127,6 +127,11 @@ fn tables_are_read_written_and_refused_where_they_collide() {
         ),
         (true, true)
     );
+    // Names for one verb are agreed on as well.
+    let other = AliasTable::new("9").with_verb("v", "q", "quantity");
+    let agreed = table.agree(&other.unwrap()).unwrap();
+    let act = |name: &str| read(&json!({"g": "G", "plan": [["v", "T", {name: 1}]]}));
+    assert_eq!(agreed.expand(&act("q")).unwrap(), act("quantity"));
     let clash = AliasTable::new("9").with("bdg", "badge").unwrap();
     assert!(matches!(
         table.agree(&clash),

@@ -2,7 +2,7 @@
 
 use sacp::validate::{admit, findings, verdict};
 use sacp::{AnyMessage, Code, Edition, Reply};
-use ubos_common::json::to_string;
+use ubos_common::json::{DecodeError, to_string};
 
 const V10: &str = r#"{"proto_ver":"1.0.2","msg_id":"m1","ts":"2025-10-01T12:00:00Z","sender":"p","g":"G","plan":[{"id":"a","verb":"v","tool":"T","params":{}}],"state":"PENDING"}"#;
 
@@ -45,6 +45,9 @@ fn the_version_chooses_the_edition() {
         codes(V10, Some(Edition::V01)),
         ["/proto_ver UNSUPPORTED_VERSION"]
     );
+    let refused = findings(V10.as_bytes(), Some(Edition::V01));
+    let at = refused.iter().next().unwrap().position.unwrap();
+    assert_eq!((at.line, at.column), (1, 14));
     assert!(codes(V10, None).is_empty());
 }
 
@@ -87,6 +90,8 @@ fn a_validator_answers_valid_or_the_first_finding() {
         .position
         .unwrap();
     assert_eq!((position.line, position.column), (1, 6));
+    // A text that is no JSON has a finding, too.
+    assert_eq!(codes(r#"{"g":]"#, None), ["/g MALFORMED_MESSAGE"]);
 }
 
 // spec: SACP-2-1, SACP-8-1
@@ -157,14 +162,21 @@ fn answers_are_read_and_write_back_equal() {
         (error.code, error.details.as_str()),
         (Code::InternalError, r#"{"a":1}"#)
     );
-    for bad in [
-        r#"{"status":"OOPS"}"#,
-        r#"{"status":"ERR","details":"x"}"#,
-        r#"{"status":"ERR","code":"STEP_FAILED","details":7}"#,
-        r#"{"status":"REQ_CLARIFY","missing":"plan"}"#,
-        "{}",
-        "Sorry, I cannot.",
+    for (bad, wanted) in [
+        (r#"{"status":"OOPS"}"#, "/status"),
+        (r#"{"status":"ERR","details":"x"}"#, "/code"),
+        (
+            r#"{"status":"ERR","code":"STEP_FAILED","details":7}"#,
+            "/details",
+        ),
+        (r#"{"status":"REQ_CLARIFY","missing":"plan"}"#, "/missing"),
+        ("{}", "/g"),
+        ("Sorry, I cannot.", "no JSON"),
     ] {
-        assert!(Reply::decode(bad.as_bytes()).is_err(), "{bad}");
+        let pointer = match Reply::decode(bad.as_bytes()).unwrap_err() {
+            DecodeError::Invalid(report) => report.iter().next().unwrap().pointer.clone(),
+            _ => "no JSON".to_owned(),
+        };
+        assert_eq!(pointer, wanted, "{bad}");
     }
 }

@@ -230,3 +230,19 @@ fn a_message_of_1_0_is_pending_where_its_line_names_no_state() {
     let old = read("G #m\nv T").unwrap();
     assert!(!String::from_utf8(old.encode()).unwrap().contains("state"));
 }
+
+#[test]
+fn white_space_around_a_line_says_nothing() {
+    let padded = read("\t GOAL #m \r\n\r\n  | a T k 1 \r\n ctx n 2\n").unwrap();
+    assert_eq!(padded, read("GOAL #m\n| a T k 1\nctx n 2").unwrap());
+}
+
+#[test]
+fn a_text_may_be_as_long_as_a_message() {
+    let limit = ubos_common::json::Limits::default().max_bytes;
+    let text = |bytes: usize| format!("G\nv T{}", " ".repeat(bytes - 5));
+    assert!(read(&text(limit)).is_ok());
+    let seen = limit + 1;
+    let refused = read(&text(seen)).unwrap_err();
+    assert_eq!(refused, LineError::TooLarge { seen, limit });
+}

@@ -121,6 +121,12 @@ fn groups_and_joins_stand_where_they_may() {
     ] {
         assert_eq!(plan_code(bad).0, Code::MalformedPlan, "{bad}");
     }
+    for (group, what) in [("[]", "without acts"), ("", "without `parallel`")] {
+        let member = format!("\"parallel\":{group}").repeat(group.len() / 2);
+        let text = format!("{{\"g\":\"G\",\"plan\":[{{{member}}}]}}");
+        let refused = validate(text.as_bytes()).unwrap_err().to_string();
+        assert!(refused.contains(what), "{refused}");
+    }
     let deep = format!(
         "[{}[\"a\",\"T\",{{}}]{}]",
         "{\"parallel\":[".repeat(9),
@@ -242,6 +248,8 @@ fn what_is_no_message_is_malformed() {
         "\"x\"",
         "",
         "{\"g\":\"G\",\"plan\":[]} and more",
+        r#"{"g":"G","plan":[],"x":1,"x":2}"#,
+        r#"{"g":"G","plan":[],"subtask":{"g":"G","plan":[]},"subtask":{"g":"G","plan":[]}}"#,
     ] {
         assert_eq!(code(text).0, Code::MalformedMessage, "{text:?}");
     }

@@ -134,6 +134,7 @@ fn names_have_an_alphabet_and_a_length() {
     }
     for (pointer, most) in [("/g", 128), ("/plan/0/verb", 64), ("/plan/0/tool", 64)] {
         assert!(is_good(pointer, json!("é ".repeat(most / 2))));
+        assert!(is_good(pointer, json!("🦀".repeat(most))));
         for bad in [String::new(), "é".repeat(most + 1)] {
             assert_eq!(one(pointer, json!(bad)).0, pointer);
         }
@@ -161,8 +162,13 @@ fn result_and_error_are_there_exactly_when_the_state_says() {
             assert_eq!(findings(&message).is_empty(), good, "{message}");
         }
     }
-    let both = findings(&with("/state", json!("DONE")));
-    assert_eq!(both[0].0, "/result");
+    for (message, code) in [
+        (with("/state", json!("DONE")), "missing"),
+        (with("/result", result), "state_outcome"),
+    ] {
+        let found = findings(&message);
+        assert_eq!((&*found[0].0, &*found[0].1), ("/result", code));
+    }
 }
 
 // spec: SACP1-4-4
@@ -425,7 +431,7 @@ fn steps_make_a_graph() {
     let message = with(
         "/plan",
         plan(&[
-            ("x", none),
+            ("x", on(&["c"])),
             ("a", on(&["c"])),
             ("b", on(&["a"])),
             ("c", on(&["b"])),
