@@ -178,7 +178,6 @@ fn as_many_dependencies_as_may_be_are_listed_and_no_more() {
     );
 }
 
-// spec: SACP1-15-1
 #[test]
 fn a_name_that_is_too_long_for_1_0_is_told_with_its_act() {
     let plan = json!([["a", "T", {}], ["a", "x".repeat(65), {}]]);

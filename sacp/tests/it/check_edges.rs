@@ -218,7 +218,6 @@ fn a_parameter_that_has_a_meaning_is_not_renamed() {
     assert_eq!(refused, Err(RepairError::NoPlace { at }));
 }
 
-// spec: SACP-8-4
 #[test]
 fn the_tool_most_like_the_one_that_nobody_has_is_offered_first() {
     let mut library = registry(&[("go", json!([]), json!("any"))]);
@@ -236,7 +235,6 @@ fn the_tool_most_like_the_one_that_nobody_has_is_offered_first() {
     );
 }
 
-// spec: SACP-8-2
 #[test]
 fn a_step_gives_its_output_under_its_key() {
     let text = json!([{"name": "text", "type": "string"}]);

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use ubos_common::violation::Level;
 
 use crate::converge::{judge, library};
+use crate::registry::{agent, tool};
 
 use super::{decode, old, read, told};
 
@@ -159,16 +160,13 @@ fn a_forbidden_verb_is_forbidden_under_each_of_its_names() {
 #[test]
 fn no_repair_sets_a_parameter_that_says_what_may_be_spent() {
     let mut registry = library();
-    for (verb, input) in [("spend", "budget"), ("waste", "ctx.budget")] {
+    for (verb, id, input) in [("spend", "PAY", "budget"), ("waste", "BURN", "ctx.budget")] {
         let def = json!({"name": verb, "description": "d", "outputs": "any",
             "inputs": [{"name": input, "type": "string"}]});
         registry.add_verb(read::<VerbDef>(&def)).unwrap();
+        registry.add_tool(tool(id, &[verb])).unwrap();
+        registry.add_agent(agent(id, verb, id, None)).unwrap();
     }
-    use crate::registry::{agent, tool};
-    registry.add_tool(tool("PAY", &["spend"])).unwrap();
-    registry
-        .add_agent(agent("PAYER", "spend", "PAY", None))
-        .unwrap();
     let message = json!({"g": "G", "ctx": {"budget": 150}, "plan": [["spend", "PAY", {}]]});
     let message = AnyMessage::decode(message.to_string().as_bytes())
         .unwrap()
@@ -179,7 +177,7 @@ fn no_repair_sets_a_parameter_that_says_what_may_be_spent() {
     assert_eq!(finding.question.as_deref(), Some("budget"));
     assert!(finding.repairs.is_empty(), "{finding:?}");
     // Nor does one set it to a number where the verb wants a text.
-    let mut message = old(json!([["waste", "PAY", {"budget": 300}]]));
+    let mut message = old(json!([["waste", "BURN", {"budget": 300}]]));
     message["ctx"] = json!({"budget": 150});
     let findings = check_plan(&decode(&message), Some(&registry), &Config::default());
     let above = |finding: &&Finding| finding.violation.message.contains("above that of ctx");

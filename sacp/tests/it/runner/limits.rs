@@ -5,12 +5,12 @@ use core::time::Duration;
 use sacp::runner::{
     Cause, Config, End, Input, Output, Recovery, Rule, Runner, RunnerError, Ticket,
 };
-use sacp::{Code, Message, Reply, State};
+use sacp::{Code, Message, Reply, Retry, State};
 use ubos_common::id::IdSource;
 use ubos_common::json::RawBuf;
 use ubos_common::time::{Mono, Now, Timestamp};
 
-use super::{dispatched, done, drain, first, message, now, outcome, plan, run_of, runner};
+use super::{dispatched, done, drain, fail, first, message, now, outcome, plan, run_of, runner};
 
 // spec: SACP1-6-4
 #[test]
@@ -264,4 +264,25 @@ fn a_value_that_stands_in_for_an_output_has_its_bounds() {
     run.handle_input(now, Input::Failed { ticket, cause })
         .unwrap();
     assert_eq!(run.end(), Some(&End::Failed));
+}
+
+#[test]
+fn a_step_that_does_not_run_has_no_deadline() {
+    let twice = vec![Recovery::Retry(Retry::fixed(2, Duration::ZERO))];
+    let rule = Rule {
+        verb: Some("x".into()),
+        recoveries: twice,
+        ..Rule::default()
+    };
+    let config = Config::default().with_step_timeout(Duration::from_secs(5));
+    let config = config.with_rule(rule);
+    let subtask = r#"[["x","T",{"subtask":{"g":"H","plan":[["a","T",{}]]}}]]"#;
+    for (plan, step) in [(r#"[["x","T",{}]]"#, 1), (subtask, 2)] {
+        let mut run = runner(plan, config.clone());
+        assert_eq!(run.poll_timeout(), Some(now(5).mono));
+        run.pause(now(1)).unwrap();
+        // It is to be tried again, but not before the run goes on.
+        fail(&mut run, first(step));
+        assert_eq!((run.end(), run.poll_timeout()), (None, None));
+    }
 }
