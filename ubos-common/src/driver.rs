@@ -416,5 +416,6 @@ mod tests {
         let mut cx = Context::from_waker(futures::task::noop_waker_ref());
         assert_eq!(effects.poll_next(&mut cx), Poll::Ready(2));
         assert!(effects.is_empty() && effects.poll_next(&mut cx).is_pending());
+        assert!(effects.running.is_empty(), "nothing is left of the first");
     }
 }

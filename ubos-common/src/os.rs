@@ -30,13 +30,15 @@ impl OsSeeded {
     fn leave_parent(&mut self, process: u32) {
         match Self::new(Some(process)) {
             Ok(fresh) => *self = fresh,
-            // Without randomness the child takes another stream of the same key, as secret as the parent's.
-            Err(_) => {
-                let streams = self.generator.get_stream() ^ (u64::from(process) << 32);
-                self.generator.set_stream(streams.wrapping_add(1));
-                self.process = Some(process);
-            }
+            Err(_) => self.take_stream(process),
         }
+    }
+
+    /// Without randomness the child takes another stream of the same key, as secret as the parent's.
+    fn take_stream(&mut self, process: u32) {
+        let streams = self.generator.get_stream() ^ (u64::from(process) << 32);
+        self.generator.set_stream(streams.wrapping_add(1));
+        self.process = Some(process);
     }
 }
 
@@ -201,6 +203,14 @@ mod tests {
         assert_ne!(next(&mut parent), next(&mut child));
         assert_eq!(child.process, Some(process()));
         assert_eq!(next(&mut at(None)), next(&mut own()), "nobody asks");
+        // Two children for whom there is no randomness.
+        let (mut one, mut other) = (own(), own());
+        one.take_stream(1);
+        other.take_stream(2);
+        let ids = [one, other, own()].map(|mut source| source.generator.next_u64());
+        assert!(ids[0] != ids[1] && ids[0] != ids[2] && ids[1] != ids[2]);
+        #[cfg(unix)]
+        assert_eq!(process(), std::process::id(), "a child has another");
     }
 
     #[test]

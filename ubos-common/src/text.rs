@@ -183,6 +183,7 @@ where
 #[cfg(test)]
 mod tests {
     use super::{Kept, ShortText};
+    use std::hash::{BuildHasher, RandomState};
 
     #[test]
     fn short_and_long_texts_are_kept() {
@@ -193,9 +194,13 @@ mod tests {
             let is_here = matches!(kept.0, Kept::Here { .. });
             assert_eq!(is_here, length <= ShortText::HERE, "{length}");
             assert_eq!(kept.clone(), kept);
+            let hasher = RandomState::new();
+            assert_eq!(hasher.hash_one(&kept), hasher.hash_one(&text), "{length}");
             for other in ["", "a", "é", &*"é".repeat(100)] {
-                let order = kept.cmp(&ShortText::from(other));
-                assert_eq!(order, text.as_str().cmp(other), "{length} {other}");
+                let wanted = text.as_str().cmp(other);
+                let other = ShortText::from(other);
+                let orders = (kept.cmp(&other), kept.partial_cmp(&other));
+                assert_eq!(orders, (wanted, Some(wanted)), "{length} {other:?}");
             }
         }
     }

@@ -62,3 +62,19 @@ pub struct KindError;
 fn is_allowed(byte: &u8) -> bool {
     matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-')
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Kind;
+
+    #[test]
+    fn bytes_of_a_segment_that_name_no_kind_are_refused() {
+        let kind = |name: &[u8; 4]| {
+            let mut bytes = [0; 16];
+            bytes[..4].copy_from_slice(name);
+            Kind::from_bytes(bytes)
+        };
+        assert_eq!(kind(b"hub\0"), "hub".parse().ok());
+        assert_eq!((kind(b"Hub\0"), kind(b"hu\0b")), (None, None));
+    }
+}

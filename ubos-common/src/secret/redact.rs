@@ -299,6 +299,7 @@ mod tests {
             shown(r#"{"a":1,"b":2,"c":3,"d":4}"#, &bounds),
             r#"{"a":1,"b":2,"…":2}"#
         );
+        assert_eq!(shown(r#"{"a":1,"b":2}"#, &bounds), r#"{"a":1,"b":2}"#);
         let none = Bounds {
             members: 0,
             elements: 0,

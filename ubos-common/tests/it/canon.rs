@@ -338,7 +338,10 @@ enum Shape {
 #[test]
 fn every_shape_of_serde_is_written_as_serde_json_would() {
     #[derive(Serialize)]
+    struct Wrapped(Option<u8>);
+    #[derive(Serialize)]
     struct All<'a> {
+        inside: Wrapped,
         shapes: Vec<Shape>,
         display: serde_json::Map<String, Value>,
         wide: (u128, i128),
@@ -346,6 +349,7 @@ fn every_shape_of_serde_is_written_as_serde_json_would() {
         raw: &'a RawValue,
     }
     let all = All {
+        inside: Wrapped(Some(9)),
         shapes: vec![
             Shape::Unit,
             Shape::New(0.5),
@@ -358,7 +362,7 @@ fn every_shape_of_serde_is_written_as_serde_json_would() {
         raw: serde_json::from_str(r#" { "b" : 1.0, "a" : "\u0041" } "#).unwrap(),
     };
     let wanted = concat!(
-        r#"{"bytes":[0,255],"display":{},"raw":{"a":"A","b":1},"shapes":["Unit",{"New":0.5},"#,
+        r#"{"bytes":[0,255],"display":{},"inside":9,"raw":{"a":"A","b":1},"shapes":["Unit",{"New":0.5},"#,
         r#"{"Pair":[1,"\""]},{"Named":{"a":null,"z":null}}],"wide":[7,-7]}"#
     );
     assert_eq!(text(canon::to_vec(&all)).unwrap(), wanted);

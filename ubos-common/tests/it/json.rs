@@ -470,6 +470,17 @@ fn duplicates_are_refused_at_every_depth() {
 }
 
 #[test]
+fn unknown_members_take_the_bytes_of_their_names_and_values() {
+    let with = |name: &'static str, value: &str| {
+        let mut members = Members::new();
+        members.insert(name, RawBuf::parse(value).unwrap());
+        members.bytes()
+    };
+    assert_eq!(Members::new().bytes(), 0);
+    assert_eq!(with("name", "12345"), with("n", "1") + 7);
+}
+
+#[test]
 fn each_limit_holds_at_its_edge() {
     let limits = Limits::default()
         .with_max_bytes(100)
@@ -482,6 +493,7 @@ fn each_limit_holds_at_its_edge() {
         r#"{"a":1,"b":2}"#,
         "[1,2,3]",
         r#""12345""#,
+        r#""\n345""#,
         "12345",
     ] {
         assert_eq!(raw(good, &limits), Ok(()), "{good}");

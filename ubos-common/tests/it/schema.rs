@@ -278,6 +278,13 @@ fn places_that_a_reference_may_mean_are_bounded() {
     let references = vec![r##"{"$ref":"#"}"##; 1_000].join(",");
     let schema = format!(r#"{{"default":[{decoys}],"items":{{"anyOf":[{references}]}}}}"#);
     assert_eq!(refused(&schema), Some(SchemaError::TooLarge));
+    // Comparing them costs the square of their number, though the reference means one of them alone.
+    for (places, answer) in [(900, None), (1_000, Some(SchemaError::TooLarge))] {
+        let decoys = vec![r#"{"$id":0}"#; places].join(",");
+        let schema =
+            format!(r##"{{"$ref":"#/$defs/a","$defs":{{"a":{{}}}},"default":[{decoys}]}}"##);
+        assert_eq!(refused(&schema), answer, "{places}");
+    }
 }
 
 #[test]
@@ -370,6 +377,10 @@ fn what_a_schema_takes_is_told_by_its_text_its_schemas_and_its_patterns() {
     }
     for keyword in ["dependentSchemas", "dependencies", "properties"] {
         let inside = format!(r#"{{"{keyword}":{{"a":{states}}}}}"#);
+        assert!(size(&inside) > plain + 100_000, "{keyword}");
+    }
+    for keyword in ["unevaluatedItems", "unevaluatedProperties", "contains"] {
+        let inside = format!(r#"{{"{keyword}":{states}}}"#);
         assert!(size(&inside) > plain + 100_000, "{keyword}");
     }
 }

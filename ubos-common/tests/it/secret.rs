@@ -264,6 +264,8 @@ fn a_line_as_long_as_its_bound_is_held_back() {
     let mut redactor = Redactor::default();
     assert_eq!(redactor.push(&line), "");
     assert_eq!(redactor.push("b"), line);
+    // What is remembered is no part of it.
+    assert!(format!("{redactor:?}").contains("held_bytes: 1,"));
 }
 
 #[test]
@@ -297,10 +299,15 @@ fn no_character_that_nobody_sees_hides_a_secret() {
     assert!(named.into_iter().all(is_unseen));
     let all = (0..=u32::from(char::MAX)).filter_map(char::from_u32);
     for unseen in all.filter(|letter| is_unseen(*letter)) {
-        let text = format!("key g{unseen}hp_6U6Ojx9J3trfBB9HaDEtV8E{unseen}gtHXepBhgLpPG.");
+        let text = format!(
+            "key {unseen}g{unseen}hp_6U6Ojx9J3trfBB9HaDEtV8E{unseen}gtHXepBhgLpPG{unseen}."
+        );
+        // Those at its ends do not belong to it.
+        let edge = unseen.len_utf8();
         let ranges = secret_shapes(&text).map(|found| (found.range.start, found.range.end));
         let found: Vec<_> = ranges.collect();
-        assert_eq!(found, [(4, text.len() - 1)], "{:x}", u32::from(unseen));
+        let wanted = (4 + edge, text.len() - 1 - edge);
+        assert_eq!(found, [wanted], "{:x}", u32::from(unseen));
         assert!(!is_secret_free(&to_string(&text)));
     }
 }
@@ -375,6 +382,9 @@ fn a_private_key_without_an_end_is_text_again_behind_whole_characters() {
         let hidden = 20_000 - out.matches('é').count();
         // 16 KiB, of which the first lines take some.
         assert_eq!(hidden, (16_384 - begin.len()).div_ceil(2));
+        let whole = format!("{begin}{}", "é".repeat(20_000));
+        let found = secret_shapes(&whole).next().unwrap();
+        assert_eq!(found.range, 0..16_384 + begin.len() % 2);
     }
 }
 
@@ -421,4 +431,49 @@ fn without_a_digit_a_literal_is_random_by_its_signs_and_both_cases() {
     ] {
         assert_eq!(found(text), 0, "{text}");
     }
+}
+
+#[test]
+fn with_one_digit_a_literal_is_random_by_its_signs_and_no_path() {
+    let found = |text: &str| secret_shapes(text).count();
+    assert_eq!(found("password: horse#battery9"), 1);
+    for text in ["password: horse.battery#9", "password: horsebattery9"] {
+        assert_eq!(found(text), 0, "{text}");
+    }
+}
+
+#[test]
+fn behind_a_sign_of_equality_without_a_space_a_literal_need_not_look_random() {
+    let found = |text: &str| secret_shapes(text).count();
+    assert_eq!(found("PASSWORD=horse.battery9"), 1);
+    for text in ["PASSWORD:horse.battery9", "PASSWORD= horse.battery9"] {
+        assert_eq!(found(text), 0, "{text}");
+    }
+}
+
+#[test]
+fn a_literal_may_stand_on_the_next_line_behind_spaces() {
+    for text in [
+        "password: \n hunter2hunter2",
+        "password:  \r\nhunter2hunter2",
+    ] {
+        assert_eq!(secret_shapes(text).count(), 1, "{text:?}");
+    }
+}
+
+#[test]
+fn the_value_of_a_header_is_no_secret_where_it_is_short_or_has_letters_alone() {
+    let found = |value: &str| secret_shapes(&format!("x-api-key: {value}")).count();
+    let values = ["a1b2c3d4", "a1b2c3", "abcdefghijkl"];
+    assert_eq!(values.map(found), [1, 0, 0]);
+}
+
+#[test]
+fn a_literal_in_quotes_has_at_most_4096_bytes() {
+    let found = |bytes: usize| {
+        let text = format!("password = \"{}\"", "x1".repeat(bytes / 2));
+        let found = secret_shapes(&text).map(|found| found.range.len());
+        found.collect::<Vec<_>>()
+    };
+    assert_eq!((found(4_096), found(4_098)), (vec![4_096], vec![]));
 }

@@ -272,6 +272,30 @@ fn too_large_a_record_changes_nothing() {
 }
 
 #[test]
+fn a_segment_has_its_place_on_the_disk_while_it_is_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let length = || fs::metadata(folder.path().join(segment(0))).unwrap().len();
+    for _ in 0..2 {
+        let log = Log::open(folder.path(), config()).unwrap();
+        assert_eq!(length(), 64 << 10);
+        log.close().unwrap();
+        assert!(length() < 1_000, "closing gives it back");
+    }
+}
+
+#[test]
+fn a_segment_that_is_full_to_its_last_byte_is_followed_by_another() {
+    let disk = SimDisk::new();
+    let log = open(&disk, &config());
+    log.append(&payload(0, 40)).unwrap();
+    log.close().unwrap();
+    let length = disk.contents(&segment(0)).unwrap().len() as u64;
+    let log = open(&SimDisk::new(), &config().with_segment_bytes(length));
+    let segments = [0, 1].map(|n| log.append(&payload(n, 40)).unwrap().segment);
+    assert_eq!(segments, [0, 1]);
+}
+
+#[test]
 fn a_batch_has_consecutive_positions() {
     let disk = SimDisk::new();
     let log = open(&disk, &config());
@@ -354,6 +378,10 @@ fn archived_segments_and_the_rest_prove_each_other() {
     assert!(matches!(
         Verify::default().after(other).run(&here),
         Err(ReadError::Damaged(_))
+    ));
+    assert!(matches!(
+        Verify::default().from(3).run(&here),
+        Err(ReadError::Archived { wanted: 3, first }) if first == seam.next_sequence
     ));
     let mut reader = log.reader();
     reader.seek(3);

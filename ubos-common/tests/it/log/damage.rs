@@ -161,6 +161,18 @@ fn a_proof_needs_what_has_its_first_record_and_nothing_before() {
 }
 
 #[test]
+fn a_reader_needs_no_segment_before_the_one_it_begins_with() {
+    let (_, files, _) = small_log();
+    let mut bytes = files[0].clone();
+    bytes[SEGMENT_HEADER_BYTES + 80] ^= 1;
+    let disk = with_file(0, bytes, &files);
+    let mut reader = Reader::open_in(disk.dir(), Limits::default());
+    // The second segment begins with record 4.
+    reader.seek(4);
+    assert_eq!(reader.next().unwrap().unwrap().position.sequence, 4);
+}
+
+#[test]
 fn removed_doubled_and_swapped_segments_are_found() {
     let (_, files, _) = small_log();
     let disk = SimDisk::new();
@@ -291,13 +303,15 @@ fn one_later_block_proves_two_before_it_damaged() {
 fn a_whole_header_of_no_block_is_damage() {
     let (disk, files, _) = small_log();
     let data = files[2].iter().rposition(|byte| *byte != 0).unwrap() + 1;
-    for (length, is_torn) in [(71, true), (72, false)] {
+    // The zeroes of the next sector are none of the header's.
+    for (length, behind, is_torn) in [(71, 0, true), (72, 0, false), (72, 1_024, false)] {
         let mut bytes = files[2].clone();
         bytes.truncate(data);
         bytes.resize(data + length, 0xAA);
+        bytes.resize(data + length + behind, 0);
         disk.put(&segment(2), bytes);
         let opened = Log::open_in(disk.dir(), config());
-        assert_eq!(opened.is_ok(), is_torn, "{length} bytes");
+        assert_eq!(opened.is_ok(), is_torn, "{length} bytes before {behind}");
     }
 }
 
@@ -445,7 +459,7 @@ proptest! {
     }
 }
 
-/// A folder that counts the bytes that are read of its files.
+/// A folder that counts the bytes that are read of its files. A signal interrupts the first reading.
 #[derive(Debug)]
 struct Counting(Arc<dyn LogDir>, Arc<AtomicU64>);
 
@@ -479,6 +493,9 @@ impl LogDir for Counting {
 
 impl LogFile for CountingFile {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        if self.1.fetch_add(1, Ordering::Relaxed) == 0 {
+            return Err(io::ErrorKind::Interrupted.into());
+        }
         let read = self.0.read_at(buffer, offset)?;
         self.1.fetch_add(read as u64, Ordering::Relaxed);
         Ok(read)
@@ -507,6 +524,13 @@ fn readings(bytes: &[u8], act: impl FnOnce(Arc<dyn LogDir>)) -> u64 {
     let read = Arc::new(AtomicU64::new(0));
     act(Arc::new(Counting(disk.dir(), Arc::clone(&read))));
     read.load(Ordering::Relaxed).div_ceil(bytes.len() as u64)
+}
+
+#[test]
+fn a_reading_that_is_interrupted_is_done_again() {
+    let (disk, ..) = small_log();
+    let counting = Counting(disk.dir(), Arc::default());
+    assert_eq!(read_all(Arc::new(counting)).len(), 12);
 }
 
 #[test]

@@ -188,6 +188,18 @@ fn what_cannot_be_opened_is_repaired_and_nothing_is_lost() {
         24 - first_of(&log(&config), 1),
         "the header of the first segment",
     );
+
+    let disk = SimDisk::new();
+    let config = config.with_segment_bytes(4 << 20);
+    let log = open(&disk, &config);
+    for n in 0..3 {
+        log.append(&payload(n, 600_000)).unwrap();
+    }
+    log.close().unwrap();
+    let mut bytes = disk.contents(&segment(0)).unwrap();
+    bytes[128 + 300] ^= 1;
+    disk.put(&segment(0), bytes);
+    repaired(&disk, &config, 0, "more than is copied at once");
 }
 
 #[test]
