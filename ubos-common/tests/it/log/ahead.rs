@@ -23,8 +23,10 @@ fn large_log() -> SimDisk {
 
 #[test]
 fn commits_over_many_pieces_are_proven() {
-    let proven = Verify::default().run(large_log().dir().as_ref()).unwrap();
+    let disk = large_log();
+    let proven = Verify::default().run(disk.dir().as_ref()).unwrap();
     assert_eq!((proven.records, proven.blocks), (24, 24));
+    assert_eq!(open(&disk, &config()).head(), proven.head);
 }
 
 #[test]
