@@ -261,7 +261,7 @@ struct Known {
 impl Known {
     fn is_of(&self, members: &[Member]) -> bool {
         let prefixes = members.iter().map(|member| member.prefix);
-        self.prefixes.len() == members.len() && self.prefixes.iter().copied().eq(prefixes)
+        self.prefixes.iter().copied().eq(prefixes)
     }
 
     fn sort(&mut self, buffer: &[u8], members: &[Member]) -> Result<(), CanonError> {

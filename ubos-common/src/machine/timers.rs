@@ -349,5 +349,8 @@ mod tests {
             }
             assert_eq!(timers.next(), plain.values().min().copied());
         }
+        let mut all: Vec<_> = plain.iter().map(|(key, at)| (*at, key)).collect();
+        all.sort_unstable();
+        assert_eq!(timers.iter().collect::<Vec<_>>(), all);
     }
 }

@@ -338,9 +338,12 @@ enum Shape {
 #[test]
 fn every_shape_of_serde_is_written_as_serde_json_would() {
     #[derive(Serialize)]
+    struct Empty;
+    #[derive(Serialize)]
     struct Wrapped(Option<u8>);
     #[derive(Serialize)]
     struct All<'a> {
+        empty: Empty,
         inside: Wrapped,
         shapes: Vec<Shape>,
         display: serde_json::Map<String, Value>,
@@ -349,6 +352,7 @@ fn every_shape_of_serde_is_written_as_serde_json_would() {
         raw: &'a RawValue,
     }
     let all = All {
+        empty: Empty,
         inside: Wrapped(Some(9)),
         shapes: vec![
             Shape::Unit,
@@ -362,7 +366,7 @@ fn every_shape_of_serde_is_written_as_serde_json_would() {
         raw: serde_json::from_str(r#" { "b" : 1.0, "a" : "\u0041" } "#).unwrap(),
     };
     let wanted = concat!(
-        r#"{"bytes":[0,255],"display":{},"inside":9,"raw":{"a":"A","b":1},"shapes":["Unit",{"New":0.5},"#,
+        r#"{"bytes":[0,255],"display":{},"empty":null,"inside":9,"raw":{"a":"A","b":1},"shapes":["Unit",{"New":0.5},"#,
         r#"{"Pair":[1,"\""]},{"Named":{"a":null,"z":null}}],"wide":[7,-7]}"#
     );
     assert_eq!(text(canon::to_vec(&all)).unwrap(), wanted);
@@ -484,5 +488,7 @@ fn keys_of_a_map_may_be_wrapped_texts() {
     #[derive(Serialize, PartialEq, Eq, PartialOrd, Ord)]
     struct Name(&'static str);
     let map = BTreeMap::from([(Name("b"), 1), (Name("a"), 2)]);
+    assert_eq!(text(canon::to_vec(&map)).unwrap(), r#"{"a":2,"b":1}"#);
+    let map = BTreeMap::from([(Some("b"), 1), (Some("a"), 2)]);
     assert_eq!(text(canon::to_vec(&map)).unwrap(), r#"{"a":2,"b":1}"#);
 }

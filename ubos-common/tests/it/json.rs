@@ -163,8 +163,12 @@ fn a_second_step_has_the_same_limits() {
 
 #[test]
 fn a_reader_in_a_log_shows_no_text() {
-    let reader = Reader::new(b"\"hunter2\"", &Limits::default(), Profile::Strict).unwrap();
-    assert!(!format!("{reader:?}").contains("hunter2"));
+    let limits = Limits::default().with_max_findings(1);
+    let mut reader = Reader::new(b"\"hunter2\"", &limits, Profile::Strict).unwrap();
+    reader.reject(0, "code", "listed");
+    reader.reject(0, "code", "over the bound");
+    let shown = format!("{reader:?}");
+    assert!(shown.contains("findings: 2") && !shown.contains("hunter2"));
 }
 
 #[test]
@@ -442,6 +446,9 @@ fn duplicates_are_refused_at_every_depth() {
         (r#"[{"b":{"a":1,"\u0061":2}}]"#, "/0/b/a"),
         (r#"{"name":"n","x":1,"x":2}"#, "/x"),
         (r#"{"name":"n","x":{"y":[{"z":1,"z":2}]}}"#, "/x/y/0/z"),
+        (r#"{"x\"y":{"z":1,"z":2}}"#, "/x\"y/z"),
+        (r#"{"name":"n","z":1,"z":2,"a":1,"a":2}"#, "/z"),
+        (r#"{"a":1,"b":2,"c":3,"d":4,"e":5,"a":6}"#, "/a"),
     ] {
         let (DecodeError::Json(err), DecodeError::Json(typed)) = (
             strict::<RawBuf>(text).unwrap_err(),
@@ -455,7 +462,10 @@ fn duplicates_are_refused_at_every_depth() {
             (err.kind, err.pointer.as_str()),
             (FaultKind::DuplicateMember, pointer)
         );
-        assert_eq!(typed.kind, FaultKind::DuplicateMember);
+        assert_eq!(
+            (typed.kind, typed.pointer.as_str()),
+            (FaultKind::DuplicateMember, pointer)
+        );
     }
     let many: Vec<String> = (0..100).map(|n| format!("\"k{n}\":0")).collect();
     let text = format!("{{{},\"k50\":1}}", many.join(","));
@@ -706,6 +716,12 @@ fn every_escape_is_read_and_the_short_ones_are_written() {
     assert_eq!(written, wanted);
     let read = |json: &str| decode::<String>(json.as_bytes(), &Limits::default(), Profile::Strict);
     assert_eq!(read(&written).unwrap().0, text);
+    // Far behind the beginning, where many bytes are looked at together.
+    let quotes = "\"".repeat(32);
+    assert_eq!(
+        read(&to_string(&("a".repeat(32) + &quotes))).unwrap().0,
+        "a".repeat(32) + &quotes
+    );
     let spelled = r#""\"\\\/\b\f\n\r\t\u0001\u001F\u007f\u00e9\ud83d\uDE02""#;
     assert_eq!(read(spelled).unwrap().0, text);
 }
@@ -780,4 +796,32 @@ fn what_holds_a_value_is_as_strict_as_the_value() {
         assert_eq!(vec![word.clone()].is_strict(), is_strict);
         assert_eq!(Some(word).is_strict(), is_strict);
     }
+}
+
+#[test]
+fn a_member_that_is_inserted_again_is_replaced() {
+    let mut members = Members::new();
+    for (name, value) in [("a", "1"), ("b", "2"), ("a", "3")] {
+        members.insert(name, RawBuf::parse(value).unwrap());
+    }
+    let value = |name| members.value(name).map(|raw| raw.as_str());
+    assert_eq!(members.len(), 2);
+    assert_eq!(
+        (value("a"), value("b"), value("c")),
+        (Some("3"), Some("2"), None)
+    );
+}
+
+#[test]
+fn behind_the_end_there_is_not_even_a_null_to_miss() {
+    let null = |text: &str| {
+        Reader::new(text.as_bytes(), &Limits::default(), Profile::Strict)
+            .unwrap()
+            .null()
+            .ok()
+    };
+    assert_eq!(
+        (null(" null"), null(" 1"), null(" ")),
+        (Some(true), Some(false), None)
+    );
 }

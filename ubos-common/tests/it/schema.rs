@@ -183,6 +183,9 @@ fn a_text_that_is_read_as_a_pattern_costs_more_than_its_length() {
     let check = |count: usize| check(schema, &format!("[\"{}\"]", named(count)));
     assert_eq!(check(1_000), Ok(0));
     assert_eq!(check(30_000), Err(SchemaError::TooExpensive));
+    let alone = format!("\"{}\"", named(9_000));
+    let judged = self::check(r#"{"format":"regex"}"#, &alone);
+    assert_eq!(judged, Err(SchemaError::TooExpensive));
 }
 
 #[test]
@@ -202,6 +205,12 @@ fn one_finding_is_made_for_a_long_value() {
     let schema = r#"{"items":{"type":"integer"}}"#;
     assert_eq!(check(schema, &wrong(20)), Ok(MAX_FINDINGS));
     assert_eq!(check(schema, &wrong(30_000)), Ok(1));
+    // Long are more than 64 KiB.
+    for (bytes, findings) in [(65_536, MAX_FINDINGS), (65_537, 1)] {
+        let space = bytes - wrong(20).len();
+        let padded = wrong(20).replace(']', &(" ".repeat(space) + "]"));
+        assert_eq!(check(schema, &padded), Ok(findings), "{bytes} bytes");
+    }
 }
 
 #[test]
@@ -293,6 +302,10 @@ fn lengths_of_texts_cost_their_bytes() {
     let schema = format!(r#"{{"anyOf":[{lengths}]}}"#);
     let text = format!("\"{}\"", "a".repeat(1 << 20));
     assert_eq!(check(&schema, &text), Err(SchemaError::TooExpensive));
+    // A name is looked at once for each of them.
+    let names = r##"{"propertyNames":{"maxLength":200000},"additionalProperties":{"$ref":"#"}}"##;
+    let value = format!(r#"{{"{}":1}}"#, "a".repeat(100_000));
+    assert_eq!(check(names, &value), Ok(0));
 }
 
 #[test]

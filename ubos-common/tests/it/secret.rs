@@ -102,6 +102,7 @@ fn a_key_is_a_key_whatever_it_is_assigned_to() {
         (format!("SharedAccessKey={shared}"), SecretKind::ApiKey),
         (format!("aws_secret_access_key = {aws}"), SecretKind::ApiKey),
         (format!("access_key = {hex}"), SecretKind::Assignment),
+        (format!("api_key = {aws}"), SecretKind::Assignment),
         (format!("password = {aws}"), SecretKind::Assignment),
         (
             format!("private_key = \"-----BEGIN {title}\\nMIIE\\n-----END {title}\""),

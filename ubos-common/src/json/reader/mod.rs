@@ -39,7 +39,6 @@ pub struct Reader<'a> {
 pub struct Mark {
     at: usize,
     depth: usize,
-    names: usize,
 }
 
 /// A member name of an object that is open, to find its double.

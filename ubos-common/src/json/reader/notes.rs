@@ -129,7 +129,6 @@ impl Reader<'_> {
         Mark {
             at: self.offset(),
             depth: self.depth,
-            names: self.names.len(),
         }
     }
 
@@ -158,7 +157,6 @@ impl Reader<'_> {
         self.note(fault.offset(), None, code, Level::Must, message);
         self.at = mark.at;
         self.depth = mark.depth;
-        self.names.truncate(mark.names);
         self.skip()
     }
 

@@ -1,6 +1,9 @@
 //! Properties of the codec.
 
-use super::{BlockBuilder, Chain, Extent, Fault, Limits, LogKeys, SegmentHeader};
+use super::{
+    BLOCK_HEADER_BYTES, BlockBuilder, Chain, EncodeError, Extent, Fault, Limits, LogKeys,
+    SegmentHeader,
+};
 use crate::log::LogId;
 use proptest::prelude::*;
 
@@ -79,6 +82,19 @@ fn lengths_beyond_the_limits_are_named_before_anything_is_allocated() {
             limit: 55
         }
     );
+}
+
+#[test]
+fn a_record_over_the_limits_is_not_added() {
+    let limits = Limits::default().with_max_record_bytes(100);
+    let mut block = BlockBuilder::new(keys(), limits);
+    block.begin(5);
+    let refused = EncodeError::RecordTooLarge {
+        bytes: 101,
+        limit: 100,
+    };
+    assert_eq!(block.push(&[1; 101]), Err(refused));
+    assert_eq!(block.push(&[1; 100]), Ok(BLOCK_HEADER_BYTES));
 }
 
 #[test]

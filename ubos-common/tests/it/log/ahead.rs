@@ -29,6 +29,19 @@ fn commits_over_many_pieces_are_proven() {
     assert_eq!(open(&disk, &config()).head(), proven.head);
 }
 
+/// Behind the first one, a piece and what is left of the one before it are less than a commit.
+#[test]
+fn commits_that_begin_before_a_piece_and_end_behind_it_are_proven() {
+    let disk = SimDisk::new();
+    let log = open(&disk, &config().with_segment_bytes(64 << 20));
+    for n in 0..4 {
+        log.append(&vec![n; 1_200_000]).unwrap();
+    }
+    log.close().unwrap();
+    let proven = Verify::default().run(disk.dir().as_ref()).unwrap();
+    assert_eq!(proven.records, 4);
+}
+
 #[test]
 fn a_changed_byte_in_any_piece_is_found_at_its_record() {
     let disk = large_log();

@@ -1,6 +1,7 @@
 //! Appending, reading, rotating, archiving.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use super::{ID, config, drain, open, payload, read_all, segment};
@@ -172,6 +173,12 @@ fn what_waits_together_shares_one_write_and_one_sync() {
         log.append(&payload(n, 10)).unwrap();
     }
     assert_eq!(disk.operations() - before, 10);
+    // Nothing waits then.
+    let _ = log.submit(b"written at once").unwrap();
+    assert_eq!(
+        (log.head().next_sequence, disk.operations() - before),
+        (70, 12)
+    );
     drop(log);
     let log = open(&disk, &config().with_sync(Sync::None));
     let before = disk.operations();
@@ -202,6 +209,12 @@ fn a_log_that_cannot_be_makes_no_folder() {
     assert!(matches!(refused, OpenError::Config(_)), "{refused}");
     let refused = Log::repair(disk.dir(), wrong).unwrap_err();
     assert!(matches!(refused, OpenError::Config(_)), "{refused}");
+    // Where a file stands is no room for a folder.
+    fs::write(&path, b"a file").unwrap();
+    match Log::open(path.join("below"), config()) {
+        Err(OpenError::Io(error)) => assert_eq!(error.kind(), ErrorKind::AlreadyExists),
+        other => panic!("{other:?}"),
+    }
 }
 
 #[test]

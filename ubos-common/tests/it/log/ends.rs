@@ -149,3 +149,27 @@ fn a_header_of_which_a_byte_is_missing_says_nothing() {
     let misplaced = Fault::Sequence { wanted: 1, found };
     assert_eq!(judged(&log), Err(misplaced));
 }
+
+/// Zeroes that a record holds were written: only where the damage is may a sector be missing.
+#[test]
+fn zeroes_beside_the_damage_are_no_missing_sector() {
+    let (mut bytes, _) = block(0, genesis(), 0, &[&[5; 1_500], &[0; 2_000]]);
+    bytes[100] ^= 1;
+    assert_eq!(judged(&bytes), Err(Fault::Record { sequence: 0 }));
+    let (first, digest) = block(0, genesis(), 0, &[&[3; 300]]);
+    let (mut second, _) = block(1, digest, 1, &[&[0; 2_000]]);
+    second[8] ^= 1;
+    let log = [&first[..], &second].concat();
+    assert_eq!(judged(&log), Err(Fault::BlockHeader { sequence: 1 }));
+}
+
+/// Nobody knows whether such a block was synced, and a record may hold what looks like its header.
+#[test]
+fn a_header_that_claims_more_than_the_file_has_proves_nothing() {
+    let (first, digest) = block(0, genesis(), 0, &[&[3; 200]]);
+    let (large, _) = block(7, digest, 7, &[&[5; 100_000]]);
+    let record = [&[5; 1_000], &large[..72], &[5; 400]].concat();
+    let (mut second, _) = block(1, digest, 1, &[&record]);
+    second[..512 - 128 - first.len()].fill(0);
+    assert_eq!(judged(&[first, second].concat()), Ok(1));
+}
