@@ -811,7 +811,7 @@ fn a_member_that_is_inserted_again_is_replaced() {
 }
 
 #[test]
-fn behind_the_end_there_is_not_even_a_null_to_miss() {
+fn a_text_that_ended_is_not_a_value_other_than_null() {
     let null = |text: &str| {
         Reader::new(text.as_bytes(), &Limits::default(), Profile::Strict)
             .unwrap()

@@ -209,7 +209,7 @@ fn a_log_that_cannot_be_makes_no_folder() {
     assert!(matches!(refused, OpenError::Config(_)), "{refused}");
     let refused = Log::repair(disk.dir(), wrong).unwrap_err();
     assert!(matches!(refused, OpenError::Config(_)), "{refused}");
-    // Where a file stands is no room for a folder.
+    // A file stands where a folder should be.
     fs::write(&path, b"a file").unwrap();
     match Log::open(path.join("below"), config()) {
         Err(OpenError::Io(error)) => assert_eq!(error.kind(), ErrorKind::AlreadyExists),
