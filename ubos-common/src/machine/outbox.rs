@@ -59,11 +59,13 @@ mod tests {
     #[test]
     fn an_outbox_keeps_order_and_says_when_it_is_full() {
         let mut outbox = Outbox::new(2);
+        assert!(outbox.is_empty());
         outbox.push(1);
-        assert!(!outbox.is_full());
+        assert!(!outbox.is_full() && !outbox.is_empty());
         outbox.push(2);
         outbox.push(3);
         assert!(outbox.is_full());
+        assert_eq!(outbox.len(), 3);
         assert_eq!(
             [outbox.pop(), outbox.pop(), outbox.pop(), outbox.pop()],
             [Some(1), Some(2), Some(3), None]
