@@ -18,6 +18,7 @@ mod driver;
 #[cfg(feature = "driver")]
 mod driver_model;
 mod json;
+mod json_write;
 #[cfg(feature = "testing")]
 mod lab;
 #[cfg(all(feature = "log", feature = "testing"))]
