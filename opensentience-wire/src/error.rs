@@ -382,3 +382,31 @@ pub enum ConnectionError {
     #[error("the connection has ended")]
     Closed,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_an_error_holds_counts_with_all_its_members() {
+        let long = "x".repeat(1_000);
+        let raw = RawObject::parse(&format!(r#"{{"a":"{long}"}}"#)).ok();
+        let bare = ErrorObject::of(ErrorCode::ToolFailed, "");
+        for more in [
+            ErrorObject::of(ErrorCode::Other(long.as_str().into()), ""),
+            ErrorObject::of(ErrorCode::ToolFailed, &*long),
+            bare.clone().noticed_by(&long),
+            ErrorObject {
+                details: raw.clone(),
+                ..bare.clone()
+            },
+            ErrorObject {
+                debug: raw.clone(),
+                ..bare.clone()
+            },
+        ] {
+            let more = more.weight().saturating_sub(bare.weight());
+            assert!((980..1_020).contains(&more), "{more}");
+        }
+    }
+}

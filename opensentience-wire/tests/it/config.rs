@@ -7,13 +7,18 @@ use opensentience_wire::message::SemVer;
 use opensentience_wire::role::agent::{self, AgentConnection};
 use opensentience_wire::role::core::{self, CoreConnection};
 use opensentience_wire::role::router::{self, Quota, Router};
-use opensentience_wire::{Limits, MAX_FRAME_BYTES};
+use opensentience_wire::{Ledger, Limits, MAX_FRAME_BYTES};
 use ubos_common::id::IdSource;
 
 use crate::kit::{AGENT, at, token};
 
 fn core(config: core::Config) -> Result<(), ConfigError> {
     CoreConnection::new(at(0), config, IdSource::seeded(1), None).map(drop)
+}
+
+fn shared(ledger: Ledger) -> Result<(), ConfigError> {
+    let conn = CoreConnection::new(at(0), core::Config::default(), IdSource::seeded(1), None);
+    conn.unwrap().with_ledger(ledger).map(drop)
 }
 
 fn agent(id: &str, limits: Limits) -> Result<(), ConfigError> {
@@ -51,6 +56,10 @@ fn a_setting_out_of_its_range_is_refused_by_name() {
         (
             limits(frame(64 << 20)),
             "max_agent_bytes is 83886080, but 3 of its 16 parts must have room for a frame of max_frame_bytes and 256 KiB of short pieces",
+        ),
+        (
+            shared(Ledger::new(1 << 20)),
+            "max_agent_bytes is 1048576, but 3 of its 16 parts must have room for a frame of max_frame_bytes and 256 KiB of short pieces",
         ),
         (
             limits(Limits::default().with_max_inflight_requests(0)),

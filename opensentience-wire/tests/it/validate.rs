@@ -67,6 +67,12 @@ fn a_message_is_judged_with_every_finding() {
         outcome(json!({"call_id": "c", "status": "succeeded", "output": {}, "error": error})),
         ["SHOULD /payload/error status OSW-4.3-8"]
     );
+    let mut without = hello();
+    without["payload"]["protocol"]["supported_versions"] = json!([]);
+    assert_eq!(
+        judged(&without),
+        ["SHOULD /payload/protocol/supported_versions empty OSW-4.1-6"]
+    );
     let mut other = tool("echo");
     other["name"] = json!("other");
     let register = message(

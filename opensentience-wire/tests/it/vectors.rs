@@ -1,7 +1,7 @@
 //! Messages of the specification.
 
-use opensentience_wire::Envelope;
 use opensentience_wire::message::Message;
+use opensentience_wire::{DecodeError, Envelope};
 use serde_json::Value;
 use ubos_common::json::{self, Limits};
 
@@ -42,14 +42,21 @@ fn the_examples_read_without_a_finding_and_write_back() {
 // spec: OSW-3-1
 #[test]
 fn each_breach_of_the_envelope_has_its_pointer() {
+    let pointers = |refused: DecodeError| -> Vec<String> {
+        let DecodeError::Invalid(report) = refused else {
+            panic!("{refused}")
+        };
+        report.iter().map(|f| f.pointer.clone()).collect()
+    };
     let text = br#"{"v":1.0,"type":"","id":null,"ts":"2026-01-16","in_reply_to":null,"request_id":7,"payload":[]}"#;
     let refused = Envelope::decode(text, &Limits::default()).unwrap_err();
-    let opensentience_wire::DecodeError::Invalid(report) = refused else {
-        panic!("{refused}")
-    };
-    let pointers: Vec<&str> = report.iter().map(|f| f.pointer.as_str()).collect();
     assert_eq!(
-        pointers,
+        pointers(refused),
         ["/v", "/type", "/id", "/ts", "/request_id", "/payload"]
     );
+    // A sound message may be more than the reader of its payload takes.
+    let text = include_bytes!("../../vectors/valid/spec-8-agent-hello.json");
+    let (envelope, _) = Envelope::decode(text, &Limits::default()).unwrap();
+    let refused = envelope.message(&Limits::default().with_max_depth(1));
+    assert_eq!(pointers(refused.unwrap_err()), ["/payload"]);
 }

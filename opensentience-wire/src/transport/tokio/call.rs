@@ -348,6 +348,10 @@ impl<I: fmt::Debug> fmt::Debug for RunningCall<I> {
 #[cfg(test)]
 #[cfg(unix)]
 mod tests {
+    use core::pin::pin;
+    use core::sync::atomic::{AtomicBool, Ordering};
+    use std::task::Wake;
+
     use super::*;
     use crate::ledger::{Ledger, Share};
     use crate::message::{Channel, ChunkData};
@@ -414,6 +418,31 @@ mod tests {
             reader.expect("somebody waits").wake();
         };
         tokio::join!(biased; call.ended(), end);
+    }
+
+    /// Looks at its call when it is woken, as an executor may that polls at once.
+    struct Looks(Arc<SharedCall>, AtomicBool);
+
+    impl Wake for Looks {
+        fn wake(self: Arc<Self>) {
+            self.1.store(self.0.0.try_lock().is_ok(), Ordering::SeqCst);
+        }
+    }
+
+    #[test]
+    fn who_is_woken_because_the_driver_is_gone_may_look_at_once() {
+        let (call, driver) = RunningCall::new(CallId::from("c"), Arc::new(NoDriver));
+        let looks = Arc::new(Looks(Arc::clone(&call.shared), false.into()));
+        let waker = Waker::from(Arc::clone(&looks));
+        let mut ended = pin!(call.ended());
+        assert!(
+            ended
+                .as_mut()
+                .poll(&mut Context::from_waker(&waker))
+                .is_pending()
+        );
+        drop(driver);
+        assert!(looks.1.load(Ordering::SeqCst));
     }
 }
 

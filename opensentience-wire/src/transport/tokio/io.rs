@@ -42,7 +42,7 @@ pub(super) struct Wire<S: ?Sized> {
 pub(super) enum Moved {
     /// So many bytes came; 0 is the end.
     Read(usize),
-    /// Bytes were sent, and there was no room before or nothing may be read.
+    /// Bytes were sent, and there is room again.
     Sent,
     /// The stream takes no more bytes.
     Broken,
@@ -107,11 +107,11 @@ impl<S: AsyncRead + AsyncWrite + ?Sized> Wire<S> {
 
     /// Writes what waits, and reads if wanted.
     pub(super) fn poll_move(&mut self, context: &mut Context<'_>, reading: bool) -> Poll<Moved> {
-        let (before, had_room) = (self.waiting(), self.has_room());
+        let had_room = self.has_room();
         if let Poll::Ready(Err(Broken)) = self.poll_flush(context) {
             return Poll::Ready(Moved::Broken);
         }
-        if before > self.waiting() && (!reading || !had_room && self.has_room()) {
+        if !had_room && self.has_room() {
             return Poll::Ready(Moved::Sent);
         }
         if !reading {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use opensentience_wire::message::{ActorType, Status};
+use opensentience_wire::message::{ActorType, Health, Status};
 use opensentience_wire::role::core::Config as CoreConfig;
 use opensentience_wire::role::router::{AgentPolicy, Config, Quota, Refused, RestartPolicy};
 use opensentience_wire::transport::tokio::{
@@ -139,10 +139,20 @@ fn terse_process() {
     core.write_all(&frame(&hello)).unwrap();
     core.read_exact(&mut [0; 64]).unwrap();
     std::fs::write(var("HOME_OF_TEST"), std::process::id().to_string()).unwrap();
-    let mut register = |tools: Value| {
-        let register = message("agent.tools.register", json!({"tools": tools}));
-        core.write_all(&frame(&register)).unwrap();
+    let read_until = |end: &str| {
+        let mut text = String::new();
+        while !text.ends_with(end) {
+            let mut byte = [0];
+            (&core).read_exact(&mut byte).unwrap();
+            text.push(byte[0].into());
+        }
+        text
     };
+    let say = |kind: &str, payload: Value| {
+        (&core).write_all(&frame(&message(kind, payload))).unwrap();
+    };
+    let register = |tools: Value| say("agent.tools.register", json!({"tools": tools}));
+    let unwell = json!({"uptime_ms": 1, "status": "unhealthy"});
     match &*role {
         // It has been turned away, and tries again and again.
         "with a wrong token" => loop {
@@ -162,21 +172,23 @@ fn terse_process() {
         }
         "unwell" => {
             register(json!([tool("echo")]));
-            let unwell = json!({"uptime_ms": 1, "status": "unhealthy"});
-            core.write_all(&frame(&message("agent.heartbeat", unwell)))
-                .unwrap();
+            say("agent.heartbeat", unwell);
+        }
+        "unwell during a call" => {
+            register(json!([tool("echo")]));
+            read_until(r#""call_id":""#);
+            let id = read_until("\"");
+            say("agent.heartbeat", unwell);
+            read_until("core.tool.cancel");
+            let result = json!({"call_id": id.trim_end_matches('"'), "status": "canceled"});
+            say("agent.tool.result", result);
         }
         "says too much and dies" => {
             // Compiling these costs more than may be said at once.
             let mut dear = tool("echo");
             dear["input_schema"] = json!({"type": "object", "description": r"\w".repeat(20_000)});
             register(json!([dear]));
-            let mut answer = Vec::new();
-            while !String::from_utf8_lossy(&answer).contains("core.tools.registered") {
-                let mut byte = [0];
-                core.read_exact(&mut byte).unwrap();
-                answer.extend(byte);
-            }
+            read_until("core.tools.registered");
             std::process::exit(1)
         }
         _ => {}
@@ -419,6 +431,26 @@ async fn an_agent_that_says_it_is_unwell_is_ended_and_launched_again() {
     router.shutdown().await;
 }
 
+// Its process does not end by itself.
+#[tokio::test]
+async fn an_unwell_agent_is_shown_no_more_once_its_last_call_has_ended() {
+    let folder = tempfile::tempdir().unwrap();
+    let agent = terse("unwell during a call", PATIENCE, &folder.path().join("pid"));
+    let config = Config::default().with_restart(RestartPolicy::OnFailure);
+    let router = ToolRouter::builder(config).with_agent(agent);
+    let mut router = router.start().unwrap();
+    router.ready().await;
+    let echo = request("com.example.a/echo", json!({}));
+    let running = router.call(echo).await.unwrap();
+    while router.view().agents["com.example.a"].health == Health::Ok {
+        assert!(router.view_changed().await);
+    }
+    running.cancel();
+    assert_eq!(running.result().await.status, Status::Canceled);
+    assert!(router.view().agents.is_empty());
+    router.shutdown().await;
+}
+
 // It is not read for a minute, and dies in it.
 // spec: OSW-4.5-3
 #[tokio::test]
@@ -532,7 +564,11 @@ async fn an_output_that_a_quota_refuses_is_recorded_as_refused_once() {
 
 #[tokio::test]
 async fn who_panics_behind_a_router_ends_no_agent() {
-    let sink = AuditSink::from(|_: AuditEvent| panic!("nobody's business"));
+    let (events, mut records) = tokio::sync::mpsc::unbounded_channel();
+    let sink = AuditSink::from(move |event: AuditEvent| {
+        drop(events.send(event));
+        panic!("nobody's business")
+    });
     let router = builder(Config::default(), &["com.example.a"])
         .agent("com.example.b", || panic!("no launcher"))
         .with_audit(sink.clone())
@@ -551,4 +587,12 @@ async fn who_panics_behind_a_router_ends_no_agent() {
     }
     assert!(sink.lost() > 0);
     router.shutdown().await;
+    let mut crashed = Vec::new();
+    while let Ok(record) = records.try_recv() {
+        if record.name == AuditName::RunCrashed {
+            assert_eq!(record.detail, Some(refused.to_string()));
+            crashed.extend(record.agent_id);
+        }
+    }
+    assert_eq!(crashed, ["com.example.b", "com.example.c", "com.example.c"]);
 }

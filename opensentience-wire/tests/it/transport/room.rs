@@ -35,13 +35,14 @@ async fn a_call_without_a_time_waits_for_room_as_long_as_its_core_says() {
         };
         assert_eq!(error, CommandError::NoRoom { within });
     }
-    let mut codes = Vec::new();
+    let mut why = Vec::new();
     while let Ok(record) = audit.try_recv() {
         if record.name == AuditName::CallRefused {
-            codes.extend(record.code);
+            why.push((record.code.unwrap(), record.detail.unwrap()));
         }
     }
-    assert_eq!(codes, [ErrorCode::ToolBusy, ErrorCode::ToolBusy]);
+    let detail = "no room for the call in time".to_owned();
+    assert_eq!(why, vec![(ErrorCode::ToolBusy, detail); 2]);
 }
 
 // One read takes all that stands in the stream, and nothing happens after it.

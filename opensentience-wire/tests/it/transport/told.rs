@@ -40,6 +40,21 @@ async fn an_observer_alone_hears_of_calls() {
     }
 }
 
+// A subscriber that is set, or lets more through, while calls run.
+#[cfg(feature = "tracing")]
+#[tokio::test]
+async fn who_listens_from_the_middle_of_a_call_hears_of_its_end() {
+    let (core, mut far) = raw_agent().await;
+    let call = core.call(request("echo", json!({}))).await.unwrap();
+    let traces = ubos_common::testing::Traces::of("osw::audit");
+    let result = json!({"call_id": call.id().to_string(), "status": "succeeded", "output": {}});
+    let result = frame(&message("agent.tool.result", result));
+    far.write_all(&result).await.unwrap();
+    assert_eq!(call.result().await.status, Status::Succeeded);
+    let said = traces.text();
+    assert!(said.contains("name=tool.call_completed"), "{said}");
+}
+
 #[tokio::test]
 async fn who_panics_while_they_are_told_loses_that_alone() {
     let sink = AuditSink::from(|_: AuditEvent| panic!("nobody's business"));

@@ -232,6 +232,27 @@ mod tests {
         assert!(held.join_next().await.unwrap().unwrap().unwrap());
     }
 
+    // Such as one that gives up a tool that it calls on the same threads.
+    #[tokio::test]
+    async fn what_a_job_holds_may_use_the_threads_when_it_is_given_up() {
+        struct Looks(Pool, Arc<AtomicUsize>);
+
+        impl Drop for Looks {
+            fn drop(&mut self) {
+                let is_free = self.0.0.state.try_lock().is_ok();
+                self.1.fetch_add(usize::from(is_free), Ordering::SeqCst);
+            }
+        }
+
+        let (pool, free) = (Pool::default(), Arc::<AtomicUsize>::default());
+        // Somebody will take it.
+        pool.set_threads(0);
+        let looks = Looks(pool.clone(), Arc::clone(&free));
+        let job = move || Ok(drop(looks));
+        let given_up = tokio::time::timeout(Duration::ZERO, pool.run(job)).await;
+        assert!(given_up.is_err() && free.load(Ordering::SeqCst) == 1);
+    }
+
     #[tokio::test]
     async fn without_a_thread_a_job_is_refused_and_takes_no_other_with_it() {
         let pool = Pool::default();
