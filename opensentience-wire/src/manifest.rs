@@ -340,6 +340,8 @@ mod tests {
                 assert_eq!(none(&format!(r#""{limit}":{value}"#)), [pointer], "{value}");
             }
         }
+        let nameless = r#"{"entrypoint":{"type":"command"},"permissions":[]}"#;
+        assert_eq!(found(nameless), ["/id"]);
         assert_eq!(found("{}").len(), 2);
         assert_eq!(found(""), ["the manifest is empty"]);
         let fat = " ".repeat(MAX_BYTES + 1);

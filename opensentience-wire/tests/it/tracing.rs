@@ -120,10 +120,10 @@ async fn spans_have_ids_and_neither_payload_nor_token() {
         assert!(said.contains(&wanted), "{wanted} in {said}");
     }
     // Of each call on both sides.
-    let named = said
-        .lines()
-        .filter(|line| *line == "correlation_id=mission-7");
-    assert_eq!(named.count(), 2 * ids.len());
+    for named in ["correlation_id=mission-7", "tool_id="] {
+        let lines = said.lines().filter(|line| line.starts_with(named));
+        assert_eq!(lines.count(), 2 * ids.len(), "{named}");
+    }
     // There, and in the record.
     let ends = said.lines().filter(|line| line.starts_with("status="));
     assert_eq!(ends.count(), 3 * ids.len());

@@ -102,6 +102,9 @@ fn what_is_no_message_is_told_so() {
         );
     }
     assert_eq!(of(&[b' '; 101]), ["MUST  too_large OSW-2-3"]);
+    let text = hello().to_string();
+    let fits = Limits::default().with_max_frame_bytes(text.len());
+    assert_eq!(found(&validate::message(text.as_bytes(), &fits)), [""; 0]);
 }
 
 fn piece(id: &str, seq: u64, done: bool) -> Value {

@@ -360,6 +360,11 @@ mod tests {
         let least = of("c", "m", None);
         assert_eq!(of("ccc", "m", None), least + 2 * (1 + 6));
         assert_eq!(of("c", "mmm", None), least + 2);
+        let mut asked = about("m");
+        asked.ids.request_id = Some("r".into());
+        asked.ids.correlation_id = Some("co".into());
+        asked.ids.causation_id = Some("cau".into());
+        assert_eq!(held(&asked, None, &call("c")), least + 1 + 2 + 3);
         let actor = Actor::new(ActorType::Human, "ada".to_owned());
         assert_eq!(of("c", "m", Some(&actor)), least + actor.weight());
         assert!(actor.weight() >= 5 + 3);

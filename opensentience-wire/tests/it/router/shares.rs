@@ -288,7 +288,10 @@ fn nothing_is_kept_of_an_agent_that_is_not_wanted_any_more() {
 fn ends_that_no_connection_knows_of_are_recorded_once() {
     let mut router = router(Config::default());
     let asked = |n: u64| {
-        let mut request = keyed("a/read", 1).with_correlation_id(&format!("c{n}"));
+        let mut request = keyed("a/read", 1)
+            .with_correlation_id(&format!("c{n}"))
+            .with_causation_id("cause");
+        request.request_id = Some("asked".into());
         request.timeout = Some(Duration::from_secs(n));
         request.with_caller(ActorType::Human, "ada")
     };
@@ -319,6 +322,8 @@ fn ends_that_no_connection_knows_of_are_recorded_once() {
             assert_eq!(event.agent_id.as_deref(), Some("a"));
             assert_eq!(event.tool_id.as_deref(), Some("a/read"));
             assert_eq!(event.caller.unwrap().id.as_str(), "ada");
+            assert_eq!(event.request_id.as_deref(), Some("asked"));
+            assert_eq!(event.causation_id.as_deref(), Some("cause"));
             let status = event.status.unwrap().to_string();
             let end = event.code.map_or(status, |code| code.to_string());
             let bytes = event.bytes.unwrap_or_default();

@@ -12,7 +12,7 @@ use opensentience_wire::role::router::{AgentPolicy, Config, Quota, Refused, Rest
 use opensentience_wire::transport::tokio::{
     AddError, AgentSource, AuditSink, LaunchError, Launcher, ToolRouter,
 };
-use opensentience_wire::{AuditEvent, AuditName};
+use opensentience_wire::{AuditEvent, AuditName, Severity};
 use serde_json::{Value, json};
 
 use super::{builder, call, code, launcher, pid, request, source};
@@ -591,6 +591,7 @@ async fn who_panics_behind_a_router_ends_no_agent() {
     while let Ok(record) = records.try_recv() {
         if record.name == AuditName::RunCrashed {
             assert_eq!(record.detail, Some(refused.to_string()));
+            assert_eq!(record.severity, Severity::Error);
             crashed.extend(record.agent_id);
         }
     }

@@ -40,6 +40,22 @@ async fn an_observer_alone_hears_of_calls() {
     }
 }
 
+// spec: OSW-8-1
+#[tokio::test]
+async fn a_launch_that_is_given_up_is_recorded_with_the_end_of_its_process() {
+    let (sink, mut audit) = audit_channel();
+    let launcher = Launcher::new(AGENT, "/bin/sh").args(["-c", "sleep 600"]);
+    let launcher = launcher.with_audit(sink);
+    tokio::select! {
+        launched = launcher.launch() => panic!("{launched:?}"),
+        begun = audit.recv() => assert_eq!(begun.unwrap().name, AuditName::RunStarted),
+    }
+    let end = audit.recv().await.unwrap();
+    assert_eq!(end.name, AuditName::RunCrashed);
+    assert_eq!(end.detail.as_deref(), Some("given up, and killed"));
+    assert!(audit.recv().await.is_none());
+}
+
 // A subscriber that is set, or lets more through, while calls run.
 #[cfg(feature = "tracing")]
 #[tokio::test]

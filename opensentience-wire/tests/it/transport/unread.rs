@@ -39,6 +39,13 @@ async fn core_that_wants_heartbeats(agent: Agent, limits: Limits, every_ms: u64)
     near
 }
 
+/// An agent of which two results are more than may wait to be sent.
+fn large() -> Agent {
+    Agent::new("1.0.0".parse().unwrap()).tool(spec("large"), |_, _| {
+        core::future::ready(Ok(object(&json!({"text": "x".repeat(900_000)}))))
+    })
+}
+
 /// Calls of the tool `large`.
 fn calls(count: usize) -> Vec<u8> {
     let one = |n: usize| {
@@ -123,24 +130,31 @@ async fn pieces_of_many_tools_wait_with_their_tools_for_a_core_that_reads_nothin
 
 // A tool may have handed its context to a task of its own.
 // spec: OSW-4.4-1
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn whoever_keeps_the_context_of_a_call_learns_of_its_end() {
-    let (told, mut end) = watch::channel(false);
-    let agent = Agent::new("1.0.0".parse().unwrap()).tool(spec("large"), move |context, _| {
-        let told = told.clone();
-        tokio::spawn(async move {
-            context.cancelled().await;
-            assert!(context.is_cancelled());
-            told.send_replace(true);
+    for waits in [false, true] {
+        let (told, mut end) = watch::channel(false);
+        let agent = Agent::new("1.0.0".parse().unwrap()).tool(spec("large"), move |context, _| {
+            let told = told.clone();
+            tokio::spawn(async move {
+                context.cancelled().await;
+                assert!(context.is_cancelled());
+                told.send_replace(true);
+            });
+            async move {
+                if waits {
+                    tokio::task::yield_now().await;
+                }
+                Ok(object(&json!({})))
+            }
         });
-        core::future::ready(Ok(object(&json!({}))))
-    });
-    let mut near = core_of(agent, Limits::default()).await;
-    near.write_all(&calls(1)).await.unwrap();
-    results(&mut near, 1).await;
-    let patience = Duration::from_secs(60);
-    let learnt = tokio::time::timeout(patience, end.wait_for(|end| *end)).await;
-    assert!(*learnt.expect("it has ended").unwrap());
+        let mut near = core_of(agent, Limits::default()).await;
+        near.write_all(&calls(1)).await.unwrap();
+        results(&mut near, 1).await;
+        let patience = Duration::from_secs(60);
+        let learnt = tokio::time::timeout(patience, end.wait_for(|end| *end)).await;
+        assert!(*learnt.expect("it has ended").unwrap(), "{waits}");
+    }
 }
 
 // spec: OSW-4.4-2
@@ -220,13 +234,20 @@ async fn an_agent_shuts_down_though_its_core_reads_nothing() {
     tokio::time::timeout(patience, ended).await.unwrap();
 }
 
+// spec: OSW-4.3-11
+#[tokio::test(start_paused = true)]
+async fn an_agent_whose_core_reads_nothing_reads_no_more_of_it() {
+    let mut near = core_of(large(), Limits::default()).await;
+    near.write_all(&calls(2)).await.unwrap();
+    let pings = frame(&message("core.ping", json!({}))).repeat(10_000);
+    let taken = tokio::time::timeout(Duration::from_secs(1), near.write_all(&pings));
+    assert!(taken.await.is_err());
+}
+
 // Those that nobody reads would be all that is kept one day.
 #[tokio::test]
 async fn no_heartbeats_are_made_for_a_core_that_reads_nothing() {
-    let agent = Agent::new("1.0.0".parse().unwrap()).tool(spec("large"), |_, _| {
-        core::future::ready(Ok(object(&json!({"text": "x".repeat(900_000)}))))
-    });
-    let mut near = core_that_wants_heartbeats(agent, Limits::default(), 1).await;
+    let mut near = core_that_wants_heartbeats(large(), Limits::default(), 1).await;
     near.write_all(&calls(2)).await.unwrap();
     for _ in 0..100 {
         tokio::task::yield_now().await;

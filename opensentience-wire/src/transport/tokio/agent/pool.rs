@@ -14,7 +14,7 @@ use crate::error::{ErrorCode, ErrorObject};
 /// Threads that run at once, unless another number is set.
 const THREADS: usize = 32;
 
-/// How long a thread waits for more work.
+/// How long a thread without work stays.
 const IDLE: Duration = Duration::from_secs(10);
 
 type Job = Box<dyn FnOnce() + Send>;
@@ -38,6 +38,8 @@ struct PoolState {
     threads: usize,
     idle: usize,
     max: usize,
+    /// How long a thread waits for more work.
+    patience: Duration,
     /// Starts a thread; gives whether there is one.
     start: fn(Job) -> bool,
 }
@@ -50,6 +52,7 @@ impl Default for PoolState {
             threads: 0,
             idle: 0,
             max: THREADS,
+            patience: IDLE,
             start,
         }
     }
@@ -137,9 +140,10 @@ impl SharedPool {
     fn next(&self) -> Option<Job> {
         let mut state = self.lock();
         state.idle += 1;
+        let patience = state.patience;
         let waited = self
             .work
-            .wait_timeout_while(state, IDLE, |state| state.jobs.is_empty());
+            .wait_timeout_while(state, patience, |state| state.jobs.is_empty());
         state = waited.unwrap_or_else(PoisonError::into_inner).0;
         state.idle -= 1;
         let job = state.jobs.pop_front().map(|(_, job)| job);
@@ -230,6 +234,19 @@ mod tests {
         assert_eq!(pool.0.lock().jobs.len(), 0);
         drop(end);
         assert!(held.join_next().await.unwrap().unwrap().unwrap());
+    }
+
+    #[tokio::test]
+    async fn threads_that_went_without_work_make_room_for_others() {
+        let pool = Pool::default();
+        pool.set_threads(1);
+        pool.0.lock().patience = Duration::ZERO;
+        for n in 0..10 {
+            assert_eq!(pool.run(move || Ok(n)).await.ok(), Some(n));
+            while pool.0.lock().threads > 0 {
+                tokio::task::yield_now().await;
+            }
+        }
     }
 
     // Such as one that gives up a tool that it calls on the same threads.

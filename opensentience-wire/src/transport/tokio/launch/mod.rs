@@ -453,28 +453,29 @@ impl AgentProcess {
     }
 }
 
-/// Refuses a path that some Unix does not take.
-fn check_length(path: &Path) -> Result<(), LaunchError> {
+/// A socket that only this user reaches. A path that some Unix does not take is refused.
+// impl: OSW-5-2
+fn listen(path: &Path) -> Result<UnixListener, LaunchError> {
     let (bytes, limit) = (path.as_os_str().len(), PATH_BYTES);
-    match bytes < limit {
-        true => Ok(()),
-        false => Err(LaunchError::PathTooLong { bytes, limit }),
+    if bytes >= limit {
+        return Err(LaunchError::PathTooLong { bytes, limit });
     }
+    let listener = UnixListener::bind(path).map_err(LaunchError::Socket)?;
+    let mode = std::fs::Permissions::from_mode(0o600);
+    std::fs::set_permissions(path, mode).map_err(LaunchError::Socket)?;
+    Ok(listener)
 }
 
-/// A socket that only this user reaches.
+/// A socket in a folder that only this user reaches.
 // impl: OSW-5-2
 fn socket() -> Result<(tempfile::TempDir, PathBuf, UnixListener), LaunchError> {
-    let mode = std::fs::Permissions::from_mode;
     let folder = tempfile::Builder::new()
         .prefix("osw")
-        .permissions(mode(0o700))
+        .permissions(std::fs::Permissions::from_mode(0o700))
         .tempdir()
         .map_err(LaunchError::Socket)?;
     let path = folder.path().join("core");
-    check_length(&path)?;
-    let listener = UnixListener::bind(&path).map_err(LaunchError::Socket)?;
-    std::fs::set_permissions(&path, mode(0o600)).map_err(LaunchError::Socket)?;
+    let listener = listen(&path)?;
     Ok((folder, path, listener))
 }
 
@@ -482,11 +483,15 @@ fn socket() -> Result<(tempfile::TempDir, PathBuf, UnixListener), LaunchError> {
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_path_has_room_for_its_end() {
-        let of = |bytes: usize| PathBuf::from("x".repeat(bytes));
-        check_length(&of(103)).unwrap();
-        let error = check_length(&of(104)).unwrap_err();
+    #[tokio::test]
+    async fn a_path_has_room_for_its_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let of = |bytes: usize| {
+            let begin = folder.path().as_os_str().len() + 1;
+            folder.path().join("x".repeat(bytes - begin))
+        };
+        listen(&of(103)).unwrap();
+        let error = listen(&of(104)).unwrap_err();
         let want = LaunchError::PathTooLong {
             bytes: 104,
             limit: 104,
