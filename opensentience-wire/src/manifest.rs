@@ -342,6 +342,11 @@ mod tests {
         }
         let nameless = r#"{"entrypoint":{"type":"command"},"permissions":[]}"#;
         assert_eq!(found(nameless), ["/id"]);
+        let greedy = format!(
+            r#"{{"id":"a","entrypoint":{{"type":"c"}},"permissions":["a:b"{}]}}"#,
+            r#","a:b""#.repeat(500)
+        );
+        assert_eq!(found(&greedy), ["/permissions"]);
         assert_eq!(found("{}").len(), 2);
         assert_eq!(found(""), ["the manifest is empty"]);
         let fat = " ".repeat(MAX_BYTES + 1);

@@ -349,7 +349,7 @@ impl<I: fmt::Debug> fmt::Debug for RunningCall<I> {
 #[cfg(unix)]
 mod tests {
     use core::pin::pin;
-    use core::sync::atomic::{AtomicBool, Ordering};
+    use core::sync::atomic::{AtomicUsize, Ordering};
     use std::task::Wake;
 
     use super::*;
@@ -421,28 +421,29 @@ mod tests {
     }
 
     /// Looks at its call when it is woken, as an executor may that polls at once.
-    struct Looks(Arc<SharedCall>, AtomicBool);
+    struct Looks(Arc<SharedCall>, AtomicUsize);
 
     impl Wake for Looks {
         fn wake(self: Arc<Self>) {
-            self.1.store(self.0.0.try_lock().is_ok(), Ordering::SeqCst);
+            let is_free = self.0.0.try_lock().is_ok();
+            self.1.fetch_add(usize::from(is_free), Ordering::SeqCst);
         }
     }
 
-    #[test]
-    fn who_is_woken_because_the_driver_is_gone_may_look_at_once() {
-        let (call, driver) = RunningCall::new(CallId::from("c"), Arc::new(NoDriver));
-        let looks = Arc::new(Looks(Arc::clone(&call.shared), false.into()));
+    #[tokio::test]
+    async fn who_is_woken_may_look_at_the_call_at_once() {
+        let ledger = Ledger::new(160 << 20);
+        let (mut call, driver) = RunningCall::new(CallId::from("c"), Arc::new(NoDriver));
+        while !driver.push(piece(&ledger, "x")).0.is_full {}
+        let looks = Arc::new(Looks(Arc::clone(&call.shared), 0.into()));
         let waker = Waker::from(Arc::clone(&looks));
-        let mut ended = pin!(call.ended());
-        assert!(
-            ended
-                .as_mut()
-                .poll(&mut Context::from_waker(&waker))
-                .is_pending()
-        );
+        let context = &mut Context::from_waker(&waker);
+        assert!(pin!(driver.room()).poll(context).is_pending());
+        call.next_chunk().await.unwrap();
+        assert_eq!(looks.1.load(Ordering::SeqCst), 1, "there is room");
+        assert!(pin!(call.ended()).poll(context).is_pending());
         drop(driver);
-        assert!(looks.1.load(Ordering::SeqCst));
+        assert_eq!(looks.1.load(Ordering::SeqCst), 2, "it has ended");
     }
 }
 

@@ -353,6 +353,8 @@ fn calls_of_one_that_was_replaced_take_places_of_their_agent() {
     let agent = "a".to_owned();
     router.handle_input(at(3), Input::AgentDisconnected { agent });
     end(&mut router, new, bad(ErrorCode::AgentDisconnected));
+    let (agent, ended) = ("a".to_owned(), Ended::Failed);
+    router.handle_input(at(3), Input::AgentDown { agent, ended });
     assert_eq!(router.running_calls(), 2);
     up(&mut router, 4, "a", &["read", "write"]);
     router.call(at(4), request("a/read")).unwrap();
