@@ -265,7 +265,10 @@ mod tests {
         // Somebody will take it.
         pool.set_threads(0);
         let looks = Looks(pool.clone(), Arc::clone(&free));
-        let job = move || Ok(drop(looks));
+        let job = move || {
+            drop(looks);
+            Ok(())
+        };
         let given_up = tokio::time::timeout(Duration::ZERO, pool.run(job)).await;
         assert!(given_up.is_err() && free.load(Ordering::SeqCst) == 1);
     }
