@@ -46,6 +46,8 @@ async fn short_reads_alone_have_a_rate() {
         made.count_drip(DRIP - 1);
     }
     assert!(made.rests());
+    made.rests_until = Some(Mono::ZERO);
+    assert!(!made.rests(), "it is over");
 }
 
 // What an agent says while nobody reads is not heard, so its silence says nothing.
