@@ -394,7 +394,8 @@ mod tests {
 
     #[test]
     fn findings_of_a_part_stand_under_its_place() {
-        let finding = |pointer: &str| Violation::new(pointer, "code", "C-1", Level::Must, "wanted");
+        let finding =
+            |pointer: &str| Violation::new(pointer, "code", "C-1", Level::Should, "wanted");
         let (mut whole, mut part) = (Report::default(), Report::default());
         whole.push(finding("/first"));
         part.push(finding("/name"));
@@ -404,10 +405,11 @@ mod tests {
         assert_eq!(
             lines.lines().collect::<Vec<_>>(),
             [
-                "MUST /first: wanted [code, C-1]",
-                "MUST /parts/0/name: wanted [code, C-1]",
+                "SHOULD /first: wanted [code, C-1]",
+                "SHOULD /parts/0/name: wanted [code, C-1]",
                 "and 3 more"
             ]
         );
+        assert!(!whole.is_valid(), "one of the three breaks a MUST");
     }
 }

@@ -208,7 +208,7 @@ impl<'a> Decimal<'a> {
         self.mantissa.iter().copied().filter(|byte| *byte != b'.')
     }
 
-    /// Appends Number::toString. Spec: ECMA-262 6.1.6.1.20
+    /// Appends Number::toString, of a number other than zero. Spec: ECMA-262 6.1.6.1.20
     fn write(&self, out: &mut Vec<u8>) {
         if self.negative {
             out.push(b'-');
@@ -217,7 +217,6 @@ impl<'a> Decimal<'a> {
         let zeros = |count: i64| core::iter::repeat_n(b'0', usize::try_from(count).unwrap_or(0));
         let head = usize::try_from(self.point).unwrap_or(0);
         match self.point {
-            _ if count == 0 => out.push(b'0'),
             point if (count..=21).contains(&point) => {
                 out.extend(self.digits());
                 out.extend(zeros(point - count));

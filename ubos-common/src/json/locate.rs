@@ -185,5 +185,6 @@ mod tests {
         assert_eq!(columns, [10, 20, 20, 7, 16]);
         assert_eq!(locate(text, 0).pointer, "");
         assert_eq!(locate("{\"a\":\"", 999).pointer, "/a");
+        assert_eq!(locate("{\"a\"7}", 4).pointer, "/a");
     }
 }

@@ -248,20 +248,19 @@ impl Read<'_> for uuid::Uuid {
 pub fn read_uuid(reader: &mut Reader<'_>) -> Result<uuid::Uuid, Fault> {
     let at = reader.offset();
     let text = reader.str()?;
-    match crate::id::parse_hyphenated(&text) {
-        Ok(uuid) => Ok(uuid),
-        Err(_) if reader.is_lenient() && text.len() <= 64 => match uuid::Uuid::try_parse(&text) {
-            Ok(uuid) => {
-                reader.tolerate(
-                    at,
-                    "id_form",
-                    "an id in another form than the hyphenated one",
-                );
-                Ok(uuid)
-            }
-            Err(_) => Err(reader.bad_value(at, "a hyphenated UUID")),
-        },
-        Err(_) => Err(reader.bad_value(at, "a hyphenated UUID")),
+    if let Ok(uuid) = crate::id::parse_hyphenated(&text) {
+        return Ok(uuid);
+    }
+    match uuid::Uuid::try_parse(&text) {
+        Ok(uuid) if reader.is_lenient() => {
+            reader.tolerate(
+                at,
+                "id_form",
+                "an id in another form than the hyphenated one",
+            );
+            Ok(uuid)
+        }
+        _ => Err(reader.bad_value(at, "a hyphenated UUID")),
     }
 }
 

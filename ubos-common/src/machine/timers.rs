@@ -264,6 +264,7 @@ mod tests {
         assert_eq!((timers.next(), timers.pop_due(at(0))), (Some(at(1)), None));
         assert_eq!(timers.pop_due(at(9)), Some('a'));
         assert_eq!((timers.get(&'a'), timers.get(&'b')), (None, Some(at(3))));
+        assert!(!timers.is_empty());
         timers.set_earlier('b', at(2));
         assert_eq!(timers.iter().collect::<Vec<_>>(), [(at(2), &'b')]);
         timers.clear(&'b');
@@ -316,6 +317,7 @@ mod tests {
         }
         timers.clear_all();
         assert_eq!((timers.next(), timers.is_empty()), (None, true));
+        assert!(timers.slots.is_empty());
         timers.set(1, at(7));
         assert_eq!(timers.pop_due(at(7)), Some(1));
     }

@@ -147,6 +147,20 @@ fn sample_of_rfc_8785_3_2_3() {
 }
 
 #[test]
+fn members_are_put_in_order_however_many_they_are_and_however_alike() {
+    // The names are the same in their first eight bytes, so that the first object does not tell the order of the second.
+    let given = r#"[{"name-of-3":3,"name-of-2":2,"name-of-1":1},{"name-of-3":3,"name-of-1":1,"name-of-2":2}]"#;
+    let one = r#"{"name-of-1":1,"name-of-2":2,"name-of-3":3}"#;
+    let wanted = format!("[{one},{one}]");
+    assert_eq!(text(canon::str_to_vec(given)), Ok(wanted));
+
+    let mut members: Vec<_> = (100..200).rev().map(|n| format!("\"{n}\":{n}")).collect();
+    let written = text(canon::str_to_vec(&format!("{{{}}}", members.join(","))));
+    members.reverse();
+    assert_eq!(written, Ok(format!("{{{}}}", members.join(","))));
+}
+
+#[test]
 fn one_member_name_twice_is_refused_from_every_source() {
     for input in [
         r#"{"a":1,"a":1}"#,
@@ -224,7 +238,10 @@ fn keys_that_are_no_strings_are_refused() {
     #[derive(Serialize, PartialEq, Eq, PartialOrd, Ord)]
     enum Word {
         Yes,
+        Of(u8),
     }
+    let wrapped = fault(canon::to_vec(&BTreeMap::from([(Word::Of(1), 2)])));
+    assert_eq!(wrapped.0, CanonFault::KeyNotString);
     assert_eq!(
         text(canon::to_vec(&BTreeMap::from([(Word::Yes, 1)]))).unwrap(),
         r#"{"Yes":1}"#
@@ -311,7 +328,8 @@ fn errors_leave_the_output_as_it_was() {
         assert_eq!(out, b"kept");
     }
     canon::write_str(&mut out, Mode::Jcs, "{\"b\":1,\"a\":2}").unwrap();
-    assert_eq!(out, b"kept{\"a\":2,\"b\":1}");
+    canon::write_slice(&mut out, Mode::Jcs, b" [ ] ").unwrap();
+    assert_eq!(out, b"kept{\"a\":2,\"b\":1}[]");
 }
 
 #[test]
@@ -348,7 +366,7 @@ fn every_shape_of_serde_is_written_as_serde_json_would() {
         shapes: Vec<Shape>,
         display: serde_json::Map<String, Value>,
         wide: (u128, i128),
-        bytes: &'a [u8],
+        bytes: &'a core::ffi::CStr,
         raw: &'a RawValue,
     }
     let all = All {
@@ -362,11 +380,11 @@ fn every_shape_of_serde_is_written_as_serde_json_would() {
         ],
         display: serde_json::Map::new(),
         wide: (7, -7),
-        bytes: b"\x00\xff",
+        bytes: c"\x01\xff",
         raw: serde_json::from_str(r#" { "b" : 1.0, "a" : "\u0041" } "#).unwrap(),
     };
     let wanted = concat!(
-        r#"{"bytes":[0,255],"display":{},"empty":null,"inside":9,"raw":{"a":"A","b":1},"shapes":["Unit",{"New":0.5},"#,
+        r#"{"bytes":[1,255],"display":{},"empty":null,"inside":9,"raw":{"a":"A","b":1},"shapes":["Unit",{"New":0.5},"#,
         r#"{"Pair":[1,"\""]},{"Named":{"a":null,"z":null}}],"wide":[7,-7]}"#
     );
     assert_eq!(text(canon::to_vec(&all)).unwrap(), wanted);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures::executor::block_on;
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, FutureExt as _};
 
 use ubos_common::driver::*;
 use ubos_common::machine::{Machine, Outbox};
@@ -401,6 +401,13 @@ fn waiting_for_nothing_is_an_error_and_not_a_hang() {
     };
     let result = block_on(drive(&mut Even::default(), &mut world, &Jumping::default()));
     assert_eq!(result, Err(DriveError::Stalled));
+    // A world that says nothing of inputs has none.
+    let mut world = Runner {
+        ready: 0,
+        dropped: Arc::default(),
+    };
+    let result = drive(&mut Race::default(), &mut world, &Jumping::default()).now_or_never();
+    assert_eq!(result, Some(Err(DriveError::Stalled)));
 }
 
 #[test]

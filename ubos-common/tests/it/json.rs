@@ -201,6 +201,23 @@ fn pointers_of_findings_are_shown_up_to_their_bound() {
 }
 
 #[test]
+fn a_finding_behind_the_bound_of_pointers_refuses() {
+    let text = format!(r#"{{"{}":1,"n":2}}"#, "m".repeat(1 << 20));
+    let mut reader = Reader::new(text.as_bytes(), &Limits::default(), Profile::Strict).unwrap();
+    reader.tolerate(text.find('1').unwrap(), "code", "advice");
+    reader.reject(text.find('2').unwrap(), "code", "refused");
+    let report = reader.into_report();
+    assert_eq!((report.len(), report.unlisted()), (1, 1));
+    assert!(!report.is_valid());
+}
+
+#[test]
+fn an_element_may_be_null_where_it_may_be_absent() {
+    let (read, _) = strict::<Vec<Option<u64>>>("[1,null]").unwrap();
+    assert_eq!(read, [Some(1), None]);
+}
+
+#[test]
 fn a_map_is_read_with_all_its_members_or_refused() {
     let read = strict::<BTreeMap<String, Vec<u64>>>(r#"{"b":[],"a":[1,2]}"#).unwrap();
     let wanted = BTreeMap::from([("a".to_owned(), vec![1, 2]), ("b".to_owned(), vec![])]);
@@ -468,6 +485,8 @@ fn duplicates_are_refused_at_every_depth() {
         );
     }
     let many: Vec<String> = (0..100).map(|n| format!("\"k{n}\":0")).collect();
+    let text = format!("{{{}}}", many.join(","));
+    assert_eq!(raw(&text, &Limits::default()), Ok(()));
     let text = format!("{{{},\"k50\":1}}", many.join(","));
     assert_eq!(
         raw(&text, &Limits::default()),
@@ -489,6 +508,7 @@ fn each_limit_holds_at_its_edge() {
         .with_max_string_bytes(5);
     for good in [
         "[[[]]]",
+        "[[[],[],[]]]",
         r#"{"a":1,"b":2}"#,
         "[1,2,3]",
         r#""12345""#,
@@ -560,6 +580,7 @@ fn broken_texts_say_what_and_where() {
         ("\"\u{1}\"", FaultKind::ControlCharacter),
         (r#""\x""#, FaultKind::InvalidEscape),
         (r#""\ud800""#, FaultKind::LoneSurrogate),
+        (r#""\udc00""#, FaultKind::LoneSurrogate),
         (r#""\udc00\ud800""#, FaultKind::LoneSurrogate),
         (r#""\ud800\u0041""#, FaultKind::LoneSurrogate),
     ] {
@@ -584,8 +605,9 @@ fn broken_texts_say_what_and_where() {
     ] {
         assert!(raw(text, &Limits::default()).is_err(), "{text:?}");
     }
-    let two = RawBuf::parse("1 2").map_err(|err| err.kind);
-    assert_eq!(two, Err(FaultKind::TrailingBytes));
+    let two = RawBuf::parse("1 2").unwrap_err();
+    assert_eq!(two.kind, FaultKind::TrailingBytes);
+    assert!(two.to_string().contains("at the top"), "{two}");
     let bytes = b"{\"a\":\"\xff\"}";
     assert!(matches!(
         decode::<RawBuf>(bytes, &Limits::default(), Profile::Strict),
@@ -704,8 +726,12 @@ fn what_holds_a_value_is_as_strict_as_the_value() {
         assert_eq!(Box::new(word.clone()).is_strict(), is_strict);
         assert_eq!(std::sync::Arc::new(word.clone()).is_strict(), is_strict);
         assert_eq!(vec![word.clone()].is_strict(), is_strict);
-        assert_eq!(Some(word).is_strict(), is_strict);
+        assert_eq!(Some(word.clone()).is_strict(), is_strict);
+        let map = BTreeMap::from([("a".to_owned(), word)]);
+        assert_eq!(map.is_strict(), is_strict);
     }
+    assert!("text".is_strict() && 0.5_f64.is_strict());
+    assert!(!f64::NAN.is_strict(), "it is written as null");
 }
 
 #[test]

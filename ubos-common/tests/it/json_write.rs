@@ -43,15 +43,17 @@ fn every_escape_is_read_and_the_short_ones_are_written() {
 
 #[test]
 fn scalars_are_written_as_json() {
-    use ubos_common::time::{Timestamp, WholeSecond};
+    use ubos_common::time::{Rfc3339, Timestamp, WholeSecond};
 
     let id = ubos_common::id::parse_hyphenated("A1B2C3D4-0000-4000-8000-000000000001").unwrap();
     let at = Timestamp::from_unix(0).unwrap();
     let second: WholeSecond = "1970-01-01T00:00:01Z".parse().unwrap();
+    let kept: Rfc3339 = "1970-01-01t02:00:00+02:00".parse().unwrap();
     let written = [
         to_string(&id),
         to_string(&at),
         to_string(&second),
+        to_string(&kept),
         to_string(&-5_i64),
         to_string(&u64::MAX),
         to_string(&0.5_f64),
@@ -64,6 +66,7 @@ fn scalars_are_written_as_json() {
         "\"a1b2c3d4-0000-4000-8000-000000000001\"",
         "\"1970-01-01T00:00:00.000Z\"",
         "\"1970-01-01T00:00:01Z\"",
+        "\"1970-01-01t02:00:00+02:00\"",
         "-5",
         "18446744073709551615",
         "0.5",
@@ -92,6 +95,18 @@ fn what_holds_values_is_written_as_they_are() {
     }
     let map = BTreeMap::from([("b".to_owned(), vec![1_u8]), (text, vec![])]);
     assert_eq!(to_string(&map), r#"{"a":[],"b":[1]}"#);
+}
+
+#[test]
+fn a_member_that_is_absent_is_not_written() {
+    let mut out = Vec::new();
+    let mut object = MemberWriter::begin(&mut out);
+    object.optional("a", Some(&1_u8));
+    object.optional("b", None::<&u8>);
+    object.known_optional("\"c\":", Some(&2_u8));
+    object.known_optional("\"d\":", None::<&u8>);
+    object.end();
+    assert_eq!(out, br#"{"a":1,"c":2}"#);
 }
 
 #[test]

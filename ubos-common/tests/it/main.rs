@@ -13,6 +13,7 @@
 mod canon;
 #[cfg(feature = "canon")]
 mod canon_numbers;
+mod config;
 #[cfg(feature = "driver")]
 mod driver;
 #[cfg(feature = "driver")]
