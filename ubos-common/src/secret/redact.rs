@@ -271,6 +271,13 @@ mod tests {
     }
 
     #[test]
+    fn what_cannot_be_read_is_not_shown() {
+        let unsound = RawBuf::assume_sound("[1,".to_owned());
+        let shown = redact_json(unsound.as_raw(), &Bounds::default());
+        assert_eq!(shown.as_str(), "\"[REDACTED]\"");
+    }
+
+    #[test]
     fn names_that_look_alike_when_redacted_hide_nothing_else() {
         let bounds = Bounds {
             members: 3,

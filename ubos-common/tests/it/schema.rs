@@ -168,6 +168,9 @@ fn patterns_cost_what_is_read_until_they_are_translated() {
     }
     let few_in_a_long_one = pattern(&format!("{}{}", "\\\\w".repeat(80), "a".repeat(20_000)));
     assert_eq!(refused(&few_in_a_long_one), Some(SchemaError::TooLarge));
+    assert_eq!(refused(&pattern(&"\\\\cA\\\\w".repeat(100))), None);
+    let controls = pattern(&"\\\\cA\\\\w".repeat(280));
+    assert_eq!(refused(&controls), Some(SchemaError::TooLarge));
     let times: Vec<String> = (0..200)
         .map(|n| format!(r#""at{n}":{{"pattern":"^\\d{{4}}-\\d\\d-\\d\\dT\\d\\d:\\d\\d:\\d\\d(\\.\\d+)?Z$"}}"#))
         .collect();
@@ -224,6 +227,8 @@ fn findings_are_bounded_and_name_place_and_keyword() {
         MAX_FINDINGS
     );
     assert_eq!(of("[1e400]"), Err(SchemaError::Number));
+    // One place that breaks a keyword twice is named once.
+    assert_eq!(check(r#"{"required":["a","b"]}"#, "{}"), Ok(1));
 }
 
 #[test]
@@ -398,25 +403,79 @@ fn what_a_schema_takes_is_told_by_its_text_its_schemas_and_its_patterns() {
     }
 }
 
+/// Steps that are enough to hold a value against a schema.
+fn least(schema: &str, value: &str) -> u64 {
+    let (schema, value) = (
+        Schema::compile(schema).unwrap(),
+        RawBuf::parse(value).unwrap(),
+    );
+    let is_enough = |steps: &u64| schema.findings_within(value.as_raw(), *steps).is_ok();
+    (0..).find(is_enough).unwrap()
+}
+
 #[test]
 fn a_list_without_doubles_costs_what_is_compared() {
-    let value = RawBuf::parse(&format!("[{}]", vec!["1"; 100].join(","))).unwrap();
-    let least = |schema: &str| {
-        let schema = Schema::compile(schema).unwrap();
-        let is_enough = |steps: &u64| schema.findings_within(value.as_raw(), *steps).is_ok();
-        (0..).find(is_enough).unwrap()
-    };
-    let free = least(r#"{"uniqueItems":false}"#);
-    assert!(least(r#"{"uniqueItems":true}"#) > free + 100);
+    let value = format!("[{}]", vec!["1"; 100].join(","));
+    let free = least(r#"{"uniqueItems":false}"#, &value);
+    assert!(least(r#"{"uniqueItems":true}"#, &value) > free + 400);
+}
+
+#[test]
+fn a_schema_inside_another_costs_what_it_looks_at() {
+    for (keyword, value) in [
+        (r#""additionalProperties":S"#, r#"{"a":1}"#),
+        (r#""patternProperties":{"a":S}"#, r#"{"a":1}"#),
+        (r#""propertyNames":S"#, r#"{"a":1}"#),
+        (r#""prefixItems":[S]"#, "[1]"),
+    ] {
+        let with = |schema| least(&format!("{{{}}}", keyword.replace('S', schema)), value);
+        let (free, costly) = (with("{}"), with(r#"{"multipleOf":0.5}"#));
+        assert!(costly > free + 100, "{keyword}: {costly} and {free}");
+    }
+}
+
+#[test]
+fn a_fit_of_plain_members_takes_no_steps() {
+    for (keyword, values) in [
+        (r#""properties":{"a":{"type":"boolean"}}"#, ["true", "1"]),
+        (r#""properties":{"a":{"type":"integer"}}"#, ["1", "true"]),
+        (
+            r#""properties":{"a":{"type":"string","enum":["b"]}}"#,
+            ["\"b\"", "\"c\""],
+        ),
+        (
+            r#""properties":{"a":{"type":"boolean"}},"required":["a"]"#,
+            ["true", "1"],
+        ),
+        (
+            r#""properties":{"a":{"type":"boolean"}},"additionalProperties":false"#,
+            ["true", "1"],
+        ),
+    ] {
+        let schema = Schema::compile(&format!(r#"{{"type":"object",{keyword}}}"#)).unwrap();
+        let values = values.map(|value| RawBuf::parse(&format!(r#"{{"a":{value}}}"#)).unwrap());
+        let found = values.map(|value| schema.findings_within(value.as_raw(), 0));
+        assert_eq!(
+            found,
+            [Ok(vec![]), Err(SchemaError::TooExpensive)],
+            "{keyword}"
+        );
+    }
+    // Up to 64 of them.
+    for (members, is_free) in [(64, true), (65, false)] {
+        let all: Vec<String> = (0..members)
+            .map(|n| format!(r#""m{n}":{{"type":"boolean"}}"#))
+            .collect();
+        let schema = format!(r#"{{"type":"object","properties":{{{}}}}}"#, all.join(","));
+        assert_eq!(least(&schema, r#"{"m63":true}"#) == 0, is_free, "{members}");
+    }
 }
 
 #[test]
 fn a_text_costs_for_each_chunk_that_is_begun() {
-    let schema = Schema::compile(r#"{"pattern":"^[a-z]*b$"}"#).unwrap();
     let least = |length: usize| {
-        let value = RawBuf::parse(&format!("\"{}b\"", "a".repeat(length - 1))).unwrap();
-        let is_enough = |steps: &u64| schema.findings_within(value.as_raw(), *steps).is_ok();
-        (0..).find(is_enough).unwrap()
+        let text = format!("\"{}b\"", "a".repeat(length - 1));
+        least(r#"{"pattern":"^[a-z]*b$"}"#, &text)
     };
     assert!(least(1) > 0 && least(1) == least(13));
     assert!(least(17) > least(13));

@@ -33,21 +33,45 @@ fn corpus() -> Vec<(String, Vec<Range<usize>>)> {
 
 // The beginning decides what it is, and all of it is one.
 #[test]
-fn a_header_longer_than_what_is_judged_is_found_to_the_end_of_its_line() {
-    let text = format!(
-        "Cookie: session=9f86d081884c7d65{}\nbehind",
-        "x1".repeat(1_000)
-    );
-    let found: Vec<_> = secret_shapes(&text).map(|found| found.range).collect();
-    assert_eq!(
-        found.last().map(|range| range.end),
-        text.find('\n'),
-        "{found:?}"
-    );
-    assert_eq!(
-        redact_text(&text, usize::MAX).lines().last(),
-        Some("behind")
-    );
+fn what_is_longer_than_what_is_judged_is_found_to_the_end_of_its_line() {
+    for name in ["Cookie: session", "token"] {
+        let text = format!("{name}=9f86d081884c7d65{}\nbehind", "x1".repeat(1_000));
+        let found: Vec<_> = secret_shapes(&text).map(|found| found.range).collect();
+        let end = found.last().map(|range| range.end);
+        assert_eq!(end, text.find('\n'), "{found:?}");
+        let shown = redact_text(&text, usize::MAX);
+        assert_eq!(shown.lines().last(), Some("behind"));
+    }
+}
+
+#[test]
+fn a_secret_of_the_least_or_the_greatest_length_is_found_whole() {
+    let base64 = |characters| -> String { "aB3d".chars().cycle().take(characters).collect() };
+    let dots = |characters| base64(characters) + ".";
+    for (before, secret, is_found) in [
+        ("https://", "abcdefgh1234567".to_owned(), false),
+        ("https://", "abcdefgh12345678".to_owned(), true),
+        ("Bearer ", base64(15), false),
+        ("Bearer ", base64(16), true),
+        ("Bearer%20", base64(16), true),
+        ("", format!("a1.8Q~{}", base64(30)), false),
+        ("", format!("a1.8Q~{}", base64(31)), true),
+        ("", format!("a1.8Q~{}", dots(33)), true),
+        ("?sv=1&sig=", base64(42), false),
+        ("?sv=1&sig=", base64(43), true),
+        // A name begins where the letters end that are judged.
+        (
+            &format!("password={}.token=", "a".repeat(1_017)),
+            base64(8),
+            true,
+        ),
+    ] {
+        let after = if before.ends_with("//") { "@h" } else { "" };
+        let text = format!("{before}{secret}{after}");
+        let found: Vec<_> = secret_shapes(&text).map(|it| &text[it.range]).collect();
+        assert_eq!(found == [&secret], is_found, "{text}: {found:?}");
+        assert_eq!(is_secret_free(&to_string(&text)), !is_found, "{text}");
+    }
 }
 
 #[expect(

@@ -62,9 +62,8 @@ impl BlockBuilder {
 
     /// Drops what is gathered and begins a block whose first record is `first_sequence`.
     pub fn begin(&mut self, first_sequence: u64) {
-        self.buffer.clear();
+        self.buffer.truncate(BLOCK_HEADER_BYTES);
         self.buffer.shrink_to(KEPT_BYTES);
-        self.buffer.resize(BLOCK_HEADER_BYTES, 0);
         self.first_sequence = first_sequence;
         self.count = 0;
         self.is_note = false;

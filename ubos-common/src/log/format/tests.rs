@@ -73,6 +73,9 @@ fn lengths_beyond_the_limits_are_named_before_anything_is_allocated() {
             limit: 100
         }
     );
+    let exact = chain(Limits::default().with_max_block_bytes(150));
+    assert_eq!(exact.extent(&bytes), Ok(Extent::Whole(bytes.len())));
+    assert!(exact.allows(bytes.len() as u64) && !exact.allows(bytes.len() as u64 + 1));
     let small = chain(Limits::default().with_max_record_bytes(55));
     assert_eq!(
         small.decode(&bytes).unwrap_err(),

@@ -168,7 +168,7 @@ impl Drop for FsFile {
 
 #[cfg(test)]
 mod tests {
-    use super::{File, FsDir, FsFile, LogDir, LogFile, create_folders};
+    use super::{File, FsDir, FsFile, LogDir, LogFile, create_folders, fs};
 
     #[test]
     fn every_folder_that_is_made_is_durable() {
@@ -184,6 +184,13 @@ mod tests {
         let a = root.path().join("a");
         assert_eq!(synced, [root.path().to_owned(), a.clone(), a.join("b")]);
         create_folders(&path, &mut |folder| panic!("{} again", folder.display())).unwrap();
+    }
+
+    #[test]
+    fn a_folder_that_another_makes_meanwhile_is_taken() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("a/b");
+        create_folders(&path, &mut |_| fs::create_dir_all(&path)).unwrap();
     }
 
     #[test]

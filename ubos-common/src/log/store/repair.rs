@@ -118,7 +118,7 @@ pub(crate) fn cut(dir: &dyn LogDir, config: &Config) -> Result<Vec<Cut>, OpenErr
         file.set_len(offset)?;
         file.sync()?;
     }
-    dir.sync()?;
+    // Opening makes the names durable, before the cuts are recorded.
     Ok(cuts)
 }
 

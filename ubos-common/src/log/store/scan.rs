@@ -37,7 +37,7 @@ pub(crate) enum Next {
 pub(crate) enum Look {
     /// A block that holds.
     Block,
-    /// Zeroes or the end of the file.
+    /// Zeroes, or less than a header.
     End,
     /// The bytes are no block, or not the one that must follow.
     Fault(Fault),
@@ -103,8 +103,7 @@ impl Scanner {
             Ok(Extent::Whole(length)) => {
                 bytes = read_up_to(self.file.as_ref(), length, self.offset)?;
             }
-            Ok(Extent::Short(_)) if bytes.iter().any(|byte| *byte != 0) => {}
-            Ok(_) => return Ok(Look::End),
+            Ok(Extent::Short(_) | Extent::Blank) => return Ok(Look::End),
             Err(fault) => return Ok(Look::Fault(fault)),
         }
         Ok(match self.chain.decode(&bytes) {

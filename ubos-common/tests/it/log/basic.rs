@@ -226,6 +226,14 @@ fn the_bound_of_pending_bytes_commits_first() {
     }
     assert!((6..10).contains(&log.head().next_sequence));
     assert_eq!(log.commit().unwrap().next_sequence, 10);
+    // Three fit to the last byte: a header, and a frame for each.
+    let bound = config().with_max_pending_bytes(72 + 3 * (20 + 300));
+    let log = open(&SimDisk::new(), &bound);
+    let committed = [0, 1, 2, 3].map(|n| {
+        let _ = log.submit(&payload(n, 300)).unwrap();
+        log.head().next_sequence
+    });
+    assert_eq!(committed, [0, 0, 0, 3]);
 }
 
 #[test]
@@ -330,13 +338,17 @@ fn a_batch_has_consecutive_positions() {
 fn a_failed_sync_poisons_the_writer() {
     let disk = SimDisk::new();
     let log = open(&disk, &config());
-    log.append(b"good").unwrap();
+    let good = log.append(b"good").unwrap();
     let waiting = log.submit(b"never acknowledged").unwrap();
     disk.fail_after(0, SimFault::Sync);
     assert!(matches!(log.wait(waiting), Err(AppendError::Poisoned(_))));
     assert!(matches!(log.append(b"more"), Err(AppendError::Poisoned(_))));
     assert!(matches!(log.sync(), Err(AppendError::Poisoned(_))));
     assert_eq!(log.head().next_sequence, 1);
+    // Its bytes are in the file, and no record.
+    let written = Position::new(1, 0, good.offset + 20 + 4 + 32 + 72);
+    let read = log.reader().read(written);
+    assert!(matches!(read, Err(ReadError::NoRecord { .. })), "{read:?}");
 }
 
 #[test]
@@ -454,6 +466,7 @@ fn what_an_archiver_that_died_left_behind_is_in_nobodys_way() {
     fs::copy(&files[0], vault.path().join(files[0].file_name().unwrap())).unwrap();
     let archived = log.archive(25, &FsDir::new(vault.path())).unwrap();
     assert!(archived.segments >= 2 && !files[0].exists());
+    assert!(!vault.path().join("segment.probe").exists());
 }
 
 #[test]
@@ -481,6 +494,32 @@ fn a_file_says_how_long_it_is() {
 }
 
 #[test]
+fn what_cannot_be_synced_is_not_called_durable() {
+    let folder = tempfile::tempdir().unwrap();
+    FsDir::new(folder.path().join("gone")).sync().unwrap_err();
+    let device = FsDir::new("/dev").open("null", true).unwrap();
+    assert_eq!(device.sync().unwrap_err().kind(), ErrorKind::InvalidInput);
+}
+
+#[test]
+fn an_error_of_the_disk_is_told_as_it_is() {
+    let (folder, vault) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (log, files) = segmented(folder.path());
+    // Nobody reads a folder.
+    fs::remove_file(&files[0]).unwrap();
+    fs::create_dir(&files[0]).unwrap();
+    match log.archive(25, &FsDir::new(vault.path())) {
+        Err(ArchiveError::Io(error)) => assert_eq!(error.kind(), ErrorKind::IsADirectory),
+        other => panic!("{other:?}"),
+    }
+    drop(log);
+    match Log::open(folder.path(), config()) {
+        Err(OpenError::Io(error)) => assert_eq!(error.kind(), ErrorKind::IsADirectory),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
 fn an_interrupted_archive_is_completed_later() {
     let fill = |disk: &SimDisk| {
         let log = open(disk, &config().with_segment_bytes(2000));
@@ -501,6 +540,21 @@ fn an_interrupted_archive_is_completed_later() {
         let all: Vec<_> = there.into_iter().chain(rest).collect();
         let expected: Vec<_> = (0..20).map(|n| (n, payload(n, 300))).collect();
         assert_eq!(all, expected, "cut {cut} {first:?}");
+    }
+}
+
+#[test]
+fn what_was_archived_does_not_come_back() {
+    for seed in 0..8 {
+        let (here, vault) = (SimDisk::new(), SimDisk::new());
+        let log = open(&here, &config().with_segment_bytes(1000));
+        for n in 0..9 {
+            log.append(&payload(n, 300)).unwrap();
+        }
+        let archived = log.archive(9, vault.dir().as_ref()).unwrap();
+        here.restart(seed);
+        let first = read_all(here.dir())[0].0;
+        assert_eq!(first, archived.head.unwrap().next_sequence, "seed {seed}");
     }
 }
 

@@ -171,6 +171,24 @@ fn a_failing_disk_loses_nothing_acknowledged() {
     }
 }
 
+#[test]
+fn what_opening_finds_is_durable() {
+    for seed in 0..20 {
+        let disk = SimDisk::new();
+        let log = open(&disk, &config());
+        disk.fail_after(0, SimFault::Sync);
+        log.append(&shaped(0)).unwrap_err();
+        drop(log);
+        let log = open(&disk, &config());
+        let found = log.head().next_sequence;
+        assert_eq!(found, 1);
+        disk.cut_power_after(0);
+        drop(log);
+        disk.restart(seed);
+        check(&disk, &config(), found, &format!("seed {seed}"));
+    }
+}
+
 /// A record of one of the shapes that are hard to tell from bytes that were not written.
 fn any_record() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![

@@ -126,11 +126,14 @@ fn a_cut_end_is_torn_and_a_changed_end_is_damage() {
         let log = open(&disk, &config());
         let found = log.head().next_sequence;
         assert_eq!(
-            kept,
-            Fault::TailRemoved {
-                wanted: whole,
-                found
-            }
+            (kept, kept.sequence()),
+            (
+                Fault::TailRemoved {
+                    wanted: whole,
+                    found
+                },
+                Some(found)
+            )
         );
         let torn = log.report().torn.map_or(0, |torn| torn.bytes);
         assert!(found < whole && found.is_multiple_of(2));
@@ -150,14 +153,17 @@ fn a_cut_end_is_torn_and_a_changed_end_is_damage() {
 #[test]
 fn a_proof_needs_what_has_its_first_record_and_nothing_before() {
     let (_, files, _) = small_log();
-    let mut header = files[0].clone();
-    header[20] ^= 1;
-    let disk = with_file(0, header, &files);
-    let from = |sequence| Verify::default().from(sequence).run(disk.dir().as_ref());
-    // The second segment begins with record 4.
-    let proven = from(4).unwrap();
-    assert_eq!((proven.first_sequence, proven.records), (4, 8));
-    fault(from(3));
+    // In the header, and in a block.
+    for at in [20, SEGMENT_HEADER_BYTES + 80] {
+        let mut bytes = files[0].clone();
+        bytes[at] ^= 1;
+        let disk = with_file(0, bytes, &files);
+        let from = |sequence| Verify::default().from(sequence).run(disk.dir().as_ref());
+        // The second segment begins with record 4.
+        let proven = from(4).unwrap();
+        assert_eq!((proven.first_sequence, proven.records), (4, 8));
+        fault(from(3));
+    }
 }
 
 #[test]
@@ -186,11 +192,14 @@ fn removed_doubled_and_swapped_segments_are_found() {
         ),
         (missing, missing)
     );
-    let report = Verify::default().fsck(disk.dir().as_ref()).unwrap();
-    assert_eq!(
-        (report.findings[0].lost_from, report.findings[0].lost_to),
-        (4, Some(8))
-    );
+    // Its header says where the last segment begins, though no block is in it.
+    for length in [files[2].len(), SEGMENT_HEADER_BYTES] {
+        disk.put(&segment(2), files[2][..length].to_vec());
+        let report = Verify::default().fsck(disk.dir().as_ref()).unwrap();
+        let hole = report.findings[0];
+        assert_eq!((hole.lost_from, hole.lost_to), (4, Some(8)));
+        assert!(report.verified.head.next_sequence >= 8);
+    }
     let disk = with_file(1, files[2].clone(), &files);
     assert_eq!(
         fault(Verify::default().run(disk.dir().as_ref())),
@@ -204,6 +213,40 @@ fn removed_doubled_and_swapped_segments_are_found() {
         fault(Verify::default().run(disk.dir().as_ref())),
         Fault::Foreign
     );
+}
+
+#[test]
+fn bytes_put_in_before_a_block_lose_no_record() {
+    let (_, files, head) = small_log();
+    let (header, blocks) = files[1].split_at(SEGMENT_HEADER_BYTES);
+    let disk = with_file(1, [header, &[7; 100], blocks].concat(), &files);
+    let report = Verify::default().fsck(disk.dir().as_ref()).unwrap();
+    let found: Vec<_> = report
+        .findings
+        .iter()
+        .map(|it| (it.lost_from, it.lost_to))
+        .collect();
+    assert_eq!(found, [(4, Some(4))]);
+    assert_eq!((report.verified.records, report.verified.head), (12, head));
+}
+
+#[test]
+fn a_reader_passes_over_zeroes_behind_the_last_block_and_over_nothing_else() {
+    let (_, files, _) = small_log();
+    let read = |behind: &[u8]| {
+        let disk = with_file(0, [&files[0][..], behind].concat(), &files);
+        let mut reader = Reader::open_in(disk.dir(), Limits::default());
+        reader.seek(3);
+        reader.next().unwrap().unwrap();
+        reader
+            .next()
+            .map(|entry| entry.map(|it| it.position.sequence))
+    };
+    // Less than a header, and more.
+    for length in [1, 71, 72, 600] {
+        assert_eq!(read(&vec![0; length]).unwrap(), Some(4));
+        fault(read(&vec![7; length]));
+    }
 }
 
 /// A block of records 0 and 1 as somebody forges it who knows the format.
