@@ -167,10 +167,9 @@ pub(crate) fn code_of(finding: &Violation) -> Code {
 }
 
 fn details(finding: &Violation) -> String {
-    match finding.pointer.as_str() {
-        pointer if finding.code == "missing" && finding.message == "absent" => {
-            format!("{} is absent", pointer.trim_start_matches('/'))
-        }
-        _ => finding.message.to_string(),
+    if finding.message == "absent" {
+        format!("{} is absent", finding.pointer.trim_start_matches('/'))
+    } else {
+        finding.message.to_string()
     }
 }

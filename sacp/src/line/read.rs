@@ -348,7 +348,7 @@ impl<'a> Words<'a> {
     }
 
     fn value(&mut self, depth: usize) -> Result<Node, LineError> {
-        if depth > Limits::default().max_depth {
+        if depth >= Limits::default().max_depth {
             return Err(self.wanted("fewer values inside one another"));
         }
         if self.take('[') {

@@ -114,6 +114,10 @@ mod tests {
     #[test]
     fn a_text_of_braces_is_not_read_over_and_over() {
         assert_eq!(extract(&"{".repeat(1_000_000)), Err(ExtractError::None));
+        // The last place that is looked at.
+        let after = |braces| "{ ".repeat(braces) + "{}";
+        assert_eq!(extract(&after(63)), Ok("{}"));
+        assert_eq!(extract(&after(64)), Err(ExtractError::None));
         let nested = "{\"a\":[".repeat(150_000);
         assert_eq!(extract(&nested), Err(ExtractError::None));
         let mut long = "x".repeat(Limits::default().max_bytes);

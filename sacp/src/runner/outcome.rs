@@ -196,13 +196,10 @@ pub(super) fn answer_to(request: &Message) -> Message {
 }
 
 pub(super) fn by_name(values: impl Iterator<Item = (String, RawBuf)>) -> RawBuf {
-    let mut values: Vec<(String, RawBuf)> = values.collect();
-    // By number: 10 comes after 9.
-    values.sort_by_key(|(name, _)| name.parse::<usize>().unwrap_or(usize::MAX));
     let mut text = Vec::new();
     let mut object = MemberWriter::begin(&mut text);
-    for (name, value) in &values {
-        object.member(name, value);
+    for (name, value) in values {
+        object.member(&name, &value);
     }
     object.end();
     reply::raw(text)

@@ -195,7 +195,6 @@ impl Runner {
 
     /// A step ended: its dependents start or are skipped.
     pub(super) fn on_end(&mut self, now: Now, step: usize) {
-        self.set_timer(step, None);
         let Some(run) = self.step_mut(step) else {
             return;
         };

@@ -73,10 +73,10 @@ impl State {
         ];
         let place = |state: &Self| WAY.iter().position(|other| other == state);
         match (place(self), place(next)) {
-            _ if self == next || self.may_become(next) => true,
-            (Some(from), Some(to)) => from < to,
+            _ if self.may_become(next) => true,
+            (Some(from), Some(to)) => from <= to,
             (Some(_), None) => true,
-            (None, _) => false,
+            (None, _) => self == next,
         }
     }
 

@@ -100,7 +100,12 @@ fn tuples_are_refused_by_1_0_and_taken_by_the_adapter() {
     assert!(v1::Message::decode(native.to_string().as_bytes()).is_err());
     native["plan"] = json!([{"id": "s1", "verb": "a", "tool": "T", "params": {}}]);
     assert!(v1::Message::decode(native.to_string().as_bytes()).is_ok());
-    let new = up_of(&json!({"g": "G", "plan": [["a", "T", {}]]}));
+    let plain = json!({"g": "G", "plan": [["a", "T", {}]]});
+    let mut to = config();
+    to.recipient = Id::new("agent");
+    let (sent, _) = up(&old(&plain), &to).unwrap();
+    assert_eq!(sent.recipient.as_deref(), Some("agent"));
+    let new = up_of(&plain);
     assert_eq!(
         (
             new.msg_id.as_str(),
@@ -354,6 +359,9 @@ fn errors_cross_with_their_reason() {
         failure.details.as_ref().unwrap().as_str(),
         r#"{"pointer":"/plan/0","reason":"VERB_TOOL_MISMATCH"}"#
     );
+    error.details = "they do not go together".into();
+    let told = answer_up(&request, &error, &config()).error.unwrap();
+    assert_eq!(*told.message, *error.details);
     assert_eq!(read.reply_to.as_deref(), Some("m1"));
     let back = down(&read, Profile::Strict).unwrap();
     let error = back.error.unwrap();

@@ -152,6 +152,7 @@ fn answers_are_read_and_write_back_equal() {
     ] {
         let reply = Reply::decode(text.as_bytes()).unwrap();
         assert_eq!(to_string(&reply), text);
+        assert_eq!(reply.encode(), text.as_bytes());
     }
     let Reply::Err(error) =
         Reply::decode(br#"{"status":"ERR","code":"X","details":{"a":1}}"#).unwrap()

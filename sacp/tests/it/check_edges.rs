@@ -123,8 +123,8 @@ fn a_value_set_in_the_context_leaves_the_others() {
 fn an_open_group_is_joined_as_the_plan_joins_elsewhere_and_not_where_it_may_not() {
     let group = json!({"parallel": [["v", "A", {}], ["v", "B", {}]]});
     let mut message = old(json!([group, ["join", "OWN", {}], group]));
-    let offered = |message: &Value| {
-        let findings = found(message, None);
+    let offered = |message: &Value, library: Option<&dyn Registry>| {
+        let findings = found(message, library);
         let open = findings
             .iter()
             .find(|finding| finding.violation.code == "never_joined")
@@ -135,11 +135,15 @@ fn an_open_group_is_joined_as_the_plan_joins_elsewhere_and_not_where_it_may_not(
         at: "/plan/2".to_owned(),
         tool: tool.to_owned(),
     };
-    assert_eq!(offered(&message), [join("OWN")]);
+    assert_eq!(offered(&message, None), [join("OWN")]);
     message["ctx"] = json!({"forbidden_tools": ["OWN"]});
-    assert_eq!(offered(&message), [join("MERGE")]);
+    assert_eq!(offered(&message, None), [join("MERGE")]);
     message["ctx"] = json!({"forbidden_verbs": ["join"]});
-    assert_eq!(offered(&message), []);
+    assert_eq!(offered(&message, None), []);
+    // Where somebody joins, that tool is offered before the one that nobody needs to have.
+    let library = registry(&[("join", json!([]), json!("any"))]);
+    message["ctx"] = json!({});
+    assert_eq!(offered(&message, Some(&library)), [join("T")]);
 }
 
 // spec: SACP-8-2
@@ -153,6 +157,11 @@ fn what_the_step_before_gives_is_handed_on_where_nothing_is_left_open() {
         ("number", json!([]), json!("integer")),
         ("take", text, json!("any")),
         (
+            "two",
+            json!([{"name": "text", "type": "string"}, {"name": "x", "type": "string"}]),
+            json!("any"),
+        ),
+        (
             "optional",
             json!([{"name": "text", "type": "string"}, {"name": "x", "type": "string", "required": false}]),
             json!("any"),
@@ -162,6 +171,7 @@ fn what_the_step_before_gives_is_handed_on_where_nothing_is_left_open() {
         |verb: &str, taker: &str| codes(json!([[verb, "T", {}], [taker, "T", {}]]), &library);
     assert_eq!(after("one", "take"), [""; 0]);
     assert_eq!(after("one", "optional"), [""; 0]);
+    assert_eq!(after("one", "two"), ["MISSING_FIELD"; 2]);
     for verb in ["any", "named", "number"] {
         assert_eq!(after(verb, "take"), ["MISSING_FIELD"], "{verb}");
     }

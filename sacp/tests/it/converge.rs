@@ -42,6 +42,11 @@ pub(crate) fn judge(
     if rounds <= most && first(&mended.findings).is_some() {
         return Err(format!("mended, and still repairs: {:?}", mended.repairs));
     }
+    let again = |message, change| repair(&message, change);
+    let again = mended.repairs.iter().try_fold(before.clone(), again);
+    if again.as_ref() != Ok(&mended.message) {
+        return Err(format!("others mend it: {:?}", mended.repairs));
+    }
     for after in [&after, &mended.message] {
         let [old, new] = [before, after].map(|message| parsed(&message.encode()));
         nothing_is_made_up(&old, &new, words)

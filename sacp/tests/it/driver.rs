@@ -83,6 +83,8 @@ fn attempts_that_fail_or_last_too_long_are_made_again() {
         let made = Arc::clone(&made);
         async move {
             let attempt = call.ticket.attempt;
+            // What lasts too long is dropped before the next attempt.
+            assert_eq!(Arc::strong_count(&made), 2, "{attempt}");
             made.lock().unwrap().push(attempt);
             match attempt {
                 1 => Err(Cause::tool("busy")),

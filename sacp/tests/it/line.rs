@@ -143,8 +143,13 @@ fn a_broken_line_is_refused_with_its_place() {
             "{refused}"
         );
     }
-    let deep = format!("G\nv T k {}", "[".repeat(10_000));
-    assert!(read(&deep).is_err());
+    let deep = |depth: usize| format!("G\n@x {}7{}", "[".repeat(depth), "]".repeat(depth));
+    assert!(read(&deep(63)).is_ok());
+    for depth in [64, 10_000] {
+        let refused = read(&deep(depth)).unwrap_err().to_string();
+        let wanted = "line 2 column 68: fewer values inside one another wanted";
+        assert_eq!(refused, wanted, "{depth}");
+    }
 }
 
 fn tree() -> impl Strategy<Value = Value> {

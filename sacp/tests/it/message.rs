@@ -259,6 +259,33 @@ fn what_is_no_message_is_malformed() {
     );
 }
 
+#[test]
+fn a_view_refuses_what_a_message_refuses_in_the_same_words() {
+    for (text, words) in [
+        (r#"{"g":"G","plan":[["a","T",{}]]}"#, ""),
+        (
+            r#"{"g":"G","plan":[["a"]]}"#,
+            "act 1 has 1 part where 3 are wanted",
+        ),
+        (
+            r#"{"g":"G","plan":[["a","T"]]}"#,
+            "act 1 has 2 parts where 3 are wanted",
+        ),
+        (r#"{"g":7,"plan":[]}"#, "a string wanted, a number seen"),
+        (r#"{"g":"G","plan":[}"#, "a value wanted (line 1 column 18)"),
+    ] {
+        let message = Message::decode(text.as_bytes());
+        let view = MessageView::decode(text.as_bytes());
+        let goal = view.as_ref().map(|(view, _)| &*view.g);
+        assert_eq!(goal, message.as_ref().map(|message| &*message.g));
+        let told = message.err().map(|refused| match Reply::from(&refused) {
+            Reply::Err(error) => (error.details, error.pointer),
+            other => panic!("{other:?}"),
+        });
+        assert_eq!(told.unwrap_or_default().0, words);
+    }
+}
+
 // spec: SACP-2-10
 #[test]
 fn unknown_members_are_advice_and_survive() {

@@ -483,6 +483,10 @@ fn a_shared_registry_takes_the_place_of_the_default() {
     assert_eq!(names(&registry.agents_for("s", "H_API")), ["NEW", "HOTELS"]);
     assert!(gaps(&message(r#"[["s","H_API",{}]]"#), registry).is_empty());
     assert_eq!(shared.write().query(&Query::default()).len(), 2);
+    assert_eq!(registry.query(&Query::default()).len(), 2);
+    assert_eq!(names(&registry.best_for("s", 1)), ["NEW"]);
+    assert!(registry.serves("s", "H_API") && !registry.serves("s", "NONE"));
+    assert!(registry.agent("NEW").is_some());
     let mut there = shared.clone();
     there.add_verb(verb("sail", &[])).unwrap();
     there.add_tool(tool("BOAT", &["sail"])).unwrap();

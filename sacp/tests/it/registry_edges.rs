@@ -91,6 +91,27 @@ fn verbs_and_tools_have_a_name() {
     assert_eq!([verb, tool], [const { Err(RegistryError::NoName) }; 2]);
 }
 
+// spec: SACP-11-3
+#[test]
+fn the_others_keep_their_vectors_where_one_is_removed() {
+    let mut registry = MemoryRegistry::default();
+    let add = |registry: &mut MemoryRegistry, name: &str, vector: [f64; 2]| {
+        let mut agent = agent(name, "v", "T", None);
+        agent.embedding = Some(vector.into());
+        registry.add_agent(agent).unwrap();
+    };
+    add(&mut registry, "C", [1.0, 0.0]);
+    add(&mut registry, "X", [0.0, 1.0]);
+    add(&mut registry, "B", [-1.0, 0.0]);
+    registry.remove_agent("X");
+    add(&mut registry, "A", [1.0, 0.0]);
+    let near = ["A", "B", "C"].map(|name| registry.cosine(name, &[1.0, 0.0]));
+    assert_eq!(near, [Some(1.0), Some(-1.0), Some(1.0)]);
+    // One at the threshold is near enough, and the first by name of equals is the nearest.
+    let found = registry.similar(&[1.0, 0.0], 1, 1.0).unwrap();
+    assert_eq!((found.len(), &*found[0].agent.agent_name), (1, "A"));
+}
+
 #[test]
 fn a_new_vector_is_told() {
     let mut registry = MemoryRegistry::default();

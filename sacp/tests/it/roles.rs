@@ -1,5 +1,6 @@
 //! Interface, Planner, Executor, Formatter, discipline, inbox.
 
+use core::time::Duration;
 use sacp::Graph;
 use sacp::Item;
 use sacp::role::Answer;
@@ -12,8 +13,8 @@ use sacp::role::{
     AnswerForm, Arrival, Executor, Formatter, Inbox, Interface, LocalExecutor, ModelInterface,
     PlainFormatter, Planner, RegistryPlanner, admit, answer_alone, keeps_constraints,
 };
-use sacp::runner::{Cause, Config, StepInputs};
-use sacp::{Act, AnyMessage, Code, Message, OutFmt, Plan, Reply, State};
+use sacp::runner::{Cause, Config, Recovery, Rule, StepInputs};
+use sacp::{Act, AnyMessage, Code, Message, OutFmt, Plan, Reply, Retry, State};
 use ubos_common::id::IdSource;
 use ubos_common::json::RawBuf;
 use ubos_common::time::{Mono, Now, Timestamp};
@@ -237,6 +238,28 @@ fn a_planner_expands_keeps_what_is_the_senders_and_names_what_cannot_be_done() {
 
 // spec: SACP-9-1
 #[test]
+fn a_recipe_of_one_entry_stands_in_a_group_and_a_longer_one_does_not() {
+    let recipe = |tools: &[&str]| {
+        let mut steps = Plan::default();
+        tools
+            .iter()
+            .for_each(|tool| steps.push(Act::new("search", tool)));
+        steps
+    };
+    let planner = RegistryPlanner::default()
+        .with_recipe("plan", "ONE", recipe(&["H_API"]))
+        .with_recipe("plan", "TWO", recipe(&["H_API", "F_API"]));
+    let request = message(
+        r#"{"g":"G","plan":[{"parallel":[["plan","ONE",{}],{"parallel":[["plan","ONE",{}],["plan","TWO",{}]]}]}]}"#,
+    );
+    let planned = planner.plan((&request).into(), &library()).unwrap();
+    let graph = Graph::from(&planned.message);
+    let tools: Vec<_> = graph.steps().iter().map(|step| &*step.act.tool).collect();
+    assert_eq!(tools, ["H_API", "H_API", "TWO"]);
+}
+
+// spec: SACP-9-1
+#[test]
 fn a_step_of_1_0_is_expanded_in_its_place() {
     let mut steps = Plan::default();
     steps.push(Act::new("search", "F_API"));
@@ -381,6 +404,24 @@ fn an_executor_runs_every_act_and_answers_structured() {
         &mut IdSource::seeded(1),
     );
     assert!(matches!(reply, Reply::Err(error) if error.code == Code::StepFailed));
+}
+
+// spec: SACP-3-3
+#[test]
+fn a_single_agent_tries_again_without_a_wait() {
+    let tries = std::sync::atomic::AtomicUsize::new(0);
+    let executor = LocalExecutor::default().with("get", "ONE", move |_, _, _| {
+        match tries.fetch_add(1, std::sync::atomic::Ordering::Relaxed) {
+            0 => Err(Cause::tool("busy")),
+            _ => Ok(raw("1")),
+        }
+    });
+    let mut rule = Rule::default();
+    rule.recoveries = vec![Recovery::Retry(Retry::fixed(2, Duration::from_secs(60)))];
+    let config = Config::default().with_rule(rule);
+    let request = message(r#"{"g":"G","plan":[["get","ONE",{}]]}"#);
+    let reply = answer_alone(now(), &request, &executor, config, &mut IdSource::seeded(1));
+    assert!(matches!(reply, Reply::Message(_)), "{reply:?}");
 }
 
 // spec: SACP-3-3

@@ -405,6 +405,20 @@ fn a_saved_step_is_replaced_by_a_step_that_replaces_it() {
 }
 
 #[test]
+fn a_saved_fallback_step_that_has_failed_replaces_nothing() {
+    let falls = r#","on_error":"fallback","fallback_step":"s1""#;
+    let mut run = new(&[falls, ""], Config::default());
+    run.start(at(0));
+    let saved = String::from_utf8(run.save(at(0)).unwrap()).unwrap();
+    let forged = saved.replacen("\"waiting\"", "\"failed\"", 1);
+    let mut again = new(&[falls, ""], Config::default());
+    again.restore(at(0), forged.as_bytes()).unwrap();
+    let ticket = one(&mut again);
+    fail(&mut again, ticket);
+    assert_eq!(again.end(), Some(&End::Failed));
+}
+
+#[test]
 fn a_run_that_is_saved_while_a_fallback_runs_goes_on_with_it() {
     let falls = r#","on_error":"fallback","fallback_step":"s1""#;
     let mut run = new(&[falls, ""], Config::default());

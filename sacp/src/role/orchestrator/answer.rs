@@ -166,7 +166,6 @@ impl<R: Registry> Orchestrator<R> {
         }
         self.stage = Stage::Finished;
         debug!(spawned = self.spawned, "message answered");
-        self.open.clear();
         self.out.push(Output::Answer(Box::new(answer)));
     }
 }

@@ -141,6 +141,9 @@ fn what_is_forbidden_stays_forbidden_however_it_is_written() {
         let found = limits(json!({"forbidden_tools": ["rm"]}), other.clone());
         assert!(found.is_empty(), "{other} {found:?}");
     }
+    // What cannot be read is of no matter where nothing is forbidden.
+    let unread = || json!([["register", "A", {"supported_tools": {"0": "RM"}}]]);
+    assert_eq!(limits(json!({}), unread()), [""; 0]);
 }
 
 // spec: SACP-9-1

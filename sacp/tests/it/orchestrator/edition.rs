@@ -48,6 +48,17 @@ fn a_message_of_1_0_is_delegated_and_answered_in_its_edition() {
     assert_eq!(trace.parent_span_id.as_deref(), Some("s-1"));
 }
 
+#[test]
+fn prose_that_is_asked_for_is_the_summary_of_an_answer_of_1_0() {
+    let step = r#"{"id":"p","verb":"present","tool":"PRES","params":{}}"#;
+    let config = OrchestratorConfig::default().with_formatter("PRES_AGENT");
+    let mut run = start_new(step, r#","out_fmt":"human""#, config);
+    let ticket = delegations(&drain(&mut run))[0].ticket;
+    answer(&mut run, ticket, "It rains.");
+    let result = new_answer(&drain(&mut run)).result.unwrap();
+    assert_eq!(result.summary.as_deref(), Some("It rains."));
+}
+
 // spec: SACP1-5-1
 #[test]
 fn states_of_a_delegation_go_forward_alone() {

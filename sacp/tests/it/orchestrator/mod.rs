@@ -400,6 +400,18 @@ fn an_act_of_a_subtask_is_delegated_with_goal_and_context_of_the_subtask_and_raw
     assert_eq!(inner.out_fmt(), OutFmt::Raw);
 }
 
+#[test]
+fn the_id_of_a_delegation_begins_with_that_of_its_request_unless_that_is_long() {
+    for (length, is_kept) in [(96, true), (97, false)] {
+        let id = "m".repeat(length);
+        let text = format!(r#"{{"msg_id":"{id}","g":"G","plan":[["get","ONE",{{}}]]}}"#);
+        let mut run = start(&text, OrchestratorConfig::default());
+        let asked = delegations(&drain(&mut run));
+        let own = old(&asked[0]).msg_id.as_deref().unwrap();
+        assert_eq!(own.starts_with(&id), is_kept, "{own}");
+    }
+}
+
 // spec: SACP-3-8
 #[test]
 fn a_join_with_merge_needs_no_registration() {

@@ -28,6 +28,8 @@ fn an_orchestrator_pauses_and_is_taken_up_elsewhere() {
     answer(&mut before, asked[0].ticket, &done);
     assert_eq!(drain(&mut before), [Output::Paused]);
     let saved = before.save(now()).unwrap();
+    let text = core::str::from_utf8(&saved).unwrap();
+    assert!(!text.contains("spawned"), "nobody was: {text}");
     before.resume(now()).unwrap();
     let late = delegations(&drain(&mut before))[0].ticket;
     let text = format!(
@@ -46,15 +48,15 @@ fn an_orchestrator_pauses_and_is_taken_up_elsewhere() {
     let second = new(&asked[0]);
     assert_eq!(second.ctx.as_ref().unwrap()["inputs"].as_str(), "[11]");
     let done = state_of(&second, "DONE", r#","result":{"outputs":{"b":2}}"#);
-    let bytes = done.clone().into_bytes();
-    let refused = after.handle_input(
-        now(),
-        Input::Answered {
-            ticket: late,
-            bytes,
-        },
-    );
-    assert_eq!(refused, Err(OrchestratorError::NotRequested));
+    let (ticket, bytes) = (late, done.clone().into_bytes());
+    let cause = sacp::runner::Cause::tool("late");
+    for input in [
+        Input::Answered { ticket, bytes },
+        Input::Failed { ticket, cause },
+    ] {
+        let refused = after.handle_input(now(), input);
+        assert_eq!(refused, Err(OrchestratorError::NotRequested));
+    }
     answer(&mut after, asked[0].ticket, &done);
     let result = new_answer(&drain(&mut after)).result.unwrap();
     assert_eq!(

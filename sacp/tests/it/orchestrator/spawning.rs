@@ -5,7 +5,7 @@ use sacp::registry::{AgentRecord, MemoryRegistry};
 use sacp::role::Answer;
 use sacp::role::orchestrator::{Input, Orchestrator, OrchestratorConfig, Output};
 use sacp::spawn::{PromptSpawner, serve};
-use sacp::{Code, ErrReply, Message, MessageRef, OutFmt, Reply};
+use sacp::{Code, ErrReply, Message, MessageRef, OutFmt, Reply, State};
 use ubos_common::id::IdSource;
 use ubos_common::time::Timestamp;
 
@@ -90,6 +90,17 @@ fn a_spawn_that_fails_or_is_not_what_was_asked_for_ends_the_message() {
     assert!(refused(confirmation(&wrong, "m.spawn.1")).contains("not what was asked for"));
     let right = agent("VISA_AGENT", "check", "VISA", None);
     assert!(refused(confirmation(&right, "m.spawn.2")).contains("another request"));
+    for change in [
+        (|answer| answer.g = "OTHER".into()) as fn(&mut Message),
+        |answer| answer.state = Some(State::Pending),
+    ] {
+        let mut other = confirmation(&right, "m.spawn.1");
+        let Reply::Message(answer) = &mut other else {
+            panic!("{other:?}")
+        };
+        change(answer);
+        assert!(refused(other).contains("no confirmation"));
+    }
     // Without a spawner, and for a pair that does not go together, the gap itself is the answer.
     let mut run = start(text, OrchestratorConfig::default());
     assert_eq!(error(&drain(&mut run)).code, Code::UnknownVerb);

@@ -359,6 +359,27 @@ fn a_fallback_step_runs_on_failure_and_feeds_the_dependents() {
     assert_eq!(run.end(), Some(&End::Failed));
 }
 
+// spec: SACP1-6-3
+#[test]
+fn a_fallback_step_that_is_not_called_ends_nothing_where_it_waits_for_a_failed_step() {
+    // 2 falls back to 3, which waits for 1.
+    let plan = plan(&[&[], &[], &[1]], |n| match n {
+        1 => r#","on_error":"continue""#.to_owned(),
+        2 => r#","on_error":"fallback","fallback_step":"s3""#.to_owned(),
+        _ => String::new(),
+    });
+    for (second, end) in [
+        (done as fn(&mut Runner, Ticket), End::Done),
+        (fail, End::Failed),
+    ] {
+        let mut run = run_of(&plan, Config::default());
+        fail(&mut run, first(1));
+        assert_eq!(run.end(), None, "the second step runs");
+        second(&mut run, first(2));
+        assert_eq!(run.end(), Some(&end));
+    }
+}
+
 // spec: SACP-3-4
 #[test]
 fn test_mode_simulates_every_act() {

@@ -110,6 +110,34 @@ fn a_step_of_a_subtask_that_is_stopped_leaves_its_place() {
 }
 
 #[test]
+fn a_step_of_a_failed_subtask_that_was_ready_does_not_start() {
+    let again = Rule {
+        verb: Some("a".into()),
+        recoveries: vec![Recovery::Retry(Retry::fixed(2, Duration::from_secs(60)))],
+        ..Rule::default()
+    };
+    let config = Config::default().with_max_running(1).with_rule(again);
+    let plan =
+        r#"[["a","S",{"subtask":{"g":"H","plan":[{"parallel":[["b","U",{}],["c","U",{}]]}]}}]]"#;
+    let mut run = runner(plan, config);
+    assert_eq!(started(&mut run), [2]);
+    fail(&mut run, first(2));
+    assert_eq!(started(&mut run), [0; 0]);
+    run.handle_timeout(now(61));
+    assert_eq!(started(&mut run), [2]);
+}
+
+#[test]
+fn a_subtask_that_is_done_has_no_deadline() {
+    let config = Config::default().with_step_timeout(Duration::from_secs(60));
+    let plan = r#"[["a","S",{"subtask":{"g":"H","plan":[["b","U",{}]]}}],["d","T",{}]]"#;
+    let mut run = runner(plan, config);
+    assert_eq!(run.poll_timeout(), Some(now(60).mono));
+    done(&mut run, first(3));
+    assert_eq!(run.poll_timeout(), Some(now(61).mono), "that of the next");
+}
+
+#[test]
 fn a_subtask_whose_last_step_has_no_output_answers_without_one() {
     let go_on = Rule {
         verb: Some("b".into()),
