@@ -416,8 +416,10 @@ fn a_single_agent_tries_again_without_a_wait() {
             _ => Ok(raw("1")),
         }
     });
-    let mut rule = Rule::default();
-    rule.recoveries = vec![Recovery::Retry(Retry::fixed(2, Duration::from_secs(60)))];
+    let rule = Rule {
+        recoveries: vec![Recovery::Retry(Retry::fixed(2, Duration::from_secs(60)))],
+        ..Rule::default()
+    };
     let config = Config::default().with_rule(rule);
     let request = message(r#"{"g":"G","plan":[["get","ONE",{}]]}"#);
     let reply = answer_alone(now(), &request, &executor, config, &mut IdSource::seeded(1));
