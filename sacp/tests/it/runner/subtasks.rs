@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use sacp::runner::{Config, End, Input, Output, Recovery, Rule, Runner, Ticket};
+use sacp::runner::{Config, End, Input, Output, Recovery, Rule, Runner, StepState, Ticket};
 use sacp::{Message, Reply, Retry};
 use ubos_common::id::IdSource;
 use ubos_common::json::RawBuf;
@@ -188,7 +188,9 @@ fn a_subtask_that_times_out_stops_its_steps_and_no_others() {
         })
         .collect();
     assert_eq!(cancelled, [other, behind[0]]);
-    assert_eq!(outcome(&outputs).end, End::Done);
+    let outcome = outcome(&outputs);
+    let skipped = [other.step, 2].map(|step| outcome.steps[step - 1].state);
+    assert_eq!((outcome.end, skipped), (End::Done, [StepState::Done; 2]));
 }
 
 #[test]
