@@ -91,7 +91,6 @@ fn verbs_and_tools_have_a_name() {
     assert_eq!([verb, tool], [const { Err(RegistryError::NoName) }; 2]);
 }
 
-// spec: SACP-11-3
 #[test]
 fn the_others_keep_their_vectors_where_one_is_removed() {
     let mut registry = MemoryRegistry::default();

@@ -406,7 +406,6 @@ fn an_executor_runs_every_act_and_answers_structured() {
     assert!(matches!(reply, Reply::Err(error) if error.code == Code::StepFailed));
 }
 
-// spec: SACP-3-3
 #[test]
 fn a_single_agent_tries_again_without_a_wait() {
     let tries = std::sync::atomic::AtomicUsize::new(0);
