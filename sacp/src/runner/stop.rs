@@ -127,7 +127,7 @@ impl Runner {
             let holds = graph
                 .step(*inner)
                 .is_some_and(|node| node.subtask.is_some());
-            if holds {
+            if holds && self.done(*inner).is_some() {
                 // Without a reset, its inner steps would count as done in the next attempt.
                 self.stop_subtask(*inner);
             }
