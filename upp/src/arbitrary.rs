@@ -298,6 +298,8 @@ mod tests {
             let written = to_vec(&message);
             assert_eq!(read::<Message>(&written).as_ref(), Some(&message));
             all += &String::from_utf8(written).unwrap();
+            let event = StreamEvent::arbitrary(&mut Unstructured::new(&bytes)).unwrap();
+            all += &String::from_utf8(to_vec(&event)).unwrap();
         }
         for kind in [
             r#""type":"user""#,
@@ -318,7 +320,9 @@ mod tests {
             "25+02:00",
             "1970-01-01T00:00:00",
             ":null",
-            ":true",
+            r#""result":true"#,
+            r#""argumentsJson":"#,
+            r#"{"type":"tool_execution_start","index":1,"delta":{"toolCallId":"#,
             ":1.50e+3",
             r#":[""#,
             r#":{"a":{}}"#,

@@ -323,7 +323,7 @@ mod tests {
         assert_eq!(list.get(branch.len() - 1), Some(&(branch.len() - 1)));
         assert_ne!(branch, copies[3].clone().with(0));
         assert_ne!(branch, copies[3]);
-        assert!(list.iter_from(40_000).next().is_none());
+        assert!(!list.is_empty() && list.iter_from(40_000).next().is_none());
         assert_eq!(list.iter_from(31).next(), Some(&31));
         assert_eq!(list.iter_from(31).count(), list.len() - 31);
     }

@@ -207,19 +207,20 @@ impl ScriptedModel {
         &self,
         request: LlmRequest,
     ) -> (BoxFuture<'static, Result<LlmResponse, UppError>>, usize) {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        if seen.len() < REMEMBERED {
-            seen.push(request.clone());
+        {
+            let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+            if seen.len() < REMEMBERED {
+                seen.push(request.clone());
+            }
         }
-        drop(seen);
-        let mut script = self.script.lock().unwrap_or_else(PoisonError::into_inner);
-        let reply = script(&request).unwrap_or_else(|| {
+        let script = self.script.lock();
+        let reply = script.unwrap_or_else(PoisonError::into_inner)(&request);
+        let reply = reply.unwrap_or_else(|| {
             Reply::error(
                 ErrorCode::InvalidRequest,
                 "the script has no reply for this request",
             )
         });
-        drop(script);
         let chars = reply.chars;
         let wait = reply.wait.as_ref().map(|wait| wait());
         let answer = Box::pin(async move {

@@ -245,10 +245,7 @@ impl driver::World<ToolLoop> for World {
             Output::More(id) => self.read(id),
             Output::Tool(id, call) => self.tool(id, call),
             Output::MaxIterations(id, rounds) => self.max_iterations(id, rounds),
-            Output::Cancel(id) => {
-                self.responses.remove(&id);
-                Step::Cancel(id)
-            }
+            Output::Cancel(id) => Step::Cancel(id),
             Output::Event(event) => {
                 if self.streams {
                     self.shared.push_event(event);

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use ubos_common::json::{Limits, to_string};
 use ubos_common::violation::Profile;
 use upp::{
-    AssistantMessage, ContentBlock, ErrorCode, List, Message, Source, ToolCall, ToolResult,
-    ToolResultMessage, object,
+    AssistantMessage, ContentBlock, ErrorCode, List, MediaKind, Message, Source, ToolCall,
+    ToolResult, ToolResultMessage, object,
 };
 
 use crate::quirks::Vendor::{self, Anthropic, Google, OpenAi};
@@ -154,8 +154,15 @@ async fn media_of_google_go_back_where_they_stood() {
     let body =
         format!(r#"{{"candidates":[{{"content":{{"parts":{parts}}},"finishReason":"STOP"}}]}}"#);
     let message = whole(Google, &body).await.unwrap().message;
+    let sound = ContentBlock::media(MediaKind::Audio, vec![4, 5, 6], "audio/wav");
+    assert!(message.content.contains(&sound), "{message:?}");
     let sent = sent_back(Google, Message::Assistant(Arc::clone(&message))).await;
     assert!(sent.contains(parts), "{sent}");
+    // The order alone is kept too.
+    let unsigned = parts.replace(r#","thoughtSignature":"czE=""#, "");
+    let plain = whole(Google, &body.replace(parts, &unsigned)).await;
+    let sent = sent_back(Google, Message::Assistant(plain.unwrap().message)).await;
+    assert!(sent.contains(&unsigned), "{sent}");
     // What the application put there instead goes without the signature, behind the text or before it.
     let mut changed = (*message).clone();
     let at = changed

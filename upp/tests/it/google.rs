@@ -5,7 +5,8 @@ use std::sync::Arc;
 use upp::transport::GoogleModel;
 use upp::transport::ProviderConfig;
 use upp::{
-    ContentBlock, ErrorCode, LlmModel, LlmResponse, Message, ToolResult, ToolResultMessage, object,
+    AssistantMessage, ContentBlock, ErrorCode, LlmModel, LlmResponse, Message, ToolResult,
+    ToolResultMessage, object,
 };
 
 use crate::stamp;
@@ -163,6 +164,19 @@ async fn calls_and_results_go_back_with_the_vendors_ids() {
         r#"{"role":"user","parts":[{"functionResponse":{"name":"add","response":{"n":1}}},"#,
         r#"{"functionResponse":{"id":"f-7","name":"add","response":{"n":1}}}]}]"#
     );
+    assert!(asked[0].contains(sent), "{}", asked[0]);
+    // A call has its id beside a changed text too.
+    let Some(Message::Assistant(said)) = next.messages.get(0) else {
+        panic!("{:?}", next.messages)
+    };
+    let mut edited = AssistantMessage::clone(said);
+    edited.content.push("more".into());
+    let results = next.messages.get(1).unwrap().clone();
+    next.messages = vec![edited.into(), results].into();
+    let (url, server) = serve(answer("200 OK", WHOLE)).await;
+    model(&url).complete(next.clone()).await.unwrap();
+    let asked = server.await.unwrap();
+    let sent = r#"{"text":"more"},{"functionCall":{"name":"add","args":{"a":2}}},{"functionCall":{"id":"f-7","#;
     assert!(asked[0].contains(sent), "{}", asked[0]);
     // A result whose call is not there has no name to go out with.
     next.messages = next

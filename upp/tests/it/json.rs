@@ -11,7 +11,8 @@ use ubos_common::violation::Profile;
 use upp::{
     Accumulator, AssistantMessage, Blob, ContentBlock, CycleUsage, ErrorCode, List, LlmModel,
     LlmRequest, MediaKind, Message, ModelEvent, Reply, ScriptedModel, Source, Stamp, StreamEvent,
-    Thread, TokenUsage, ToolCall, ToolExecution, ToolResultMessage, Turn, UppError, llm, object,
+    StreamEventType, Thread, TokenUsage, ToolCall, ToolExecution, ToolResultMessage, Turn,
+    UppError, llm, object,
 };
 
 fn stamp(n: u32) -> Stamp {
@@ -177,8 +178,26 @@ fn members_nobody_knows_survive_and_breaches_have_a_pointer() {
         };
         assert_eq!(report.iter().next().unwrap().pointer, pointer);
     }
-    let reasoning = r#"{"id":"u","type":"user","content":[{"type":"reasoning","text":"r"}],"timestamp":"2025-10-01T12:00:00Z"}"#;
-    assert!(read::<Message>(reasoning).is_err());
+    for (kind, stranger) in [
+        ("user", r#"{"type":"reasoning","text":"r"}"#),
+        (
+            "assistant",
+            r#"{"type":"document","source":{"type":"text","data":"d"},"mimeType":"text/plain"}"#,
+        ),
+        (
+            "assistant",
+            r#"{"type":"binary","data":"AA==","mimeType":"x/y"}"#,
+        ),
+    ] {
+        let text = |kind: &str| {
+            format!(
+                r#"{{"id":"u","type":"{kind}","content":[{stranger}],"timestamp":"2025-10-01T12:00:00Z"}}"#
+            )
+        };
+        let other = if kind == "user" { "assistant" } else { "user" };
+        assert!(read::<Message>(&text(kind)).is_err(), "{stranger}");
+        assert!(read::<Message>(&text(other)).is_ok(), "{stranger}");
+    }
 }
 
 // spec: UPP-3
@@ -203,10 +222,12 @@ fn errors_have_the_code_of_their_status() {
         assert_eq!(ErrorCode::of_status(status).as_str(), code, "{status}");
     }
     let error = std::io::Error::other("broken pipe");
-    let error = UppError::new(ErrorCode::ProviderError, "p", error.to_string()).with_cause(error);
+    let mut error =
+        UppError::new(ErrorCode::ProviderError, "p", error.to_string()).with_cause(error);
+    error.status_code = Some(503);
     assert_eq!(
         to_string(&error),
-        r#"{"name":"UPPError","message":"broken pipe","code":"PROVIDER_ERROR","provider":"p","modality":"llm","cause":"broken pipe"}"#
+        r#"{"name":"UPPError","message":"broken pipe","code":"PROVIDER_ERROR","provider":"p","modality":"llm","statusCode":503,"cause":"broken pipe"}"#
     );
     assert!(std::error::Error::source(&error).is_some());
 }
@@ -262,9 +283,11 @@ fn a_scripted_stream_adds_up_to_its_answer() {
     assert_eq!(sum.finish(stamp(2)).unwrap().0, *whole.message);
     let request = LlmRequest::new(List::default(), stamp(3));
     assert_eq!(
-        block_on(model.complete(request)).unwrap_err().code,
+        block_on(model.complete(request.clone())).unwrap_err().code,
         ErrorCode::InvalidRequest
     );
+    (0..4_096).for_each(|_| drop(model.complete(request.clone())));
+    assert_eq!(model.requests().len(), 4_096);
 }
 
 #[test]
@@ -310,8 +333,15 @@ fn events_of_a_response_have_the_places_of_its_parts() {
     let image = ContentBlock::image(Source::Bytes(vec![1].into()), "image/png");
     let content = vec![image, "a".into(), ContentBlock::Reasoning("b".into())];
     let message = AssistantMessage::new(stamp(1), content, Some(vec![call()]));
-    let response = upp::LlmResponse::new(Arc::new(message), CycleUsage::new(0, 0, 0, 0), "stop");
+    let usage = CycleUsage::new(0, 0, 0, 0);
+    let mut response = upp::LlmResponse::new(Arc::new(message), usage, "content_filter");
+    assert_eq!(response.stop(), upp::Stop::Filter);
     let events = upp::events_of(&response, 9);
     let places: Vec<u32> = events.iter().map(|event| event.index).collect();
     assert_eq!(places, [0, 1, 1, 1, 2, 2, 2, 3, 0]);
+    assert_eq!(events[2].event_type, StreamEventType::TextDelta);
+    // Structured output is a text too.
+    response.data = Some(RawBuf::parse("1").unwrap());
+    let events = upp::events_of(&response, 9);
+    assert_eq!(events[2].event_type, StreamEventType::ObjectDelta);
 }

@@ -119,8 +119,9 @@ async fn what_is_kept_raw_has_64_mib() {
     let start = r#"{"type":"message_start","message":{"content":[]}}"#;
     let block =
         r#"{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}"#;
+    let eight_mib = "x".repeat(8 * MIB - 2); // And the quotes.
     let part = format!(
-        r#"{{"type":"content_block_delta","index":0,"delta":{{"type":"citations_delta","citation":"{long}"}}}}"#
+        r#"{{"type":"content_block_delta","index":0,"delta":{{"type":"citations_delta","citation":"{eight_mib}"}}}}"#
     );
     let stop = r#"{"type":"message_delta","delta":{"stop_reason":"end_turn"}}"#;
     let chunks = |n| {
@@ -128,8 +129,8 @@ async fn what_is_kept_raw_has_64_mib() {
         let parts = begin.chain(core::iter::repeat_n(part.clone(), n));
         parts.chain([stop.to_owned(), r#"{"type":"message_stop"}"#.to_owned()])
     };
-    assert!(streamed(claude, chunks(4)).await.is_ok());
-    assert!(is_refused(streamed(claude, chunks(5)).await));
+    assert!(streamed(claude, chunks(8)).await.is_ok());
+    assert!(is_refused(streamed(claude, chunks(9)).await));
 
     let part = format!(r#"{{"choices":[{{"delta":{{"annotations":["{long}"]}}}}]}}"#);
     let stop = r#"{"choices":[{"delta":{},"finish_reason":"stop"}]}"#;

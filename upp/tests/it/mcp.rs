@@ -25,6 +25,8 @@ use upp::{
 struct Server {
     begun: Arc<Notify>,
     cancelled: Arc<Notify>,
+    /// Tools after the five that it has names for.
+    more: usize,
     /// What stood beside each call.
     metas: Arc<Mutex<Vec<serde_json::Value>>>,
 }
@@ -49,7 +51,9 @@ impl ServerHandler for Server {
         let declare = |name: &&'static str| {
             Declared::new(*name, "of a test", schema.as_object().unwrap().clone())
         };
-        let mut list = ListToolsResult::with_all_items(names.iter().map(declare).collect());
+        let more = std::iter::repeat_n(&"more", if second { self.more } else { 0 });
+        let all = names.iter().chain(more);
+        let mut list = ListToolsResult::with_all_items(all.map(declare).collect());
         list.next_cursor = (!second).then(|| "second".to_owned());
         Ok(list)
     }
@@ -118,6 +122,17 @@ async fn every_page_of_tools_is_listed() {
     assert_eq!(result(4).await.unwrap_err(), "not so");
     client.cancel().await.unwrap();
     assert_eq!(result(0).await.unwrap_err(), "the MCP server has ended");
+}
+
+#[tokio::test]
+async fn a_server_has_1024_tools() {
+    for (more, is_ok) in [(1_019, true), (1_020, false)] {
+        let mut server = Server::default();
+        server.more = more;
+        let client = connect(server).await;
+        let tools = mcp::tools(&client).await;
+        assert_eq!(tools.is_ok_and(|tools| tools.len() == 1_024), is_ok);
+    }
 }
 
 // spec: UPP-6

@@ -107,7 +107,9 @@ async fn a_stream_is_read_however_its_bytes_are_split() {
             ),
             (11, 7, 4)
         );
-        server.await.unwrap();
+        let asked = server.await.unwrap().remove(0);
+        let wanted = r#""stream":true,"stream_options":{"include_usage":true}"#;
+        assert!(asked.contains(wanted), "{asked}");
     }
 }
 
@@ -217,9 +219,10 @@ async fn a_refusal_is_the_error_that_its_status_says() {
     let (url, server) = serve(vec![]).await;
     server.abort();
     assert!(server.await.unwrap_err().is_cancelled());
+    let error = model(&url).complete(request()).await.unwrap_err();
     assert_eq!(
-        model(&url).complete(request()).await.unwrap_err().code,
-        ErrorCode::NetworkError
+        (error.code, &*error.message),
+        (ErrorCode::NetworkError, "the connection could not be made")
     );
 }
 
@@ -235,6 +238,13 @@ async fn a_stream_that_breaks_off_is_an_error() {
         last(&model(&url)).await.1.unwrap_err().code,
         ErrorCode::InvalidResponse
     );
+    // Bytes that are no text, behind all that was asked for.
+    let (said, _) = CHUNKS.split_once("data: [DONE]").unwrap();
+    let mut pieces = events(said, 10_000);
+    pieces.push(b"data: \xff".to_vec());
+    let (url, _server) = serve(pieces).await;
+    let error = last(&model(&url)).await.1.unwrap_err();
+    assert_eq!(error.code, ErrorCode::InvalidResponse);
     let late = "data: {\"choices\":[{\"delta\":{\"content\":\"x\"}}]}\n\ndata: {\"error\":{\"message\":\"overloaded\"}}\n\n";
     let (url, _server) = serve(events(late, 50)).await;
     let (types, error) = last(&model(&url)).await;
@@ -297,6 +307,7 @@ async fn media_structure_and_tool_metadata_have_the_vendors_shape() {
         image(Source::Url("https://x/y".into())),
         ContentBlock::document(Source::Base64("AQID".into()), "application/pdf"),
         ContentBlock::media(MediaKind::Audio, vec![1, 2, 3], "audio/mpeg"),
+        ContentBlock::document(Source::Text("plain".into()), "text/plain"),
     ];
     let mut request = structured();
     request.messages = vec![UserMessage::new(crate::stamp(1), content).into()].into();
@@ -328,7 +339,7 @@ async fn media_structure_and_tool_metadata_have_the_vendors_shape() {
         concat!(
             r#"{"model":"m-1","messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"data:image/png;base64,AQID"}},"#,
             r#"{"type":"image_url","image_url":{"url":"https://x/y"}},{"type":"file","file":{"filename":"document","file_data":"data:application/pdf;base64,AQID"}},"#,
-            r#"{"type":"input_audio","input_audio":{"data":"AQID","format":"mp3"}}]}],"#,
+            r#"{"type":"input_audio","input_audio":{"data":"AQID","format":"mp3"}},{"type":"text","text":"plain"}]}],"#,
             r#""tools":[{"type":"function","function":{"name":"t","description":"d","parameters":{},"strict":true}}],"#,
             r#""response_format":{"type":"json_schema","json_schema":{"name":"answer","schema":{"type":"object"}}}}"#
         )

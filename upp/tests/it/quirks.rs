@@ -449,6 +449,11 @@ async fn a_failure_within_a_response_is_an_error() {
             ErrorCode::RateLimited,
         ),
         (
+            Anthropic,
+            r#"{"error":{"type":"rate_limit_error","message":"slow down"}}"#,
+            ErrorCode::RateLimited,
+        ),
+        (
             Google,
             r#"{"error":{"message":"slow down","code":429,"details":[{"@type":"x"},{"retryDelay":"1.5s"}]}}"#,
             ErrorCode::RateLimited,

@@ -202,6 +202,13 @@ async fn a_stream_adds_up_to_the_whole_response() {
         r#"{{"type":"response.completed","response":{text}}}"#
     ));
     check(&streamed(&end).await.unwrap());
+    // Models that show their thoughts and not a summary of them.
+    let done = r#"{"type":"response.output_item.done","output_index":0,"item":{"type":"reasoning","summary":[],"content":[{"type":"reasoning_text","text":"Hm."}]}}"#;
+    let delta = r#"{"type":"response.reasoning_text.delta","output_index":0,"content_index":0,"delta":"Hm."}"#;
+    let completed = r#"{"type":"response.completed","response":{"status":"completed"}}"#;
+    let text = [delta, done, completed].map(event).concat();
+    let thought = streamed(&text).await.unwrap().message;
+    assert_eq!(thought.content, [ContentBlock::Reasoning("Hm.".into())]);
     let structure = body("completed", &SAID.replace("Grüß dich", r#"{\"n\":1}"#), "");
     let (url, _server) = serve(answer("200 OK", &structure)).await;
     let response = model(&url).complete(structured()).await.unwrap();
@@ -223,6 +230,10 @@ async fn a_message_starts_with_whatever_comes_first() {
     assert_eq!(types.first().unwrap(), "message_start");
     let starts = types.iter().filter(|kind| *kind == "message_start");
     assert_eq!(starts.count(), 1, "{types:?}");
+    let (announced, _) = whole_stream.split_at(whole_stream.len() - rest.len());
+    let (url, _server) = serve(events(announced, 10_000)).await;
+    let (types, cut) = drain(&model(&url), request()).await;
+    assert!(types == ["message_start"] && cut.is_err(), "{types:?}");
     // What names itself as this endpoint's has to be read.
     for name in ["response.brand_new", "error"] {
         let text = format!("event: {name}\ndata: not JSON\n\n{rest}");

@@ -2,12 +2,15 @@
 
 use std::sync::Arc;
 
-use upp::transport::{AnthropicModel, GoogleModel, OpenAiModel, ProviderConfig};
+use upp::transport::{
+    AnthropicModel, GoogleModel, OpenAiModel, OpenAiResponsesModel, ProviderConfig,
+};
 use upp::{ErrorCode, LlmModel, LlmRequest, LlmResponse, ToolChoice, UppError, object};
 
 use crate::vendor::{add, answer, drain, events, parts, serve, structured};
 
 const CLOSED: &str = r#"{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"],"additionalProperties":false}"#;
+const NULLABLE: &str = r#"{"type":"object","properties":{"n":{"type":["integer","null"]}},"required":["n"],"additionalProperties":false}"#;
 const OPEN: &str = r#"{"type":"object","properties":{"n":{"type":"integer"}}}"#;
 
 fn request(schema: &str, has_tools: bool, params: &str) -> LlmRequest {
@@ -57,7 +60,7 @@ fn data(response: &LlmResponse) -> Option<&str> {
 #[tokio::test]
 async fn openai_enforces_a_schema_that_it_can_enforce() {
     let body = r#"{"choices":[{"message":{"content":"{\"n\":1}"},"finish_reason":"stop"}]}"#;
-    for (schema, strict) in [(CLOSED, true), (OPEN, false)] {
+    for (schema, strict) in [(CLOSED, true), (NULLABLE, true), (OPEN, false)] {
         let (response, sent) = ask(openai, "m", request(schema, false, "{}"), body).await;
         assert_eq!(data(&response.unwrap()), Some(r#"{"n":1}"#));
         assert_eq!(sent.contains(r#""strict":true"#), strict, "{sent}");
@@ -236,6 +239,12 @@ async fn calls_are_forbidden_and_their_tools_stay_declared() {
         "{sent}"
     );
 
+    let responses = |_: &str, url: &str| OpenAiResponsesModel::new("m", config(url)).unwrap();
+    let said = r#"{"status":"completed","output":[]}"#;
+    let (_, sent) = ask(responses, "m", forbidding(None, "{}"), said).await;
+    assert!(sent.contains(r#""name":"add""#), "{sent}");
+    assert!(sent.contains(r#""tool_choice":"none""#), "{sent}");
+
     let claude = r#"{"content":[{"type":"text","text":"hm"}],"stop_reason":"end_turn"}"#;
     let params = r#"{"max_tokens":9}"#;
     let (_, sent) = ask(
@@ -258,7 +267,9 @@ async fn calls_are_forbidden_and_their_tools_stay_declared() {
     );
 
     let gemini = r#"{"candidates":[{"content":{"parts":[{"text":"hm"}]},"finishReason":"STOP"}]}"#;
-    let (_, sent) = ask(google, "gemini-3-pro", forbidding(None, "{}"), gemini).await;
+    let own = r#"{"toolConfig":{"functionCallingConfig":{"mode":"ANY"}}}"#;
+    let (_, sent) = ask(google, "gemini-3-pro", forbidding(None, own), gemini).await;
+    assert_eq!(sent.matches("toolConfig").count(), 1, "{sent}");
     assert!(
         sent.contains(r#""toolConfig":{"functionCallingConfig":{"mode":"NONE"}}"#),
         "{sent}"

@@ -6,14 +6,17 @@ use std::task::Poll;
 
 use futures::executor::block_on;
 use futures::future::BoxFuture;
+use futures::task::LocalSpawnExt;
 use futures::{FutureExt, StreamExt};
 use ubos_common::id::IdSource;
 use ubos_common::json::{RawBuf, RawObject};
 use ubos_common::time::{Mono, Now, Timestamp};
+use upp::tool_loop::{Input, Output, RoundOutput, ToolLoop, ToolRound};
 use upp::{
     CancelToken, ContentBlock, ErrorCode, Extensions, FnTool, HookFuture, List, LlmCall,
     LlmCapabilities, LlmInput, LlmInstance, LlmOptions, Message, Reply, ScriptedModel, Source,
-    StreamEvent, Tool, ToolContext, ToolUseStrategy, Turn, UppError, json_text, llm, object,
+    StreamEvent, StreamEventType, Tool, ToolCall, ToolContext, ToolUseStrategy, Turn, UppError,
+    json_text, llm, object,
 };
 
 fn call() -> LlmCall {
@@ -239,8 +242,8 @@ fn what_the_model_does_not_take_is_refused_before_it_is_asked() {
     let image = ContentBlock::image(Source::Url("https://x".into()), "image/png");
     let error = block_on(refusing.generate(&List::default(), [image], call())).unwrap_err();
     assert_eq!(
-        (error.code, model.requests().len()),
-        (ErrorCode::InvalidRequest, 0)
+        (error.code, &*error.provider, model.requests().len()),
+        (ErrorCode::InvalidRequest, "scripted", 0)
     );
     let mut can = LlmCapabilities::text();
     can.streaming = false;
@@ -573,6 +576,61 @@ fn a_stream_that_lets_others_go_first_wakes_itself() {
     let (events, turn) = drain(&instance);
     assert!(events.len() > 1_000);
     assert_eq!(turn.unwrap().response.text().len(), 1_000);
+}
+
+// spec: UPP-6
+#[test]
+fn an_abort_cancels_the_request_that_runs() {
+    let (instance, _) = instance([], vec![], None);
+    let now = Now::new(Mono::ZERO, Timestamp::EPOCH);
+    let ids = IdSource::seeded(1);
+    let mut machine = ToolLoop::new(now, &instance, &List::default(), ["hi"], ids);
+    let Some(Output::Infer(asked, _)) = machine.poll_output() else {
+        panic!("{machine:?}")
+    };
+    machine.handle_input(now, Input::Abort).unwrap();
+    let Some(Output::Cancel(id)) = machine.poll_output() else {
+        panic!("{machine:?}")
+    };
+    assert_eq!(id, asked);
+}
+
+#[test]
+fn a_stream_with_many_events_at_once_wakes_itself() {
+    let mut reply = Reply::default();
+    for n in 0..100 {
+        reply = reply.calling(format!("c{n}"), "first", empty());
+    }
+    let (instance, _) = instance([reply], vec![endless(&Arc::default())], None);
+    let starts = std::rc::Rc::new(std::cell::Cell::new(0));
+    let seen = std::rc::Rc::clone(&starts);
+    let mut stream = instance.stream(&List::default(), ["hi"], call()).unwrap();
+    let mut pool = futures::executor::LocalPool::new();
+    let read = async move {
+        while let Some(Ok(event)) = stream.next().await {
+            let is_start = event.event_type == StreamEventType::ToolExecutionStart;
+            seen.set(seen.get() + u32::from(is_start));
+        }
+    };
+    pool.spawner().spawn_local(read).unwrap();
+    pool.run_until_stalled();
+    assert_eq!(starts.get(), 100);
+}
+
+// spec: UPP-7
+#[test]
+fn a_call_that_is_answered_is_not_run() {
+    let (instance, _) = instance([], vec![quick("first")], None);
+    let calls = vec![ToolCall::new("c".into(), "first".into(), empty())];
+    let answers = [(0, "not now".into())].into();
+    let mut round = ToolRound::new(calls, answers, instance.options().tools());
+    let out = round.start(Now::new(Mono::ZERO, Timestamp::EPOCH), &mut 0);
+    let is_event = |output: &RoundOutput| matches!(output, RoundOutput::Event(_));
+    assert!(out.len() == 2 && out.iter().all(is_event), "{out:?}");
+    assert!(round.is_complete());
+    let executions = round.into_executions();
+    let told = (executions[0].is_error, executions[0].result.as_str());
+    assert_eq!(told, (true, r#""not now""#));
 }
 
 /// Says one letter after the other without end, and counts them.

@@ -51,4 +51,10 @@ mod tests {
         let hour = Duration::from_secs(3_600);
         assert!(TokioWorld::new().sleep(hour).now_or_never().is_none());
     }
+
+    #[test]
+    fn two_random_numbers_differ() {
+        let world = TokioWorld::new();
+        assert_ne!(world.random(), world.random());
+    }
 }
