@@ -231,3 +231,14 @@ fn cut(text: &str, otherwise: &str) -> String {
     }
     text.chars().take(ERROR_CHARS).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_that_somebody_else_cancelled_says_so() {
+        let error = failed(&ServiceError::Cancelled { reason: None });
+        assert_eq!(&*error.0, "the call was cancelled");
+    }
+}

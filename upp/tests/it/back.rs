@@ -149,13 +149,17 @@ async fn an_answer_of_which_a_part_cannot_be_kept_goes_back_without_what_was_sig
 async fn media_of_google_go_back_where_they_stood() {
     let parts = concat!(
         r#"[{"inlineData":{"mimeType":"image/png","data":"AQID"},"thoughtSignature":"czE="},{"text":"one"},"#,
-        r#"{"inlineData":{"mimeType":"audio/wav","data":"BAUG"}}]"#
+        r#"{"inlineData":{"mimeType":"audio/wav","data":"BAUG"}},{"inlineData":{"mimeType":"video/mp4","data":"CAkK"}}]"#
     );
     let body =
         format!(r#"{{"candidates":[{{"content":{{"parts":{parts}}},"finishReason":"STOP"}}]}}"#);
     let message = whole(Google, &body).await.unwrap().message;
-    let sound = ContentBlock::media(MediaKind::Audio, vec![4, 5, 6], "audio/wav");
-    assert!(message.content.contains(&sound), "{message:?}");
+    for block in [
+        ContentBlock::media(MediaKind::Audio, vec![4, 5, 6], "audio/wav"),
+        ContentBlock::media(MediaKind::Video, vec![8, 9, 10], "video/mp4"),
+    ] {
+        assert!(message.content.contains(&block), "{message:?}");
+    }
     let sent = sent_back(Google, Message::Assistant(Arc::clone(&message))).await;
     assert!(sent.contains(parts), "{sent}");
     // The order alone is kept too.

@@ -309,7 +309,7 @@ fn a_stream_that_does_not_add_up_is_refused() {
         ),
         (Some("[1]"), "{}")
     );
-    let text = StreamEvent::text(upp::StreamEventType::TextDelta, 0, "x");
+    let text = StreamEvent::text(StreamEventType::TextDelta, 0, "x");
     assert_eq!(sum.add(&text).unwrap_err().code, ErrorCode::InvalidResponse);
 }
 

@@ -123,14 +123,18 @@ async fn what_is_kept_raw_has_64_mib() {
     let part = format!(
         r#"{{"type":"content_block_delta","index":0,"delta":{{"type":"citations_delta","citation":"{eight_mib}"}}}}"#
     );
+    let more =
+        r#"{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"x"}}"#;
     let stop = r#"{"type":"message_delta","delta":{"stop_reason":"end_turn"}}"#;
-    let chunks = |n| {
+    let chunks = |last: &[&str]| {
         let begin = [start.to_owned(), block.to_owned()].into_iter();
-        let parts = begin.chain(core::iter::repeat_n(part.clone(), n));
-        parts.chain([stop.to_owned(), r#"{"type":"message_stop"}"#.to_owned()])
+        let parts = begin.chain(core::iter::repeat_n(part.clone(), 8));
+        let end = [stop, r#"{"type":"message_stop"}"#];
+        let last: Vec<String> = last.iter().chain(&end).map(ToString::to_string).collect();
+        parts.chain(last)
     };
-    assert!(streamed(claude, chunks(8)).await.is_ok());
-    assert!(is_refused(streamed(claude, chunks(9)).await));
+    assert!(streamed(claude, chunks(&[])).await.is_ok());
+    assert!(is_refused(streamed(claude, chunks(&[more])).await));
 
     let part = format!(r#"{{"choices":[{{"delta":{{"annotations":["{long}"]}}}}]}}"#);
     let stop = r#"{"choices":[{"delta":{},"finish_reason":"stop"}]}"#;

@@ -127,8 +127,10 @@ async fn every_page_of_tools_is_listed() {
 #[tokio::test]
 async fn a_server_has_1024_tools() {
     for (more, is_ok) in [(1_019, true), (1_020, false)] {
-        let mut server = Server::default();
-        server.more = more;
+        let server = Server {
+            more,
+            ..Server::default()
+        };
         let client = connect(server).await;
         let tools = mcp::tools(&client).await;
         assert_eq!(tools.is_ok_and(|tools| tools.len() == 1_024), is_ok);

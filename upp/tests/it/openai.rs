@@ -240,11 +240,17 @@ async fn a_stream_that_breaks_off_is_an_error() {
     );
     // Bytes that are no text, behind all that was asked for.
     let (said, _) = CHUNKS.split_once("data: [DONE]").unwrap();
-    let mut pieces = events(said, 10_000);
-    pieces.push(b"data: \xff".to_vec());
-    let (url, _server) = serve(pieces).await;
-    let error = last(&model(&url)).await.1.unwrap_err();
-    assert_eq!(error.code, ErrorCode::InvalidResponse);
+    for bytes in [&b"data: \xff"[..], b"data: \xff\n\n"] {
+        let mut pieces = events(said, 10_000);
+        pieces.push(bytes.to_vec());
+        let (url, _server) = serve(pieces).await;
+        let error = last(&model(&url)).await.1.unwrap_err();
+        assert_eq!(error.code, ErrorCode::InvalidResponse);
+    }
+    // The end of the stream is one of the last event, too.
+    let whole = r#"data: {"choices":[{"delta":{"content":"x"},"finish_reason":"stop"}]}"#;
+    let (url, _server) = serve(events(whole, 50)).await;
+    assert_eq!(last(&model(&url)).await.1.unwrap().message.text(), "x");
     let late = "data: {\"choices\":[{\"delta\":{\"content\":\"x\"}}]}\n\ndata: {\"error\":{\"message\":\"overloaded\"}}\n\n";
     let (url, _server) = serve(events(late, 50)).await;
     let (types, error) = last(&model(&url)).await;
@@ -287,6 +293,8 @@ fn keys_are_not_printed_and_do_not_leave_unencrypted() {
             "{bad}"
         );
     }
+    let error = OpenAiModel::new("m", config("http://example.org/v1")).unwrap_err();
+    assert!(error.message.contains("allow plain HTTP"), "{error}");
     assert!(
         OpenAiModel::new(
             "m",

@@ -313,7 +313,9 @@ async fn alternatives_are_never_mixed() {
 async fn an_alternative_may_be_without_an_end_and_there_are_at_most_128() {
     let choices = |count: usize| {
         let all: Vec<String> = (1..count)
-            .map(|index| format!(r#"{{"index":{index},"message":{{"content":"b"}}}}"#))
+            .map(|index| {
+                format!(r#"{{"index":{index},"message":{{"content":"b","annotations":["c2ln"]}}}}"#)
+            })
             .collect();
         format!(
             r#"{{"choices":[{{"message":{{"content":"a"}},"finish_reason":"stop"}},{}]}}"#,
@@ -322,7 +324,7 @@ async fn an_alternative_may_be_without_an_end_and_there_are_at_most_128() {
     };
     let candidates = |count: usize| {
         let all: Vec<String> = (1..count)
-            .map(|index| format!(r#"{{"index":{index},"content":{{"parts":[{{"text":"b"}}]}}}}"#))
+            .map(|index| format!(r#"{{"index":{index},"content":{{"parts":[{{"text":"b","thoughtSignature":"c2ln"}}]}}}}"#))
             .collect();
         format!(
             r#"{{"candidates":[{{"content":{{"parts":[{{"text":"a"}}]}},"finishReason":"STOP"}},{}]}}"#,
@@ -351,6 +353,10 @@ async fn an_alternative_may_be_without_an_end_and_there_are_at_most_128() {
             assert_eq!(kept.len(), count - 1);
             for one in kept {
                 assert_eq!(one["message"]["content"][0]["text"], "b", "{one}");
+                assert!(
+                    one["message"]["metadata"].to_string().contains("c2ln"),
+                    "{one}"
+                );
             }
         }
     }

@@ -115,6 +115,19 @@ fn a_request_is_retried_until_its_attempts_are_used_up() {
     assert_eq!(ask(1, &limited, bucket), [held.clone(), held]);
 }
 
+// spec: UPP-9
+#[test]
+fn a_request_waits_for_its_token_before_it_is_made() {
+    let bucket = TokenBucket::new(std::num::NonZeroU32::MIN, Duration::from_millis(100));
+    let model = ScriptedModel::with(|_| Some(Reply::text("yes")));
+    let world = Arc::new(Virtual::default());
+    let retry = RetryModel::new(Arc::new(model), Arc::new(bucket), world.clone());
+    block_on(retry.complete(request())).unwrap();
+    block_on(retry.complete(request())).unwrap();
+    assert_eq!(block_on(retry.stream(request()).count()), 6);
+    assert_eq!(*world.slept.lock().unwrap(), [100, 100]);
+}
+
 /// Says something, then breaks off.
 struct Breaking(AtomicU64);
 

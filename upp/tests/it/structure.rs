@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use ubos_common::json::to_string;
 use upp::transport::{
     AnthropicModel, GoogleModel, OpenAiModel, OpenAiResponsesModel, ProviderConfig,
 };
-use upp::{ErrorCode, LlmModel, LlmRequest, LlmResponse, ToolChoice, UppError, object};
+use upp::{ErrorCode, LlmModel, LlmRequest, LlmResponse, Message, ToolChoice, UppError, object};
 
 use crate::vendor::{add, answer, drain, events, parts, serve, structured};
 
@@ -145,6 +146,9 @@ async fn gemini_takes_a_schema_beside_tools_from_its_third_generation_on() {
         let response = response.unwrap();
         assert_eq!(data(&response), Some(r#"{"n":1}"#));
         assert!(response.message.calls().is_empty() && response.message.text() == r#"{"n":1}"#);
+        // The next request would repeat a call that has no result.
+        let kept = to_string(&Message::Assistant(response.message.clone()));
+        assert!(!kept.contains("json_response"), "{kept}");
         let mode = sent.contains(r#""toolConfig":{"functionCallingConfig":{"mode":"ANY"}}"#);
         let declared = format!(
             r#"{{"name":"json_response","description":"Give the final answer.","parametersJsonSchema":{OPEN}}}"#

@@ -514,7 +514,7 @@ fn no_event_follows_an_abort() {
     block_on(async {
         while let Some(item) = stream.next().await {
             // The start of the other tool waits already.
-            if item.unwrap().event_type == upp::StreamEventType::ToolExecutionStart {
+            if item.unwrap().event_type == StreamEventType::ToolExecutionStart {
                 break;
             }
         }
@@ -656,7 +656,7 @@ impl upp::LlmModel for Talking {
         let said = Arc::clone(&self.0);
         futures::stream::poll_fn(move |_| {
             said.fetch_add(1, Ordering::SeqCst);
-            let mut event = StreamEvent::bare(upp::StreamEventType::TextDelta, 0);
+            let mut event = StreamEvent::bare(StreamEventType::TextDelta, 0);
             event.delta.text = Some("x".into());
             Poll::Ready(Some(Ok(upp::ModelEvent::Event(event))))
         })

@@ -64,11 +64,13 @@ mod tests {
     fn words_of_a_header_are_hidden_from_four_characters_on() {
         let config = ProviderConfig::default().with_header("x-gateway", "Up äöüß".to_owned());
         let base = reqwest::Url::parse("http://vendor.example/").unwrap();
-        // A key without characters is in every text.
-        let empty = Secret::new(" ".to_owned());
-        let secrets = Secrets::new(&config, &base, Some(&empty));
-        let error = UppError::new(ErrorCode::ProviderError, "p", "Up with äöüß");
-        let hidden = secrets.hide(error).message;
-        assert_eq!(&*hidden, format!("Up with {PLACEHOLDER}"));
+        // A key without characters is in every text, and another may have the word as a part.
+        for (key, said) in [(" ", "äöüß"), ("(äöüß)", "(äöüß)")] {
+            let key = Secret::new(key.to_owned());
+            let secrets = Secrets::new(&config, &base, Some(&key));
+            let error = UppError::new(ErrorCode::ProviderError, "p", format!("Up with {said}"));
+            let hidden = secrets.hide(error).message;
+            assert_eq!(&*hidden, format!("Up with {PLACEHOLDER}"));
+        }
     }
 }

@@ -102,7 +102,7 @@ fn tools(request: &LlmRequest, provider: &str) -> String {
 }
 
 fn messages(request: &LlmRequest, provider: &str) -> Result<Vec<ChatMessage>, &'static str> {
-    let mut entries = Vec::with_capacity(request.messages.len() + 1);
+    let mut entries = Vec::new();
     if let Some(system) = &request.system {
         entries.push(ChatMessage::plain("system", system));
     }
