@@ -115,7 +115,6 @@ fn a_request_is_retried_until_its_attempts_are_used_up() {
     assert_eq!(ask(1, &limited, bucket), [held.clone(), held]);
 }
 
-// spec: UPP-9
 #[test]
 fn a_request_waits_for_its_token_before_it_is_made() {
     let bucket = TokenBucket::new(std::num::NonZeroU32::MIN, Duration::from_millis(100));

@@ -578,7 +578,6 @@ fn a_stream_that_lets_others_go_first_wakes_itself() {
     assert_eq!(turn.unwrap().response.text().len(), 1_000);
 }
 
-// spec: UPP-6
 #[test]
 fn an_abort_cancels_the_request_that_runs() {
     let (instance, _) = instance([], vec![], None);
@@ -617,7 +616,6 @@ fn a_stream_with_many_events_at_once_wakes_itself() {
     assert_eq!(starts.get(), 100);
 }
 
-// spec: UPP-7
 #[test]
 fn a_call_that_is_answered_is_not_run() {
     let (instance, _) = instance([], vec![quick("first")], None);
