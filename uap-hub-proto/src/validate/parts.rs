@@ -92,9 +92,8 @@ fn free_form(walk: &mut Walk, metadata: &prost_types::Struct) {
         _ => ("too_deep", "values nested deeper than 64"),
     };
     let pointer = error.pointer().unwrap_or_default().to_owned();
-    let length = walk.path.len();
-    walk.path.push_str("/metadata");
-    walk.path.push_str(&pointer);
-    walk.find(Level::Should, code, "HUB-4-9", words);
-    walk.path.truncate(length);
+    walk.at("metadata", |walk| {
+        walk.path.push_str(&pointer);
+        walk.find(Level::Should, code, "HUB-4-9", words);
+    });
 }

@@ -133,6 +133,65 @@ fn good_messages_have_no_findings() {
     }
 }
 
+fn test(name: &str, payloads: Vec<PayloadRequirement>) -> Capability {
+    Capability {
+        format: Some(Format::Test(TestCapability {
+            r#type: name.into(),
+            payloads,
+        })),
+    }
+}
+
+// spec: HUB-2-1
+#[test]
+fn the_bounds_of_a_registration_are_each_named() {
+    let registration = |capabilities| AgentRegistration {
+        display_name: "x".repeat(1_024),
+        capabilities,
+    };
+    let requirement = PayloadRequirement {
+        r#type: "p".into(),
+        accepted_mime_types: vec![format!("a/{}", "x".repeat(1_022))],
+        ..PayloadRequirement::default()
+    };
+    let translation = TranslationCapability {
+        r#type: "x".repeat(1_025),
+        source_payloads: vec![requirement.clone(); 256],
+        target_payloads: vec![requirement; 257],
+    };
+    let format = Some(Format::Translation(translation));
+    assert_eq!(
+        found(&registration(vec![Capability { format }])),
+        [
+            "MUST /capabilities/0/translation/type too_long",
+            "MUST /capabilities/0/translation/target_payloads too_many",
+        ]
+    );
+    let tests = |count| (0..count).map(|n: u32| test(&n.to_string(), vec![]));
+    let many = |count| found(&registration(tests(count).collect()));
+    assert_eq!(many(1_024), [""; 0]);
+    assert_eq!(many(1_025), ["MUST /capabilities too_many"]);
+}
+
+// spec: HUB-4-9
+#[test]
+fn a_mime_type_has_two_parts_of_visible_signs() {
+    let mimes = [
+        "/plain",
+        "text/",
+        "te xt/plain",
+        "text/pl ain",
+        "text/plain/x",
+        "a/b;c d",
+    ];
+    let files = mimes.map(|mime| Attachment::new("", mime, ""));
+    let mut line = Telemetry::new(Severity::Info, "");
+    line.attachments = files.into();
+    let wanted =
+        [0, 1, 2, 3, 4].map(|n| format!("ADVICE /telemetry/attachments/{n}/mime_type mime"));
+    assert_eq!(found(&says(test_response::Event::Telemetry(line))), wanted);
+}
+
 // spec: HUB-2-1
 #[test]
 fn a_registration_is_judged_to_its_last_mime_type() {
@@ -141,12 +200,6 @@ fn a_registration_is_judged_to_its_last_mime_type() {
         r#type: String::new(),
         accepted_mime_types: vec!["text/plain".into(), "text".into(), long.clone()],
         ..PayloadRequirement::default()
-    };
-    let test = |name: &str, payloads| Capability {
-        format: Some(Format::Test(TestCapability {
-            r#type: name.into(),
-            payloads,
-        })),
     };
     let translation = TranslationCapability {
         r#type: "f".into(),
@@ -303,6 +356,10 @@ fn reports_name_what_is_wrong_with_them() {
             vec!["ADVICE /timestamp missing", "ADVICE  no_event"],
         ),
         (
+            &TranslationResponse::default(),
+            vec!["ADVICE /timestamp missing", "ADVICE  no_event"],
+        ),
+        (
             &says(Event::Status(status(0))),
             vec!["MUST /status/state state"],
         ),
@@ -379,7 +436,7 @@ fn parts_are_judged_wherever_they_stand() {
         metadata: Some(bad(Value { kind: None })),
     };
     let mut step = StepReport::new("", StepStatus::Unspecified);
-    step.summary = Some(summary);
+    step.summary = Some(summary.clone());
     let result = TestResult::completed("").with_report(step);
     assert_eq!(
         found(&result),
@@ -391,6 +448,17 @@ fn parts_are_judged_wherever_they_stand() {
             "SHOULD /reports/0/summary/metadata/a~1b no_kind",
         ]
     );
+    let mut translated = TranslationResult::completed(vec![Payload::new("")]);
+    translated.summary = Some(summary);
+    assert_eq!(
+        found(&translated),
+        [
+            "SHOULD /payloads/0/type empty",
+            "SHOULD /summary/total_duration range",
+            "SHOULD /summary/start_time range",
+            "SHOULD /summary/metadata/a~1b no_kind",
+        ]
+    );
     let deep = (0..100).fold(StepReport::new("s", StepStatus::Passed), |inner, _| {
         let mut outer = StepReport::new("s", StepStatus::Passed);
         outer.steps.push(inner);
@@ -398,5 +466,6 @@ fn parts_are_judged_wherever_they_stand() {
     });
     let findings = found(&TestResult::completed("").with_report(deep));
     assert_eq!(findings.len(), 1);
-    assert!(findings[0].ends_with("/steps too_deep"));
+    let wanted = format!("/reports/0{}/steps too_deep", "/steps/0".repeat(63));
+    assert!(findings[0].ends_with(&wanted), "{findings:?}");
 }
