@@ -8,6 +8,9 @@ mod beside;
 #[cfg(test)]
 mod conformance;
 #[cfg(test)]
+#[cfg(feature = "arbitrary")]
+mod drawn;
+#[cfg(test)]
 #[cfg(all(feature = "client", feature = "server"))]
 mod dropped;
 #[cfg(test)]
