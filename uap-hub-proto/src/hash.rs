@@ -69,22 +69,6 @@ impl Hasher for Folded {
         }
     }
 
-    fn write_u8(&mut self, number: u8) {
-        self.write_u64(number.into());
-    }
-
-    fn write_u32(&mut self, number: u32) {
-        self.write_u64(number.into());
-    }
-
-    fn write_usize(&mut self, number: usize) {
-        self.write_u64(number as u64);
-    }
-
-    fn write_isize(&mut self, number: isize) {
-        self.write_u64(number.cast_unsigned() as u64);
-    }
-
     fn write_u64(&mut self, number: u64) {
         let mixed = self.state ^ number;
         let product = u128::from(mixed) * u128::from(self.factor);
