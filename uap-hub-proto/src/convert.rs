@@ -296,6 +296,7 @@ mod tests {
         let value = json!({
             "n": null, "t": true, "i": -3, "max": 9_007_199_254_740_992_u64, "f": 0.5, "s": "ä", "l": [1, [2.25], {}],
             "o": {"a/b": {"~": ""}}, "z": -0.0, "tiny": 5e-324, "huge": 1e300,
+            "many": [vec![json!({}); MAX_DEPTH], vec![json!([]); MAX_DEPTH]],
         });
         assert_eq!(round(&value).unwrap(), value);
     }

@@ -165,7 +165,13 @@ mod tests {
                 ..result()
             }) > value
         );
-        let payloads = vec![Payload::new("p").with_metadata(list()); 3];
+        let inner = Value {
+            kind: Some(Kind::StructValue(list())),
+        };
+        let object = Struct {
+            fields: [("o".to_owned(), inner)].into(),
+        };
+        let payloads = vec![Payload::new("p").with_metadata(object); 3];
         let made = TranslationResult {
             payloads,
             ..TranslationResult::default()
