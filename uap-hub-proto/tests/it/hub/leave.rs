@@ -383,6 +383,19 @@ fn a_hub_that_leaves_may_be_told_to_leave_earlier_and_no_later() {
     assert_eq!(rig.hub.poll_timeout(), None);
 }
 
+// spec: HUB-5-3
+#[test]
+fn streams_end_in_the_order_in_which_they_were_opened() {
+    let mut rig = Rig::new();
+    let opened: Vec<_> = (0..20).map(|_| rig.agent().1).collect();
+    rig.hub.shutdown(rig.now, Duration::ZERO);
+    let ended = rig.take().into_iter().filter_map(|output| match output {
+        Output::End { stream, .. } => Some(stream),
+        _ => None,
+    });
+    assert_eq!(ended.collect::<Vec<_>>(), opened);
+}
+
 // spec: HUB-5-3, HUB-5-1
 #[test]
 fn a_hub_that_is_shut_down_has_nobody_available() {

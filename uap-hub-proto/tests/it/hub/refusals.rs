@@ -138,9 +138,48 @@ fn an_agent_that_refused_gets_back_to_its_bound() {
 #[test]
 fn only_a_refusal_makes_a_pause() {
     let mut rig = Rig::new();
-    rig.submit();
     let wait_limit = rig.now.mono.saturating_add(Duration::from_secs(600));
+    // More than are searched at once.
+    for _ in 0..40 {
+        rig.submit();
+    }
     assert_eq!(rig.hub.poll_timeout(), Some(wait_limit));
+    other_leaves(&mut rig);
+    rig.seconds(1);
+    assert_eq!(rig.hub.poll_timeout(), Some(wait_limit));
+}
+
+/// An agent of another skill comes and goes.
+fn other_leaves(rig: &mut Rig) {
+    let other = rig.register(vec![Skill::test("other").into()]);
+    let listen = rig.open(Rpc::Listen, Some(&other));
+    rig.half_close(listen);
+}
+
+// spec: HUB-3-1, HUB-3-6
+#[test]
+fn a_job_does_not_wait_for_an_agent_that_left_while_others_were_searched() {
+    let cooldown = Duration::from_millis(1);
+    let config = Config::default().with_max_sessions_per_agent(1);
+    let mut rig = Rig::with(config.with_refusal_cooldown(cooldown));
+    let (_, busy) = rig.agent();
+    rig.submit();
+    rig.take();
+    rig.agent();
+    let refused = |rig: &Rig| rig.hub.view().jobs().filter(|job| job.refusals > 0).count();
+    // More than are searched at once.
+    for _ in 0..40 {
+        rig.submit();
+        let (listen, session) = rig.proposals().pop().unwrap();
+        rig.answer(listen, &session, false);
+        rig.pass(cooldown);
+    }
+    assert_eq!(refused(&rig), 40, "they wait for the one that has no room");
+    other_leaves(&mut rig);
+    rig.seconds(1);
+    rig.half_close(busy);
+    (0..3).for_each(|_| rig.seconds(1));
+    assert_eq!(refused(&rig), 0, "the other may be asked again");
 }
 
 // spec: HUB-3-1

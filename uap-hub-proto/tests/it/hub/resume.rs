@@ -1,5 +1,9 @@
 //! Sessions that outlive their streams.
 
+use std::sync::Arc;
+
+use bytes::Bytes;
+
 use super::*;
 
 const GRACE: Duration = Duration::from_secs(60);
@@ -16,11 +20,16 @@ fn resumable(change: impl FnOnce(Config) -> Config) -> (Rig, JobId, String, Stre
 /// A job that was accepted, and whose stream was opened for the first time.
 fn started(rig: &mut Rig) -> (JobId, String, StreamId) {
     let job = rig.submit();
+    let (session, stream) = begun(rig);
+    (job, session, stream)
+}
+
+fn begun(rig: &mut Rig) -> (String, StreamId) {
     let (listen, session) = rig.proposals().pop().unwrap();
     rig.answer(listen, &session, true);
     let stream = rig.open_as(Rpc::Execute, Some(&session), Some(Resume::Job(1)));
     rig.take();
-    (job, session, stream)
+    (session, stream)
 }
 
 fn reopen(rig: &mut Rig, session: &str, resume: Resume) -> StreamId {
@@ -148,6 +157,23 @@ fn a_job_that_was_cut_off_is_sent_again() {
         said(&mut rig)[2..],
         ["end FailedPrecondition the session has its job"]
     );
+}
+
+// spec: HUB-5-4
+#[test]
+fn payloads_are_kept_until_the_agent_has_shown_that_it_has_them() {
+    let mut rig = Rig::with(Config::default().with_resume_grace(GRACE));
+    rig.agent();
+    let data: Arc<[u8]> = Arc::from([0; 8]);
+    let file = Payload::file("p", "", "", Bytes::from_owner(data.clone()));
+    let job = Job::test("t", vec![file]);
+    rig.hub.submit(rig.now, job).unwrap();
+    let (_, stream) = begun(&mut rig);
+    rig.number = Some(1);
+    for (state, is_kept) in [(1, true), (3, false)] {
+        rig.status(stream, state);
+        assert_eq!(Arc::strong_count(&data) > 1, is_kept);
+    }
 }
 
 // spec: HUB-5-4, HUB-2-2
