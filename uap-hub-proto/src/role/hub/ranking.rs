@@ -133,13 +133,12 @@ impl Ranking {
         })
     }
 
+    /// Removes an agent that has no room any more.
     pub(super) fn remove(&mut self, key: SlotKey) {
         let Some(member) = self.members.remove(key) else {
             return;
         };
-        if let Some(rank) = member.rank {
-            self.ranks.remove(rank);
-        }
+        debug_assert!(member.rank.is_none(), "who leaves has stopped to listen");
         self.tally(member.meets, Some(member.standing), None);
     }
 

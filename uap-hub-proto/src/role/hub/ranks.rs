@@ -213,6 +213,21 @@ mod tests {
     }
 
     #[test]
+    fn what_two_blocks_have_is_in_the_one_that_they_become() {
+        let (mut ranks, mut keys) = (Ranks::default(), Slots::new());
+        let rank = |n: u64| ([n, 0], n);
+        let most = MAX_BLOCK as u64;
+        for n in 0..=most {
+            let meets = shapes(if n < most { 1 } else { 2 });
+            ranks.insert(rank(n), meets, keys.add(()));
+        }
+        assert_eq!(ranks.blocks.len(), 2);
+        (0..most - 1).for_each(|n| ranks.remove(rank(n)));
+        assert_eq!(ranks.blocks.len(), 1);
+        assert_eq!([0, 1].map(|shape| ranks.of(shape).count()), [1, 1]);
+    }
+
+    #[test]
     #[cfg_attr(miri, ignore = "too slow in an interpreter")]
     fn those_who_cannot_are_passed_over_block_by_block() {
         let (mut ranks, mut keys) = (Ranks::default(), Slots::new());
