@@ -353,6 +353,20 @@ async fn a_hub_refuses_bounds_of_nothing() {
             config().with_max_control_message_bytes(0),
             "max_control_message_bytes",
         ),
+        (
+            config().with_max_connections_per_address(0),
+            "max_connections_per_address",
+        ),
+        (
+            config().with_first_call_timeout(Duration::ZERO),
+            "first_call_timeout",
+        ),
+        (config().with_idle_timeout(Duration::ZERO), "idle_timeout"),
+        (
+            config().with_session_message_timeout(Duration::ZERO),
+            "session_message_timeout",
+        ),
+        (config().with_max_streams(0), "max_streams"),
     ] {
         let refused = serve(([127, 0, 0, 1], 0).into(), config).await.map(drop);
         let refused = refused.unwrap_err().to_string();

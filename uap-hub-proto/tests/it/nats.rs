@@ -464,7 +464,7 @@ async fn the_first_stored_end_is_reported() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn unplaced_jobs_end_and_large_ones_are_refused() {
+async fn unplaced_jobs_end_and_large_ones_and_odd_names_are_refused() {
     let nats = Nats::start();
     let queue = queue(&nats.url).await;
     let id = IdSource::from_os().unwrap().next_id();
@@ -473,6 +473,9 @@ async fn unplaced_jobs_end_and_large_ones_are_refused() {
     let many = Job::test("echo", vec![Payload::default(); 263_000]);
     let many = queue.submit(id, &many).await;
     assert!(matches!(many, Err(QueueError::TooManyFields)));
+    let config = QueueConfig::default().with_name("a.b");
+    let named = JobQueue::connect(&nats.url, config).await;
+    assert!(matches!(named, Err(QueueError::Name)));
     queue.submit(id, &Job::test("", vec![])).await.unwrap();
     queue.submit(id, &Job::test("", vec![])).await.unwrap();
     let one = hub().await;
