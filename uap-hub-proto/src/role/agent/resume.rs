@@ -191,7 +191,7 @@ mod tests {
 
     // spec: HUB-5-4
     #[test]
-    fn the_reports_of_a_cut_session_are_counted() {
+    fn the_reports_of_a_cut_session_are_counted_until_it_is_over() {
         let capability = Skill::test("t").into();
         let config = Config::default().with_capabilities([capability]);
         let ids = IdSource::seeded(0);
@@ -238,5 +238,10 @@ mod tests {
         // That it has the job, and that it runs.
         assert_eq!(agent.unacknowledged("s"), 2);
         assert_eq!(agent.unacknowledged("another"), 0);
+        agent.handle_timeout(now);
+        let (stream, status) = (StreamId(3), Status::new(Code::Cancelled, ""));
+        let ended = Input::Ended { stream, status };
+        agent.handle_input(now, ended).unwrap();
+        assert_eq!((agent.unacknowledged("s"), agent.streams.len()), (0, 0));
     }
 }

@@ -104,6 +104,8 @@ fn chain(error: &(dyn std::error::Error + 'static)) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use tokio::sync::mpsc;
     use ubos_common::id::IdSource;
 
@@ -169,12 +171,13 @@ mod tests {
         assert_eq!(write(&Broken, &batch), [told.clone(), told]);
     }
 
-    /// A store that keeps two jobs without an end.
-    #[derive(Debug)]
-    struct Small(MemoryStore);
+    /// A store that keeps two jobs without an end, and how often it was written to.
+    #[derive(Debug, Default)]
+    struct Small(MemoryStore, AtomicUsize);
 
     impl JobStore for Small {
         fn write(&self, records: &[(JobId, Record)]) -> Result<(), StoreError> {
+            self.1.fetch_add(1, Ordering::Relaxed);
             let is_job = |(_, record): &&(JobId, Record)| matches!(record, Record::Accepted(_));
             let new = records.iter().filter(is_job).count();
             if new > 0 && self.unfinished()?.len() + new > 2 {
@@ -231,9 +234,18 @@ mod tests {
     // spec: HUB-6-1
     #[test]
     fn one_job_too_many_fails_no_other() {
-        let store = Small(MemoryStore::default());
-        let done = beside(&store, Record::Accepted(Job::test("t", vec![])));
+        let (store, job) = (Small::default(), || {
+            Record::Accepted(Job::test("t", vec![]))
+        });
+        let done = beside(&store, job());
         assert!(done[1].as_ref().unwrap_err().contains("2 jobs"));
         assert!(done[0].is_ok() && done[2].is_ok(), "{done:?}");
+        // One that was alone is not tried again.
+        let mut ids = IdSource::seeded(1);
+        for is_taken in [true, false] {
+            let (batch, before) = ([(ids.next_id(), job())], store.1.load(Ordering::Relaxed));
+            assert_eq!(write(&store, &batch)[0].is_ok(), is_taken);
+            assert_eq!(store.1.load(Ordering::Relaxed), before + 1);
+        }
     }
 }
