@@ -41,10 +41,8 @@ impl Hub {
 
     pub(super) fn job_event(&mut self, now: Now, job: JobId, event: JobEvent) {
         if let Some(entry) = self.queue.get_mut(job) {
+            // The end is told when the job is not there any more.
             if entry.unread.is_muted {
-                if matches!(event, JobEvent::Ended(_)) {
-                    self.event(Event::Job { job, event });
-                }
                 return;
             }
             entry.unread.events += 1;
