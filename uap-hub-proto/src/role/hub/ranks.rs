@@ -213,18 +213,23 @@ mod tests {
     }
 
     #[test]
-    fn what_two_blocks_have_is_in_the_one_that_they_become() {
-        let (mut ranks, mut keys) = (Ranks::default(), Slots::new());
-        let rank = |n: u64| ([n, 0], n);
-        let most = MAX_BLOCK as u64;
-        for n in 0..=most {
-            let meets = shapes(if n < most { 1 } else { 2 });
-            ranks.insert(rank(n), meets, keys.add(()));
-        }
-        assert_eq!(ranks.blocks.len(), 2);
-        (0..most - 1).for_each(|n| ranks.remove(rank(n)));
-        assert_eq!(ranks.blocks.len(), 1);
-        assert_eq!([0, 1].map(|shape| ranks.of(shape).count()), [1, 1]);
+    fn of_two_blocks_that_lose_agents_one_is_left_that_has_what_both_had() {
+        const HALF: u64 = MAX_BLOCK as u64 / 2;
+        // The agents of the second block alone have the second shape.
+        let two_without = |gone: &mut dyn Iterator<Item = u64>| {
+            let (mut ranks, mut keys) = (Ranks::default(), Slots::new());
+            for n in 0..=2 * HALF {
+                ranks.insert(([n, 0], n), shapes(1 + n / HALF), keys.add(()));
+            }
+            assert_eq!(ranks.blocks.len(), 2);
+            gone.for_each(|n| ranks.remove(([n, 0], n)));
+            (ranks.blocks.len(), ranks.of(1).count())
+        };
+        let half = MAX_BLOCK / 2;
+        let few_together = &mut (0..HALF - 2).chain(HALF..HALF + 3);
+        assert_eq!(two_without(few_together), (1, half - 2));
+        let all_of_the_first = &mut (0..HALF);
+        assert_eq!(two_without(all_of_the_first), (1, half + 1));
     }
 
     #[test]
