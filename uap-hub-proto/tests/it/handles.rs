@@ -253,10 +253,14 @@ async fn capabilities_are_built_and_targets_are_shown() {
     );
     let job = hub.submit(Job::test("t", vec![picture()])).unwrap();
     assert_eq!(within(job.outcome()).await.verdict, Verdict::Invalid);
-    let twice =
-        Job::test("t", vec![picture(), picture()]).with_wait_limit(Duration::from_millis(1));
-    let outcome = within(hub.submit(twice).unwrap().outcome()).await;
-    assert_eq!(outcome.verdict, Verdict::Unplaced, "{}", outcome.message);
+    for unfit in [
+        Job::test("t", vec![picture(), picture()]),
+        Job::translation("text", vec![]),
+    ] {
+        let unfit = unfit.with_wait_limit(Duration::from_millis(1));
+        let outcome = within(hub.submit(unfit).unwrap().outcome()).await;
+        assert_eq!(outcome.verdict, Verdict::Unplaced, "{}", outcome.message);
+    }
 }
 
 // spec: HUB-6-1, HUB-4-4

@@ -149,14 +149,21 @@ fn the_bounds_of_a_registration_are_each_named() {
         display_name: "x".repeat(1_024),
         capabilities,
     };
-    let requirement = PayloadRequirement {
+    let one = PayloadRequirement {
         r#type: "p".into(),
-        accepted_mime_types: vec![format!("a/{}", "x".repeat(1_022))],
         ..PayloadRequirement::default()
+    };
+    let requirement = PayloadRequirement {
+        accepted_mime_types: vec![format!("a/{}", "x".repeat(1_022))],
+        ..one.clone()
+    };
+    let many_mimes = PayloadRequirement {
+        accepted_mime_types: vec!["a/b".into(); 257],
+        ..requirement.clone()
     };
     let translation = TranslationCapability {
         r#type: "x".repeat(1_025),
-        source_payloads: vec![requirement.clone(); 256],
+        source_payloads: [vec![many_mimes], vec![requirement.clone(); 255]].concat(),
         target_payloads: vec![requirement; 257],
     };
     let format = Some(Format::Translation(translation));
@@ -164,13 +171,18 @@ fn the_bounds_of_a_registration_are_each_named() {
         found(&registration(vec![Capability { format }])),
         [
             "MUST /capabilities/0/translation/type too_long",
+            "MUST /capabilities/0/translation/source_payloads/0/accepted_mime_types too_many",
             "MUST /capabilities/0/translation/target_payloads too_many",
         ]
     );
-    let tests = |count| (0..count).map(|n: u32| test(&n.to_string(), vec![]));
-    let many = |count| found(&registration(tests(count).collect()));
-    assert_eq!(many(1_024), [""; 0]);
-    assert_eq!(many(1_025), ["MUST /capabilities too_many"]);
+    let many = |count: u32, requirements| {
+        let tests = (0..count).map(|n| test(&n.to_string(), vec![one.clone(); requirements]));
+        found(&registration(tests.collect()))
+    };
+    let too_many = ["MUST /capabilities too_many"];
+    assert_eq!(many(1_024, 16), [""; 0]);
+    assert_eq!(many(1_025, 0), too_many);
+    assert_eq!(many(1_024, 17), too_many, "all have too many requirements");
 }
 
 // spec: HUB-4-9
