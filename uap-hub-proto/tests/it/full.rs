@@ -34,6 +34,11 @@ async fn jobs_are_refused_while_the_disk_is_full_and_taken_after() {
     let store = Arc::new(FileStore::open_in(disk.dir(), config()).unwrap());
     let server = ServerConfig::default().with_store(store.clone());
     let hub = serve("127.0.0.1:0".parse().unwrap(), server).await.unwrap();
+    let ended = hub.submit(Job::test("t", vec![])).unwrap();
+    let id = ended.id();
+    ended.cancel().unwrap();
+    ended.outcome().await;
+    assert_eq!(store.compact(0, &*SimDisk::new().dir()).unwrap(), 1);
     disk.set_capacity(Some(20 << 10));
     let mut stored = 0;
     let refused = loop {
@@ -56,6 +61,8 @@ async fn jobs_are_refused_while_the_disk_is_full_and_taken_after() {
         stored += 1;
     }
     assert_eq!(store.unfinished().unwrap().len(), stored);
+    // What it gave up it does not read again.
+    assert_eq!(store.outcome(id).unwrap(), None);
     hub.shutdown(std::time::Duration::ZERO).await.unwrap();
     drop((hub, store));
 }

@@ -7,7 +7,10 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -26,6 +29,8 @@ use uap_hub_proto::{
 };
 use ubos_common::id::IdSource;
 
+use crate::loopback::within;
+
 const AGENTS: usize = 10;
 const SESSIONS: usize = 100;
 const CUTS: usize = 1000;
@@ -36,6 +41,8 @@ const LINES: usize = 20;
 pub(crate) struct Proxy {
     pub(crate) url: String,
     open: Arc<Mutex<HashMap<u64, AbortHandle>>>,
+    /// Whether connections are closed at once.
+    is_away: Arc<AtomicBool>,
 }
 
 impl Proxy {
@@ -47,9 +54,14 @@ impl Proxy {
         let hub = hub.to_owned();
         let open = Arc::new(Mutex::new(HashMap::new()));
         let connections = Arc::clone(&open);
+        let is_away = Arc::<AtomicBool>::default();
+        let closes = Arc::clone(&is_away);
         tokio::spawn(async move {
             for number in 0.. {
                 let (mut agent, _) = listener.accept().await.unwrap();
+                if closes.load(Ordering::Relaxed) {
+                    continue;
+                }
                 let hub = hub.clone();
                 let passing = tokio::spawn(async move {
                     let mut hub = TcpStream::connect(hub).await.unwrap();
@@ -60,7 +72,7 @@ impl Proxy {
                 connections.lock().unwrap().insert(number, passing);
             }
         });
-        Self { url, open }
+        Self { url, open, is_away }
     }
 
     /// Cuts one connection; false if there is none.
@@ -203,11 +215,16 @@ pub(crate) async fn survives_a_cut_of(
     }
     written.wait_for(|line| *line > cut_at).await.unwrap();
     let mut ids = IdSource::seeded(0);
+    proxy.is_away.store(true, Ordering::Relaxed);
     while proxy.cut(&mut ids) {}
+    // As many as may wait.
+    let is_full = written.wait_for(|line| *line > cut_at + 64);
+    within(is_full).await.unwrap();
+    proxy.is_away.store(false, Ordering::Relaxed);
     if let Some(job) = job {
         reading.spawn(lines(job));
     }
-    let (lines, resumed, verdict) = reading.join_next().await.unwrap().unwrap();
+    let (lines, resumed, verdict) = within(reading.join_next()).await.unwrap().unwrap();
     assert_eq!((resumed > 0, verdict), (true, Verdict::Completed));
     let wanted: Vec<_> = (0..MANY).map(|line| line.to_string()).collect();
     assert_eq!(lines, wanted);

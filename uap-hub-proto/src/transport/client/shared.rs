@@ -497,18 +497,14 @@ fn run_handler(
 #[cfg(test)]
 #[cfg(feature = "server")]
 mod tests {
-    use tokio::sync::Semaphore;
-
-    use super::super::{AgentBuilder, AgentHandle};
+    use super::super::AgentBuilder;
     use super::*;
     use crate::{
         role::{agent::Inbound, hub::Job},
         transport::server::{ServerConfig, serve},
         wire::{
-            ListenResponse, SessionProposal, SessionReady, TestInit, TestProposalDetails,
-            TestResult,
-            listen_response::Event::{SessionProposal as Proposal, SessionReady as Ready},
-            session_proposal::Details,
+            ListenResponse, SessionProposal, TestResult,
+            listen_response::Event::SessionProposal as Proposal,
         },
     };
 
@@ -571,60 +567,14 @@ mod tests {
         assert_eq!(lock(&agent.shared.core).calls.len(), 0);
     }
 
-    /// Nothing of what it sends is sent while its test does not wait.
-    fn listening(agent: AgentBuilder) -> AgentHandle {
-        let agent = agent.start("http://127.0.0.1:9").unwrap();
+    #[tokio::test]
+    async fn so_many_answers_wait_for_the_hub_and_one_more_ends_its_call() {
+        let agent = AgentBuilder::new("a").start("http://127.0.0.1:9").unwrap();
         let shared = &agent.shared;
         let hub = AgentHubClient::new(shared.route.endpoint.connect_lazy());
         lock(&shared.core).hub = Some(hub);
         let (attempt, client_id) = (1, "a".to_owned());
         shared.receive(Input::Registered { attempt, client_id });
-        agent
-    }
-
-    // spec: HUB-5-4
-    #[tokio::test]
-    async fn reports_that_waited_for_their_call_make_room_when_it_is_opened_again() {
-        let agent = AgentBuilder::new("a")
-            .on_test("t", |_, _| std::future::pending())
-            .configure(|config| config.with_resume(true));
-        let agent = listening(agent);
-        let shared = &agent.shared;
-        let receive = |stream, message| {
-            let stream = StreamId(stream);
-            shared.receive(Input::Message { stream, message });
-        };
-        let (id, r#type) = (SessionId::from("s"), "t".to_owned());
-        let proposal = Proposal(SessionProposal {
-            session_id: id.to_string(),
-            details: Some(Details::Test(TestProposalDetails { r#type })),
-        });
-        let session_id = id.to_string();
-        for event in [proposal, Ready(SessionReady { session_id })] {
-            let event = Some(event);
-            receive(1, Inbound::Listen(ListenResponse { event }));
-        }
-        let acknowledged = Some(0);
-        let init = TestInit {
-            acknowledged,
-            ..TestInit::default()
-        };
-        receive(2, Inbound::Test(init));
-        let (stream, status) = (StreamId(2), Status::new(Code::Unavailable, ""));
-        shared.receive(Input::Broken { stream, status });
-        let room = Arc::new(Semaphore::new(1));
-        let permit = room.clone().try_acquire_owned().unwrap();
-        let report = Report::Running(String::new());
-        shared.clone().report(&id, report, permit).unwrap();
-        assert_eq!(room.available_permits(), 0);
-        shared.act(FleetAgent::handle_timeout);
-        assert_eq!(room.available_permits(), 1);
-    }
-
-    #[tokio::test]
-    async fn so_many_answers_wait_for_the_hub_and_one_more_ends_its_call() {
-        let agent = listening(AgentBuilder::new("a"));
-        let shared = &agent.shared;
         let propose = |n: usize| {
             let proposal = SessionProposal {
                 session_id: n.to_string(),
@@ -636,7 +586,7 @@ mod tests {
             shared.receive(Input::Message { stream, message });
         };
         let calls = || lock(&shared.core).calls.len();
-        // The first message says that the agent is ready.
+        // Nothing is sent while this task does not wait, and the first message says that the agent is ready.
         (1..MAX_ANSWERS).for_each(propose);
         assert_eq!(calls(), 1);
         propose(MAX_ANSWERS);

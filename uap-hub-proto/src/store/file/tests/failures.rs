@@ -74,26 +74,6 @@ fn a_store_on_a_full_disk_refuses_until_there_is_room_and_goes_on() {
     assert_eq!(store.index().places(refused)[0], None);
 }
 
-// spec: HUB-6-1
-#[test]
-fn a_store_whose_disk_recovers_does_not_take_back_what_it_gave_up() {
-    let disk = SimDisk::new();
-    let store = FileStore::open_in(disk.dir(), small()).unwrap();
-    let mut ids = IdSource::seeded(1);
-    let mut accepted = || (ids.next_id(), Record::Accepted(job(1)));
-    let old = accepted();
-    let end = (old.0, ended("done"));
-    store.write(&[old, end]).unwrap();
-    assert_eq!(store.compact(0, &*SimDisk::new().dir()).unwrap(), 1);
-    disk.fail_after(0, SimFault::Write);
-    assert!(store.write(&[accepted()]).is_err());
-    store.write(&[accepted()]).unwrap();
-    let ended = store
-        .outcomes()
-        .filter(|job| matches!(job, Ok((_, Some(_)))));
-    assert_eq!(ended.count(), 0);
-}
-
 /// Jobs come and end while one operation of the disk fails. Returns how many were refused, and how many of these are in the log.
 fn one_fault(after: u64, fault: SimFault) -> (usize, usize) {
     let what = format!("{fault:?} after {after}");
