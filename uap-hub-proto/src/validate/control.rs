@@ -112,9 +112,7 @@ fn requirements(walk: &mut Walk, name: &str, all: &[PayloadRequirement]) {
 }
 
 fn short(walk: &mut Walk, name: &str, text: &str) {
-    if text.len() > MAX_NAME_BYTES {
-        walk.at(name, |walk| too_long(walk, text));
-    }
+    walk.at(name, |walk| too_long(walk, text));
 }
 
 fn too_long(walk: &mut Walk, text: &str) {

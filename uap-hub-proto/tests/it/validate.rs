@@ -142,7 +142,6 @@ fn test(name: &str, payloads: Vec<PayloadRequirement>) -> Capability {
     }
 }
 
-// spec: HUB-2-1
 #[test]
 fn the_bounds_of_a_registration_are_each_named() {
     let registration = |capabilities| AgentRegistration {
@@ -185,7 +184,6 @@ fn the_bounds_of_a_registration_are_each_named() {
     assert_eq!(many(1_024, 17), too_many, "all have too many requirements");
 }
 
-// spec: HUB-4-9
 #[test]
 fn a_mime_type_has_two_parts_of_visible_signs() {
     let mimes = [

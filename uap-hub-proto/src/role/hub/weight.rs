@@ -100,13 +100,14 @@ mod tests {
         JobEvent::Ended(outcome).weight()
     }
 
+    /// A list in an object in an object.
     fn list() -> Struct {
         let values = vec![Value { kind: None }; MANY];
         let list = Kind::ListValue(prost_types::ListValue { values });
-        let member = ("a".to_owned(), Value { kind: Some(list) });
-        Struct {
-            fields: [member].into(),
-        }
+        let object = |kind| Struct {
+            fields: [("a".to_owned(), Value { kind: Some(kind) })].into(),
+        };
+        object(Kind::StructValue(object(list)))
     }
 
     // spec: HUB-4-4
@@ -165,13 +166,7 @@ mod tests {
                 ..result()
             }) > value
         );
-        let inner = Value {
-            kind: Some(Kind::StructValue(list())),
-        };
-        let object = Struct {
-            fields: [("o".to_owned(), inner)].into(),
-        };
-        let payloads = vec![Payload::new("p").with_metadata(object); 3];
+        let payloads = vec![Payload::new("p").with_metadata(list()); 3];
         let made = TranslationResult {
             payloads,
             ..TranslationResult::default()

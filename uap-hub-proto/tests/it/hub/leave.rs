@@ -383,7 +383,6 @@ fn a_hub_that_leaves_may_be_told_to_leave_earlier_and_no_later() {
     assert_eq!(rig.hub.poll_timeout(), None);
 }
 
-// spec: HUB-5-3
 #[test]
 fn streams_end_in_the_order_in_which_they_were_opened() {
     let mut rig = Rig::new();

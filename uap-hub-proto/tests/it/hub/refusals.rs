@@ -156,7 +156,7 @@ fn other_leaves(rig: &mut Rig) {
     rig.half_close(listen);
 }
 
-// spec: HUB-3-1, HUB-3-6
+// spec: HUB-3-1
 #[test]
 fn a_job_does_not_wait_for_an_agent_that_left_while_others_were_searched() {
     let cooldown = Duration::from_millis(1);

@@ -159,7 +159,6 @@ fn a_job_that_was_cut_off_is_sent_again() {
     );
 }
 
-// spec: HUB-5-4
 #[test]
 fn payloads_are_kept_until_the_agent_has_shown_that_it_has_them() {
     let mut rig = Rig::with(Config::default().with_resume_grace(GRACE));
