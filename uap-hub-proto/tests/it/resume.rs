@@ -20,7 +20,10 @@ use tokio::{
     task::{AbortHandle, JoinSet},
 };
 use uap_hub_proto::{
-    role::hub::{self, Job, JobEvent, Verdict},
+    role::{
+        agent::Event,
+        hub::{self, Job, JobEvent, Verdict},
+    },
     transport::{
         client::{AgentBuilder, AgentHandle},
         server::{HubHandle, JobHandle, ServerConfig, serve},
@@ -194,14 +197,19 @@ pub(crate) async fn survives_a_cut_of(
     let proxy = Proxy::start(&hub).await;
     let (count, mut written) = watch::channel(0);
     let count = Arc::new(count);
-    let _agent = agent
+    let (noticed, is_noticed) = watch::channel(false);
+    let agent = agent
         .configure(|config| config.with_resume(true).with_first_retry(retry))
         .on_test("t", move |_, context| {
-            let count = Arc::clone(&count);
+            let (count, mut is_noticed) = (Arc::clone(&count), is_noticed.clone());
             async move {
                 for line in 0..MANY {
                     context.log(Severity::Info, line.to_string()).await?;
                     count.send_replace(line);
+                    if line > cut_at {
+                        // The sender lives as long as the test.
+                        let _ = is_noticed.wait_for(|is_noticed| *is_noticed).await;
+                    }
                 }
                 Ok(TestResult::completed("done"))
             }
@@ -215,11 +223,14 @@ pub(crate) async fn survives_a_cut_of(
     }
     written.wait_for(|line| *line > cut_at).await.unwrap();
     let mut ids = IdSource::seeded(0);
+    let mut news = agent.events();
     proxy.is_away.store(true, Ordering::Relaxed);
     while proxy.cut(&mut ids) {}
-    // As many as may wait.
-    let is_full = written.wait_for(|line| *line > cut_at + 64);
-    within(is_full).await.unwrap();
+    while !matches!(within(news.recv()).await, Ok(Event::SessionCut { .. })) {}
+    noticed.send_replace(true);
+    // More than three times as many as may wait at one time.
+    let go_on = written.wait_for(|line| *line > cut_at + 200);
+    within(go_on).await.unwrap();
     proxy.is_away.store(false, Ordering::Relaxed);
     if let Some(job) = job {
         reading.spawn(lines(job));
