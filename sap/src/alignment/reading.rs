@@ -317,8 +317,13 @@ mod tests {
     #[cfg_attr(miri, ignore = "too slow in an interpreter")]
     fn a_reading_has_a_bound_and_says_so() {
         // One letter of three bytes that is read as 33.
-        let letter = "\u{fdfa}";
-        for (letters, is_cut) in [(MAX_READING / 40, false), (MAX_READING / 20, true)] {
+        let long = "\u{fdfa}";
+        for (letter, letters, is_cut) in [
+            (long, MAX_READING / 40, false),
+            (long, MAX_READING / 20, true),
+            ("é", MAX_READING / 2, false),
+            ("é", MAX_READING / 2 + 1, true),
+        ] {
             let mut reading = Reading::default();
             reading.line(&letter.repeat(letters));
             let read = reading.finish();

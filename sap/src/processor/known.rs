@@ -310,6 +310,12 @@ mod tests {
         assert_eq!(busy.err(), Some(Unanswered::Busy));
         let unknown = block_on(ask(&nowhere));
         assert_eq!(unknown.err(), Some(Unanswered::Busy));
+        #[cfg(feature = "nats")]
+        {
+            let options = crate::validate::Options::default();
+            let (task, _) = crate::validate::decode_task(TASK.as_bytes(), &options).unwrap();
+            assert_eq!(block_on(processor.allows(&peer, &task)), None);
+        }
         drop(asking);
         let unknown = block_on(ask(&nowhere));
         assert_eq!(unknown.err(), Some(Unanswered::Unknown));

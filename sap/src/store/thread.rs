@@ -411,6 +411,8 @@ mod tests {
             block_on(started(&folder).append(Taken::WithRoom, Vec::new(), sequence)),
             Ok(20)
         );
+        let hangs = place_of(hanging.path());
+        assert!(ending().iter().any(|it| it.folder == hangs));
         drop(release);
         wait_for_dropped();
         let config = Config::default().with_kind("test");
@@ -514,5 +516,7 @@ mod tests {
         assert_eq!(block_on(owed), Ok(64), "it is taken, whatever waits");
         let next = thread.append(Taken::WithRoom, record(), sequence);
         assert_eq!(block_on(next), Ok(65));
+        let (_one, room) = Place::take(&Arc::default(), limit + 1);
+        assert_eq!(room, Ok(()), "one alone is taken, whatever its length");
     }
 }

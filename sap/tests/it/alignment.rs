@@ -115,6 +115,19 @@ fn words_are_forbidden_as_people_read_them() {
 }
 
 #[test]
+fn a_long_text_is_looked_through_for_each_of_many_rules() {
+    let words = || ". contains \"some\"".parse().unwrap();
+    let rule = |rules: Rules, n: u8| rules.require(&format!("rule {n}"), words(), Severity::High);
+    let rules = (0..20).fold(Rules::default(), rule);
+    let (capability, mut context) = ("a.b".parse().unwrap(), context(&[], RiskTolerance::High));
+    context.pressure_level = PressureLevel::Deliberated;
+    let output = RawBuf::parse(&format!("\"{}some\"", "x".repeat(100_000))).unwrap();
+    let mut subject = Subject::admission(&capability, &context);
+    subject.output = Some(output.as_raw());
+    assert_eq!(rules.assess(&subject).alignment, Alignment::Valid);
+}
+
+#[test]
 fn risk_tolerance_decides_about_lesser_breaches() {
     let rules = Rules::default().cite("sources");
     for (risk, wanted) in [

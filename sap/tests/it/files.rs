@@ -418,6 +418,14 @@ fn stores_in_memory_are_bounded_in_bytes_too() {
     // What is short still finds room.
     block_on(transcript.record(&of(&short))).unwrap();
     assert_eq!(transcript.verify(None).unwrap().records, 65);
+    // One that needs all the room has it, however little is there to go.
+    let most = ubos_common::json::to_vec(&of(&long)).len();
+    let newest = MemoryTranscript::default().keeping_newest();
+    let newest = newest.with_max_bytes(most);
+    for task in [&short, &long] {
+        block_on(newest.record(&of(task))).unwrap();
+    }
+    assert_eq!(newest.removed(), 1);
     let keys = Keys::of(&short, &WholePayload).unwrap();
     let record = CacheRecord::new(
         keys.key,

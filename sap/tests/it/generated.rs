@@ -54,6 +54,17 @@ fn some_generated_messages_have_members_that_nobody_knows() {
 }
 
 #[test]
+fn some_generated_messages_have_members_that_may_be_absent_and_values_of_each_kind() {
+    let result = |seed| TaskResult::arbitrary(&mut Unstructured::new(&bytes(seed))).ok();
+    let results: Vec<TaskResult> = (0..300).filter_map(result).collect();
+    let outputs: Vec<_> = results.iter().filter_map(|it| it.output.as_ref()).collect();
+    for first in ["n", "t", "f", "-", "1", "[", "{", "\""] {
+        let has_kind = outputs.iter().any(|it| it.as_str().starts_with(first));
+        assert!(has_kind, "{first}");
+    }
+}
+
+#[test]
 fn texts_that_no_name_may_have_still_make_a_task() {
     let spaces = b" .".repeat(4_000);
     let task = Task::arbitrary(&mut Unstructured::new(&spaces)).unwrap();

@@ -398,7 +398,8 @@ fn each_partial_or_last_result_is_one_signal() {
             |mut cx: Context| async move {
                 cx.report(Progress::partial(text("1"), vec![RawObject::empty()]))
                     .await;
-                Ok(Outcome::new(text("2")))
+                // Longer than its task.
+                Ok(Outcome::new(text(&json!("2".repeat(8_000)).to_string())))
             },
         )
         .policy(Arc::new(Rules::default().forbid("strategic_pause", "burn")))

@@ -109,6 +109,19 @@ fn what_was_learned_before_a_start_is_learned_after_it() {
     assert_eq!(wrong.findings.len(), 22);
 }
 
+#[test]
+fn who_closes_a_log_of_signals_waits_for_all_that_was_handed_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let (kept, _) = open(folder.path(), Timestamp::EPOCH, &all());
+    for signal in signals() {
+        kept.emit(signal).unwrap();
+    }
+    let (learned, has_learned) = std::sync::mpsc::channel();
+    drop(kept.learn(move |proof| learned.send(proof.records).unwrap()));
+    kept.close();
+    assert_eq!(has_learned.try_recv(), Ok(20));
+}
+
 // spec: SAP-7-1
 #[test]
 fn a_signal_that_cannot_be_kept_is_counted_and_not_learned_of() {

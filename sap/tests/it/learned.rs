@@ -150,6 +150,7 @@ fn what_two_days_say_is_put_together() {
         said.metrics = RawObject::new(RawBuf::parse(&metrics).unwrap());
         let action = RawBuf::parse(r#"{"action":"ask"}"#).unwrap();
         said.next_actions = Some(vec![RawObject::new(action).unwrap()]);
+        said.violations = decision(day, 10.0, false).violations;
         learner.insert(&said).unwrap();
         let mut hit = on(day, decision(day + 10, 10.0, true));
         hit.cache_hit = Some(true);
@@ -180,6 +181,8 @@ fn what_two_days_say_is_put_together() {
     assert_eq!(actions.iter().map(|c| c.signals).collect::<Vec<_>>(), [2]);
     assert_eq!((actions[0].weight, actions[0].issuers()), (2_000, 2));
     assert_eq!((tally.praise.signals, tally.blame.signals), (2, 2));
+    let broken: Vec<_> = tally.violations.values().map(|c| c.signals).collect();
+    assert_eq!(broken, [2]);
 }
 
 /// To leave `asked` out, as signals suggest it.

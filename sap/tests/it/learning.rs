@@ -218,6 +218,20 @@ fn at_a_bound_what_is_new_is_refused_and_counted() {
     assert!(!signals.insert(&a).unwrap());
     let mut bytes = Aggregate::new(Bounds::default().with_max_bytes(10));
     assert!(bytes.insert(&a).is_ok() && bytes.insert(&b).is_err());
+    // What is found broken takes room for each issuer who says so.
+    let taken = |violations: Option<Vec<_>>| {
+        let mut aggregate = Aggregate::new(Bounds::default().with_max_bytes(50_000));
+        let said = (0..1_000).map(|n| {
+            let issuer = ("/issuer/agentId", json!(format!("A-{n}")));
+            let mut said = signal(n, &[issuer], &[]);
+            said.violations.clone_from(&violations);
+            said
+        });
+        let taken = said.take_while(|said| aggregate.insert(said).is_ok());
+        taken.count()
+    };
+    let broken = decision(1, 4.0, false).violations;
+    assert!(taken(broken) < taken(None));
     let mut names = Aggregate::new(Bounds::default().with_max_names(1));
     names.insert(&a).unwrap();
     let tally = names.tally(&SignalKey::from(&a)).unwrap();
@@ -314,7 +328,8 @@ fn what_is_learned_changes_later_verdicts_alone() {
     let (_, mut heuristics) = learned(decisions());
     let before = Rules::default()
         .threshold("strategic_pause", PressureLevel::Consulted, 90.0)
-        .forbid("strategic_pause", "never");
+        .forbid("strategic_pause", "never")
+        .forbid("blueprint_thinking", "always");
     let unapproved = before.clone().learned(Arc::new(heuristics.clone()));
     let free = Rules::default().learned(Arc::new(heuristics.clone()));
     let ada: sap::AgentId = "ada".parse().unwrap();
@@ -350,6 +365,9 @@ fn what_is_learned_changes_later_verdicts_alone() {
         verdict(&after, &task, "\"never\""),
         Alignment::NonConstitutional
     );
+    // One that was always kept does not.
+    task.constitutional_context.principles = Some(vec!["other".into()]);
+    assert_eq!(verdict(&after, &task, "\"always\""), Alignment::Valid);
     // In another territory nothing was learned.
     task.constitutional_context.territory = Some("elsewhere".into());
     assert_eq!(verdict(&after, &task, "\"never\""), Alignment::Valid);
@@ -358,7 +376,12 @@ fn what_is_learned_changes_later_verdicts_alone() {
 // spec: SAP-7-2
 #[test]
 fn the_catalogue_counts_what_checks_found() {
-    let (_, heuristics) = learned(decisions());
+    let (aggregate, heuristics) = learned(decisions());
+    let filed = published(&aggregate, &heuristics, &mut Publisher::default());
+    let playbook: Value = filed[0].body.deserialize().unwrap();
+    let named = playbook["catalogue"].as_array().unwrap().iter();
+    let named: Vec<_> = named.map(|entry| entry["principle"].as_str()).collect();
+    assert!(named.contains(&Some("strategic_pause")), "{playbook}");
     let entry = heuristics
         .catalogue
         .iter()
@@ -409,7 +432,10 @@ fn members_that_outcomes_do_not_depend_on_are_suggested() {
             json!({"a": n % 2}),
         )
     };
-    let (_, heuristics) = learned((0..12).map(asked));
+    let (aggregate, heuristics) = learned((0..12).map(asked));
+    let filed = published(&aggregate, &heuristics, &mut Publisher::default());
+    let playbook: Value = filed[0].body.deserialize().unwrap();
+    assert_eq!(playbook["essence"]["capability"], "consult.align");
     let [suggestion] = &heuristics.essences[..] else {
         panic!("{:?}", heuristics.essences)
     };
@@ -453,6 +479,14 @@ fn of_two_members_that_say_the_same_one_stays() {
         panic!("one of them can be left out");
     };
     assert_eq!(suggestion.drop, ["left"]);
+    // Of more outcomes is known that they stayed the same while the other one differed.
+    let asked = |n: u64| {
+        let (kind, right) = (n % 2, n / 2 % 9);
+        let payload = json!({"left": [kind, n / 18 % 2], "right": [kind, right]});
+        computed(n, payload, json!(kind))
+    };
+    let suggested = learned((0..36).filter(|n| n % 18 < 6 || *n < 18).map(asked)).1;
+    assert_eq!(suggested.essences[0].drop, ["right"]);
 }
 
 #[derive(Debug, Default)]

@@ -689,8 +689,24 @@ fn receipts_carry_the_ids() {
 fn only_valid_parts_can_be_made() {
     assert!(Psi::try_from(100.0).is_ok());
     assert!(Psi::try_from(100.1).is_err() && Psi::try_from(f64::NAN).is_err());
-    assert!(Whole::try_from(1 << 53).is_err());
+    assert!(Whole::try_from((1 << 53) - 1).is_ok() && Whole::try_from(1 << 53).is_err());
     assert!("".parse::<sap::AgentId>().is_err());
+}
+
+// spec: SAP-4.1-10
+#[cfg(feature = "schema")]
+#[test]
+fn a_contract_whose_schema_is_none_is_advised_on() {
+    for (schema, pointers) in [
+        (json!({"type": "jsonish"}), vec!["/outputContract/schema"]),
+        (json!({"type": "string"}), vec![]),
+    ] {
+        let task = with(task(), "/outputContract/schema", Some(schema));
+        let (task, _) = read_task(&task, &Options::default()).unwrap();
+        let advice = sap::validate::contract_advice(&task);
+        let told: Vec<_> = advice.iter().map(|said| &said.pointer).collect();
+        assert_eq!(told, pointers);
+    }
 }
 
 #[test]

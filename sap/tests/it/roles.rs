@@ -228,6 +228,10 @@ fn waiting_too_long_is_told_once_and_what_comes_late_counts() {
         orders.stage(&task.task_id),
         Some(&Stage::Ended(Status::Succeeded))
     );
+    // One that ends in time is waited for no more.
+    let (task, result) = numbered(2);
+    orders.handle_input(at(99), Input::Dispatch(&task)).unwrap();
+    orders.handle_input(at(99), Input::Result(&result)).unwrap();
     assert_eq!(orders.poll_timeout(), None);
 }
 

@@ -233,6 +233,9 @@ fn a_task_that_has_ended_leaves_its_room_to_others() {
         &with(named(task(), 1), "/payload", Some(payload)),
         None,
     );
+    let entries = vec![long.clone(); 17];
+    let open = table(&Left { first: 0, entries }, "strategic_pause");
+    assert_eq!(open.left_out, 1);
     let pair = |number| {
         [
             long.clone(),

@@ -128,5 +128,5 @@ fn an_endpoint_that_takes_nothing_keeps_no_task_from_its_end() {
     let given = silent.0.lock().unwrap().clone();
     assert_eq!(given.last(), Some(&Status::Failed));
     assert_eq!(seen.warnings.lock().unwrap().len(), written.len() - 1);
-    assert!(given.len() < written.len() - 1, "{given:?}");
+    assert!(given.len() < 10 && written.len() > 100, "{given:?}");
 }

@@ -14,6 +14,8 @@ use serde_json::json;
 use ubos_common::testing::Traces;
 use ubos_common::time::{Mono, Now, Timestamp};
 
+use crate::processor::{Jumping, run};
+
 use super::world::{Real, Seen, ask, typed};
 
 #[tokio::test]
@@ -43,6 +45,17 @@ async fn spans_have_ids_and_nothing_of_the_payload() {
         assert!(said.contains(&wanted), "{wanted} in {said}");
     }
     assert!(!said.contains("UBOS SAP V2") && !said.contains("detailed"));
+}
+
+#[test]
+fn the_span_of_a_task_that_is_turned_away_says_so() {
+    let (traces, processor) = (
+        Traces::of("sap"),
+        Seen::default().processor(Config::default()),
+    );
+    run(&processor, &Jumping::new(), &ask(1, "test.unknown"));
+    let said = traces.text();
+    assert!(said.contains("status=\"NACK\""), "{said}");
 }
 
 #[tokio::test]
