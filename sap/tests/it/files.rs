@@ -1,8 +1,10 @@
 //! Stores in files: what stays, and how tampering shows.
 
+use futures::FutureExt as _;
 use futures::executor::block_on;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 
 use sap::cache::CacheStore as _;
 use sap::store::{
@@ -159,6 +161,25 @@ fn what_is_made_of_an_entry_is_made_by_the_thread_of_the_store() {
     let kept = block_on(transcript.read(0, 10)).unwrap();
     assert_eq!(kept[0].body.as_str(), r#"{"made by":"sap-store"}"#);
     assert_eq!(kept[1], result);
+}
+
+#[test]
+fn a_result_is_taken_though_too_many_entries_wait_for_the_disk() {
+    static GATE: Mutex<()> = Mutex::new(());
+    let folder = tempfile::tempdir().unwrap();
+    let transcript = FileTranscript::open(folder.path(), config()).unwrap();
+    let [task, result] = entries().try_into().unwrap();
+    let gate = GATE.lock().unwrap();
+    let held_up = |entry: Entry| {
+        drop(GATE.lock());
+        entry
+    };
+    drop(transcript.record_made(task.clone(), held_up));
+    let mut refused = (0..10_000).filter_map(|_| transcript.record(&task).now_or_never());
+    assert!(refused.next().unwrap().is_err());
+    let end = transcript.record(&result);
+    drop(gate);
+    assert!(block_on(end).is_ok());
 }
 
 #[test]

@@ -117,7 +117,11 @@ fn who_closes_a_log_of_signals_waits_for_all_that_was_handed_over() {
         kept.emit(signal).unwrap();
     }
     let (learned, has_learned) = std::sync::mpsc::channel();
-    drop(kept.learn(move |proof| learned.send(proof.records).unwrap()));
+    drop(kept.learn(move |proof| {
+        // Others go on meanwhile.
+        (0..10_000).for_each(|_| std::thread::yield_now());
+        drop(learned.send(proof.records));
+    }));
     kept.close();
     assert_eq!(has_learned.try_recv(), Ok(20));
 }

@@ -8,7 +8,7 @@ use sap::store::MemoryTranscript;
 use sap::transcript::{Entry, EntryKind, Head, Proof, Transcript, TranscriptError};
 use sap::{Alignment, BoxFuture, ConstitutionalContext, Whole};
 use serde_json::{Value, json};
-use ubos_common::json::RawObject;
+use ubos_common::json::{RawBuf, RawObject};
 use ubos_common::time::Timestamp;
 
 use crate::samples::{result, task, with};
@@ -222,6 +222,23 @@ fn what_was_archived_is_left_out() {
     let first = 1_000;
     let table = table(&Left { first, entries }, "strategic_pause");
     assert_eq!((table.flips(), table.passed_over), (1, 1));
+}
+
+#[test]
+fn rows_have_a_bound_and_what_is_of_others_is_counted() {
+    let [asked, said] = [
+        entry("task", &named(task(), 1), None),
+        entry("result", &named(result(), 1), None),
+    ];
+    let pair = |n: u32| {
+        let mut asked = asked.clone();
+        let body = asked.body.as_str().replace("EUFM", &n.to_string());
+        asked.body = RawObject::new(RawBuf::parse(&body).unwrap()).unwrap();
+        [asked, said.clone()]
+    };
+    let entries = (0..10_001).chain([0]).flat_map(pair).collect();
+    let table = table(&Left { first: 0, entries }, "blueprint_thinking");
+    assert_eq!((table.rows.len(), table.left_out), (10_000, 1));
 }
 
 #[test]

@@ -156,5 +156,5 @@ async fn a_client_that_does_not_read_keeps_no_task_from_its_end() {
         answer["result"]["structuredContent"]["status"], "FAILED",
         "{answer}"
     );
-    assert!(told < 64, "{told}");
+    assert!((2..64).contains(&told), "{told}");
 }
