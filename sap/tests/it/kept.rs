@@ -120,7 +120,7 @@ fn who_closes_a_log_of_signals_waits_for_all_that_was_handed_over() {
     drop(kept.learn(move |proof| {
         // Others go on meanwhile.
         (0..10_000).for_each(|_| std::thread::yield_now());
-        drop(learned.send(proof.records));
+        learned.send(proof.records).unwrap();
     }));
     kept.close();
     assert_eq!(has_learned.try_recv(), Ok(20));

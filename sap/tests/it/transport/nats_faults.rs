@@ -16,7 +16,7 @@ use ubos_common::violation::Profile;
 
 use super::nats::{Nats, OnNats, config, work};
 use super::suite::{Harness as _, until};
-use super::world::{Real, Seen, ask, typed};
+use super::world::{ByHand, Real, Seen, ask, typed};
 use crate::samples::with;
 
 /// What the server takes in one message, as it is set by default.
@@ -401,6 +401,30 @@ async fn a_task_that_finds_no_place_in_its_time_is_turned_away() {
         "{answer:?}"
     );
     until_kept(&nats, "sap_tasks", 0).await;
+    worker.abort();
+}
+
+#[tokio::test]
+async fn a_task_that_waits_for_a_place_is_not_late_in_the_second_of_its_deadline() {
+    let (nats, seen) = (Nats::start(), Seen::default());
+    let queue = nats.queue(config()).await;
+    let full = processor::Config::default().with_max_running(1);
+    let processor = Arc::new(seen.processor(full));
+    let worker = work(&queue, Service::new(processor, Arc::new(ByHand::new())));
+    nats.put(&ask(1, "test.gate").to_string(), &[]).await;
+    until(|| seen.entries() == 3).await;
+    // The clock stands at 10:15:23.
+    let [waits, late] = [(2, 23), (3, 22)].map(|(number, second)| {
+        let deadline = json!({"deadline": format!("2025-09-28T10:15:{second}Z")});
+        with(ask(number, "test.echo"), "/telemetry", Some(deadline))
+    });
+    for task in [&waits, &late] {
+        nats.put(&task.to_string(), &[]).await;
+    }
+    nats.said(&late, "nack").await;
+    seen.gate.store(true, Ordering::SeqCst);
+    let answer = nats.said(&waits, "result").await;
+    assert!(matches!(&answer, Message::Result(it) if it.status == Status::Succeeded));
     worker.abort();
 }
 
