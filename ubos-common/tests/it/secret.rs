@@ -65,6 +65,15 @@ fn a_secret_of_the_least_or_the_greatest_length_is_found_whole() {
             base64(8),
             true,
         ),
+        // Its first letters are among those, and its digits behind them.
+        (
+            &format!("password={}.token=", "a".repeat(1_012)),
+            "abcdefgh12345678".to_owned(),
+            true,
+        ),
+        // The prefix begins in words that another one might have begun.
+        ("sk-many-words-", format!("hvs.{}", base64(20)), true),
+        ("sk-many-words-", format!("SG.{}", base64(60)), true),
     ] {
         let after = if before.ends_with("//") { "@h" } else { "" };
         let text = format!("{before}{secret}{after}");

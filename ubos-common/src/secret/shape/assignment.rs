@@ -114,17 +114,17 @@ fn quoted(bytes: &[u8], at: usize) -> Option<Range<usize>> {
 /// A literal without quotes. `is_tight`: as in environment files, where nothing else can stand there; elsewhere
 /// it may be code or prose, so it has to look random.
 ///
-/// Sets `barren` to the end of a run without digits and signs: whatever begins inside is none either.
+/// Sets `barren` to the end of what has neither digits nor signs: what begins inside is read from there on.
 fn bare(bytes: &[u8], start: usize, is_tight: bool, barren: &mut Barren) -> Option<Range<usize>> {
-    if start < barren.literal {
-        return None;
-    }
     let belongs = |b: u8| {
         !b.is_ascii_whitespace() && !b.is_ascii_control() && !b"\"'`,;&|()[]{}<>\\".contains(&b)
     };
-    let length = run_within(bytes, start, JUDGED, belongs);
+    let known = barren.literal.saturating_sub(start);
+    let unread = JUDGED.saturating_sub(known);
+    let length = known + run_within(bytes, start + known, unread, belongs);
     let value = bytes.get(start..start + length)?;
-    if !value.iter().any(|b| b.is_ascii_digit() || is_special(b)) {
+    let rest = value.get(known..)?;
+    if !rest.iter().any(|b| b.is_ascii_digit() || is_special(b)) {
         barren.literal = start + length;
         return None;
     }

@@ -69,7 +69,7 @@ impl Body {
     }
 }
 
-/// A key of a cloud or an API. Sets `barren` to the end of a run without digits.
+/// A key of a cloud or an API. Sets `barren` to the end of a run without digits, where one ends that begins inside.
 pub(super) fn api_key(bytes: &[u8], at: usize, barren: &mut Barren) -> Option<Range<usize>> {
     if let Some(range) = aws_secret(bytes, at, barren) {
         return Some(range);
@@ -81,20 +81,24 @@ pub(super) fn api_key(bytes: &[u8], at: usize, barren: &mut Barren) -> Option<Ra
         .iter()
         .find(|(prefix, ..)| rest.starts_with(prefix.as_bytes()))?;
     let start = at + prefix.len();
-    let length = run(bytes, start, |b| body.has(b));
+    let is_dotted = matches!(body, Body::Dotted);
+    if start <= barren.dotted_key || !is_dotted && start <= barren.api_key {
+        return None;
+    }
+    let end = start + run(bytes, start, |b| body.has(b));
     // A key has digits; `sk-` before words joined by hyphens is prose.
-    let has_digit = bytes
-        .get(start..start + length)?
-        .iter()
-        .any(u8::is_ascii_digit);
-    if !has_digit {
-        barren.api_key = start + length;
+    if !bytes.get(start..end)?.iter().any(u8::is_ascii_digit) {
+        let barren = if is_dotted {
+            &mut barren.dotted_key
+        } else {
+            &mut barren.api_key
+        };
+        *barren = end;
         return None;
     }
-    if length < *fewest {
+    if end - start < *fewest {
         return None;
     }
-    let end = start + length;
     if matches!(*prefix, "AKIA" | "ASIA") {
         barren.aws_id = Some(end);
     }

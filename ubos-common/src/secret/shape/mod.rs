@@ -133,11 +133,7 @@ fn known_at(bytes: &[u8], at: usize, barren: &mut Barren) -> Option<(SecretKind,
             let range = key::jwt(bytes, at, &mut barren.jwt)?;
             Some((SecretKind::Jwt, range))
         }
-        _ if at >= barren.api_key => {
-            let range = key::api_key(bytes, at, barren)?;
-            Some((SecretKind::ApiKey, range))
-        }
-        _ => None,
+        _ => key::api_key(bytes, at, barren).map(|range| (SecretKind::ApiKey, range)),
     }
 }
 

@@ -6,6 +6,8 @@
 pub(super) struct Barren {
     pub(super) jwt: usize,
     pub(super) api_key: usize,
+    /// The same of keys that have dots.
+    pub(super) dotted_key: usize,
     /// Without digits and signs.
     pub(super) literal: usize,
     /// Behind the last id of an AWS key: its secret may be near.
