@@ -32,22 +32,24 @@ enum KeyPlace {
 /// What was counted inside of a call.
 #[derive(Default)]
 struct Inside {
-    /// Calls, by tool and arguments.
+    /// Calls, by the keys of the first with their tool and arguments.
     calls: BTreeMap<Digest, u64>,
     runs: u64,
 }
 
 impl CallKey {
     pub(super) fn new(call: &ToolCall, scope: &CallScope, outer: Option<&Self>) -> Self {
-        let place = match outer {
-            Some(outer) => KeyPlace::Within(outer.digest(), outer.count(call)),
-            None => KeyPlace::State(scope.state_id, scope.nth),
-        };
-        Self {
+        let at = |place| Self {
             call: call.clone(),
             place,
             inside: Arc::default(),
-        }
+        };
+        let Some(outer) = outer else {
+            return at(KeyPlace::State(scope.state_id, scope.nth));
+        };
+        let within = outer.digest();
+        let nth = outer.count(at(KeyPlace::Within(within, 0)).digest());
+        at(KeyPlace::Within(within, nth))
     }
 
     pub(super) fn digest(&self) -> Digest {
@@ -78,15 +80,10 @@ impl CallKey {
         self.inside.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts a call inside of this one; returns how many of the same there were before.
-    fn count(&self, call: &ToolCall) -> u64 {
-        let mut bytes = Vec::new();
-        let mut object = MemberWriter::begin(&mut bytes);
-        object.member("tool", &*call.tool_name);
-        object.member("arguments", &call.arguments);
-        object.end();
+    /// Counts a call inside of this one, by the key of the first such; returns how many there were before.
+    fn count(&self, first: Digest) -> u64 {
         let mut inside = self.inside();
-        let count = inside.calls.entry(Digest::of_bytes(&bytes)).or_default();
+        let count = inside.calls.entry(first).or_default();
         let before = *count;
         *count += 1;
         before

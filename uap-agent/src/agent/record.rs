@@ -125,7 +125,7 @@ async fn write(journal: &dyn Journal, first: u64, entries: Vec<RawObject>) -> In
     }
     let place = usize::try_from(first).unwrap_or(usize::MAX);
     match journal.read().await {
-        Ok(mut all) if all.len() > place => Input::Behind(all.split_off(place)),
+        Ok(mut all) if all.get(place).is_some() => Input::Behind(all.split_off(place)),
         _ => Input::Written(written),
     }
 }

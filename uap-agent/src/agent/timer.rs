@@ -107,11 +107,10 @@ impl Timer {
             waits.last
         });
         waits.deadlines.set(key, at);
-        let former = waits.wakers.insert(key, waker);
+        // Dropped with the lock free: it is the caller's code.
+        let _former = waits.wakers.insert(key, waker);
         let is_served = self.has_thread(now, at, &mut waits);
         drop(waits);
-        // A waker is foreign code.
-        drop(former);
         is_served
     }
 
@@ -347,14 +346,18 @@ mod tests {
         // The clock ends it.
         block_on(Timer::wait(&timer, soon()));
         assert_eq!(threads.started(), 0);
-        // Once there is a thread, it is left to that.
+        // A thread is there when another may be tried: the wait is left to it.
         threads.is_out.store(false, Ordering::SeqCst);
-        while threads.started() == 0 {
-            assert!(!poll(&mut wait, &woken));
-        }
+        let try_at = timer.lock().try_at;
+        assert!(timer.enter(try_at, NEVER, &mut wait.key, waker(Arc::clone(&woken))));
         let asked = woken.0.load(Ordering::SeqCst);
         assert!(!poll(&mut wait, &woken));
         assert_eq!(woken.0.load(Ordering::SeqCst), asked);
+        // The thread sleeps, and an earlier deadline wakes it.
+        let sleeps = || timer.lock().thread.as_ref().unwrap().looks_at > Mono::ZERO;
+        while !sleeps() {
+            std::thread::yield_now();
+        }
         block_on(Timer::wait(&timer, soon()));
     }
 

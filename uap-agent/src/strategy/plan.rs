@@ -352,7 +352,6 @@ impl PlanOrder {
             if let Some(open) = self.open.get_mut(&n) {
                 *open = open.saturating_sub(1);
                 if *open == 0 {
-                    self.open.remove(&n);
                     self.waiting = self.waiting.saturating_sub(1);
                     self.ready.insert(n);
                 }

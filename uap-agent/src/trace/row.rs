@@ -96,22 +96,18 @@ impl Step {
     }
 
     /// The most tools that ran at the same time.
-    pub(super) fn most_at_once(&self) -> usize {
+    pub(super) fn most_at_once(&self) -> isize {
         let tools = self.rows.iter().filter(|row| row.kind == Kind::Tool);
         // At equal times an end sorts before a start. A call without duration counts as running.
         let moments = tools.flat_map(|row| {
             let to = row.to.unwrap_or(u64::MAX).max(row.from.saturating_add(1));
-            [(row.from, true), (to, false)]
+            [(row.from, 1), (to, -1)]
         });
-        let mut moments: Vec<(u64, bool)> = moments.collect();
+        let mut moments: Vec<(u64, isize)> = moments.collect();
         moments.sort_unstable();
-        let (mut running, mut most) = (0_usize, 0);
-        for (_, begins) in moments {
-            running = if begins {
-                running + 1
-            } else {
-                running.saturating_sub(1)
-            };
+        let (mut running, mut most) = (0, 0);
+        for (_, change) in moments {
+            running += change;
             most = most.max(running);
         }
         most

@@ -78,7 +78,7 @@ fn layout(json: &str) -> String {
     if json.len() <= SHORT {
         return spaced(json);
     }
-    let (mut out, mut level) = (String::with_capacity(json.len() * 2), 0_usize);
+    let (mut out, mut level) = (String::with_capacity(json.len()), 0_usize);
     let (mut in_string, mut escaped) = (false, false);
     let mut characters = json.chars().peekable();
     while let Some(c) = characters.next() {
@@ -148,7 +148,7 @@ pub(super) fn spaced(json: &str) -> String {
 /// A number with its thousands apart.
 pub(super) fn grouped(number: u64) -> String {
     let digits = number.to_string();
-    let mut out = String::with_capacity(digits.len() * 2);
+    let mut out = String::new();
     for (n, digit) in digits.chars().enumerate() {
         if n > 0 && (digits.len() - n).is_multiple_of(3) {
             out.push('\u{202f}');
@@ -197,8 +197,7 @@ mod tests {
 
     #[test]
     fn json_is_set_in_lines_and_strings_are_not_touched() {
-        let json =
-            r#"{"a":[1,{"b,":"x\\\":{"}],"empty":{},"none":[],"long":"aaaaaaaaaaaaaaaaaaaaaaaaa"}"#;
+        let json = r#"{ "a":[1,{"b,":"x\\\":{"}],"empty":{},"none":[],"long":"aaaaaaaaaaaaaaaaaaaaaaaaa"}"#;
         let wanted = "{\n  \"a\": [\n    1,\n    {\n      \"b,\": \"x\\\\\\\":{\"\n    }\n  ],\n  \"empty\": {},\n  \
             \"none\": [],\n  \"long\": \"aaaaaaaaaaaaaaaaaaaaaaaaa\"\n}";
         assert_eq!(readable(&RawBuf::parse(json).unwrap()), wanted);
@@ -207,6 +206,11 @@ mod tests {
             r#"{"a": 1, "b": "x,y:z"}"#
         );
         assert_eq!(readable(&upp::json_text("a\nb")), "a\nb");
+        let lines = |n| {
+            let array = format!("[\"{}\"]", "a".repeat(n));
+            readable(&RawBuf::parse(&array).unwrap()).lines().count()
+        };
+        assert_eq!((lines(56), lines(57)), (1, 3), "60 bytes, and 61");
     }
 
     #[test]

@@ -154,10 +154,7 @@ fn under<T>(
     read: Result<(T, Report), DecodeError>,
 ) -> Option<T> {
     match read {
-        Ok((value, part)) => {
-            report.extend_under(pointer, part);
-            Some(value)
-        }
+        Ok((value, _)) => Some(value),
         Err(DecodeError::Invalid(part)) => {
             report.extend_under(pointer, part);
             None

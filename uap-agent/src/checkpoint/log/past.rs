@@ -171,7 +171,7 @@ impl<'a> Past<'a> {
         Ok(None)
     }
 
-    /// The checkpoint of a record that was found.
+    /// The checkpoint of a record that was found. The record behind it comes next.
     pub(super) fn at(&mut self, found: &Numbered) -> Result<Option<Last>, CheckpointError> {
         self.rebuild(found.0, &found.1, |number| number == found.0)
     }

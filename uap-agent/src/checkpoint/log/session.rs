@@ -180,7 +180,6 @@ impl LogSession {
         else {
             return Err(damaged("fewer checkpoints than there were"));
         };
-        past.seek(first + 1);
         let mut whole = Some(Record::whole(&metadata, whole(&state)?));
         let number = generation::write(&self.folder, name, options, || {
             if let Some(whole) = whole.take() {
