@@ -9,14 +9,16 @@ use futures::{FutureExt, StreamExt};
 use serde_json::Value;
 use uap_agent::{
     Agent, AgentState, AgentStreamEvent, CheckpointStore, EventData, MemoryCheckpoints,
-    PlanOptions, ReactOptions, RunScope, SubagentExecutionTrace, SubagentTool, UapEventType, agent,
-    plan, react,
+    PlanOptions, ReactOptions, RunScope, Runtime, SubagentExecutionTrace, SubagentTool,
+    UapEventType, agent, plan, react,
 };
 use uap_agent::{SubagentData, SubagentEvent};
+use ubos_common::id::IdSource;
 use ubos_common::json::{Limits, RawObject, to_string};
 use upp::{ErrorCode, FnTool, Message, Reply, Tool, json_text, object};
 
 use crate::support::{Noting, calling, options, script};
+use crate::trace::Ticking;
 
 fn child(replies: impl IntoIterator<Item = Reply>) -> Agent {
     agent(options(&script(replies))).unwrap()
@@ -113,7 +115,9 @@ fn a_child_is_heard_while_its_tool_waits() {
 // spec: UAP-8-3, UAP-3-1
 #[test]
 fn a_child_is_heard_between_the_events_of_its_parent() {
-    let kid = child([calling("look", "k1", r#"{"a":1}"#), Reply::text("found it")]);
+    let replies = [calling("look", "k1", r#"{"a":1}"#), Reply::text("found it")];
+    let runtime = Runtime::new(Arc::new(Ticking::default()), IdSource::seeded(8));
+    let kid = agent(options(&script(replies)).with_runtime(runtime)).unwrap();
     let kid_id = kid.id().to_owned();
     let lead = lead(explorer(kid), vec![exploring("c1"), Reply::text("thanks")]);
     let events: Vec<_> = block_on(lead.stream("go", &lead.initial_state()).collect());
@@ -128,7 +132,8 @@ fn a_child_is_heard_between_the_events_of_its_parent() {
         (&data(last)["success"], &data(last)["result"]),
         (&true.into(), &"found it".into())
     );
-    assert!(data(last)["timestamp"].as_i64() >= data(0)["timestamp"].as_i64());
+    assert_eq!(data(0)["timestamp"], 1_700_000_000_000_i64);
+    assert!(data(last)["timestamp"].as_i64() > data(0)["timestamp"].as_i64());
     assert_eq!(data(last)["usage"]["totalTokens"], 16);
     let ran = &data(last)["toolExecutions"][0];
     assert_eq!(

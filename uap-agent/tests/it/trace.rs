@@ -21,7 +21,7 @@ use crate::support::{calling, echo, options, script};
 
 /// A clock that goes on by 10 ms whenever it is read.
 #[derive(Default)]
-struct Ticking(AtomicU64);
+pub(crate) struct Ticking(AtomicU64);
 
 impl Sleep for Ticking {
     fn now(&self) -> Now {
@@ -209,6 +209,7 @@ fn what_does_not_fit_is_counted() {
             (trace.left_out(), trace.to_html())
         );
         assert!(trace.to_html().contains("Not the whole run"));
+        assert!(lines.ends_with(b"}\n") && *trace != whole);
     }
     assert_eq!(by_count.len(), 5);
     let mut lines = Vec::new();
@@ -292,6 +293,7 @@ fn a_run_with_an_agent_inside_reads_back_and_nests() {
     ] {
         assert!(page.contains(told), "{told}");
     }
+    assert!(!page.contains("began"), "a clock that was not set");
     balanced(&page);
 }
 
@@ -301,14 +303,54 @@ fn line(at: u64, kind: &str, step: u64, data: &str) -> String {
     format!("{{\"at\":{at},\"event\":{{\"source\":\"uap\",\"uap\":{uap}}}}}\n")
 }
 
+/// One line of a trace: an event of the model or of a tool.
+fn line_of_upp(at: u64, kind: &str, delta: &str) -> String {
+    let upp = format!(r#"{{"type":"{kind}","index":0,"delta":{{{delta}}}}}"#);
+    format!("{{\"at\":{at},\"event\":{{\"source\":\"upp\",\"upp\":{upp}}}}}\n")
+}
+
+fn page_of(lines: &[String]) -> String {
+    let trace = Trace::read_lines(lines.concat().as_bytes(), TraceLimits::default());
+    trace.unwrap().to_html()
+}
+
+#[test]
+fn each_response_of_a_step_has_its_own_row() {
+    let said = |at| ["message_start", "message_stop"].map(|kind| line_of_upp(at, kind, ""));
+    let page = page_of(&[said(1), said(2)].concat());
+    assert!(page.contains("<dt>Model calls</dt><dd>2</dd>"), "{page}");
+}
+
+#[test]
+fn a_new_plan_has_nothing_of_the_one_before() {
+    let step = |id: &str, status: &str| {
+        format!(r#"{{"id":"{id}","description":"x","dependsOn":[],"status":"{status}"}}"#)
+    };
+    let (open, done) = (step("a", "pending"), step("a", "completed"));
+    let page = page_of(&[
+        line(0, "step_end", 1, &format!(r#"{{"plan":[{open}]}}"#)),
+        line(1, "step_end", 1, &format!(r#"{{"planStep":{done}}}"#)),
+        line(
+            2,
+            "step_end",
+            1,
+            &format!(r#"{{"plan":[{open},{}]}}"#, step("b", "pending")),
+        ),
+    ]);
+    let statuses = |status: &str| page.matches(&format!("<td>{status}</td>")).count();
+    assert_eq!(
+        (statuses("pending"), statuses("completed")),
+        (2, 0),
+        "{page}"
+    );
+}
+
 // spec: UAP-8-3
 #[test]
 fn sub_agents_stand_below_the_call_that_made_them() {
     let tool = |kind: &str, at: u64, more: &str| {
-        let delta = format!(r#"{{"toolCallId":"c1","toolName":"ask"{more}}}"#);
-        format!(
-            "{{\"at\":{at},\"event\":{{\"source\":\"upp\",\"upp\":{{\"type\":\"tool_execution_{kind}\",\"index\":0,\"delta\":{delta}}}}}}}\n"
-        )
+        let delta = format!(r#""toolCallId":"c1","toolName":"ask"{more}"#);
+        line_of_upp(at, &format!("tool_execution_{kind}"), &delta)
     };
     let sub = |more: &str| {
         format!(r#"{{"subagentId":"s","subagentType":"explorer","parentToolCallId":"c1",{more}}}"#)
@@ -333,17 +375,21 @@ fn sub_agents_stand_below_the_call_that_made_them() {
         tool("end", 50, r#","result":"lost","isError":true"#),
         line(60, "step_end", 1, r#"{"iteration":1}"#),
         line(100, "step_start", 1, r#"{"iteration":1}"#),
+        // The call of this one is not known: it stands below its step.
+        line(110, "subagent_start", 1, &sub(r#""timestamp":110"#)),
+        line(120, "subagent_event", 1, &sub(inner)),
     ];
-    let page = Trace::read_lines(lines.concat().as_bytes(), TraceLimits::default())
-        .unwrap()
-        .to_html();
+    let page = page_of(&lines);
     let places: Vec<usize> = [
         "<summary class=\"k-tool failed\" style=\"--d:1\"><span class=\"what\"><span class=\"kind\">Tool",
         "<summary class=\"k-sub failed\" style=\"--d:2\"><span class=\"what\"><span class=\"kind\">Sub-agent",
         "<summary class=\"\" style=\"--d:3\"><span class=\"what\"><span class=\"name\">Step 1",
+        "<h2>Run 2</h2>",
+        "<summary class=\"k-sub\" style=\"--d:1\"><span class=\"what\"><span class=\"kind\">Sub-agent",
+        "<summary class=\"\" style=\"--d:2\"><span class=\"what\"><span class=\"name\">Step 1",
     ]
     .iter()
-    .map(|told| page.find(told).unwrap_or_else(|| panic!("{told}")))
+    .map(|told| page.find(told).unwrap_or_else(|| panic!("{told} {page}")))
     .collect();
     assert!(places.is_sorted());
     assert!(page.contains("✕ failed") && page.contains("Run 2") && page.contains("lost"));
