@@ -12,7 +12,7 @@ use uap_agent::{
 };
 use ubos_common::id::IdSource;
 use ubos_common::time::Timestamp;
-use upp::{Message, Reply, ScriptedModel, Stamp};
+use upp::{Message, Reply, ScriptedModel, Stamp, json_text};
 
 pub(crate) struct Steps {
     pub(crate) ids: IdSource,
@@ -101,8 +101,16 @@ fn n_steps_cost_what_they_added() {
     }
     // Steps that add nothing, to a state that is large.
     let (bytes, state) = written(400, |steps, n| match n {
-        0 => drop(steps.step(1_000_000).clone()),
-        _ => steps.state = steps.state.with_step(&mut steps.ids, n as u64),
+        0 => {
+            let noted = json_text(&"x".repeat(100_000));
+            let state = steps.step(1_000_000).clone();
+            steps.state = state.with_metadata(&mut steps.ids, "noted", noted);
+        }
+        _ => {
+            let (ids, n) = (&mut steps.ids, n as u64);
+            let state = steps.state.with_step(ids, n);
+            steps.state = state.with_metadata(ids, "n", json_text(&n.to_string()));
+        }
     });
     assert!(bytes < state.to_json().len() as u64 + 400 * 400, "{bytes}");
     // One step of a long plan changes at a time.

@@ -559,6 +559,15 @@ fn a_budget_ends_runs_well_and_is_shared_by_its_clones_alone() {
     assert_eq!((spending(&money, replies()).1, money.cost()), (2, 120));
     let time = Budget::default().with_max_time(Duration::ZERO);
     assert_eq!(spending(&time, replies()).1, 0);
+    // Time counts from the first question on.
+    let at = |seconds: u64| Now::new(Mono::from_millis(seconds * 1000), Timestamp::EPOCH);
+    let time = Budget::default().with_max_time(Duration::from_secs(5));
+    assert_eq!(
+        [7, 11, 12].map(|seconds| time.goes_on(at(seconds))),
+        [true, true, false]
+    );
+    let metered = time.model(script([]));
+    assert_eq!(metered.provider(), "scripted");
     let shown = format!("{tokens:?}");
     assert!(shown.contains("tokens: 16"), "{shown}");
 }

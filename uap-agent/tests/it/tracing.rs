@@ -33,6 +33,7 @@ fn no_payload_is_in_a_trace_event() {
         "run started",
         "engine takes an input",
         "journal write",
+        "journal written",
         "run ended",
     ] {
         assert!(text.contains(message), "{message} in {text}");

@@ -23,6 +23,25 @@ fn texts(tree: &ThreadTree) -> Vec<String> {
     tree.history().messages().iter().map(|m| m.text()).collect()
 }
 
+/// Where a fuzzer takes its shapes from.
+#[cfg(feature = "arbitrary")]
+#[test]
+fn arbitrary_trees_have_plans_and_states_of_their_own() {
+    use arbitrary::{Arbitrary as _, Unstructured};
+    let ids = &mut IdSource::seeded(2);
+    let (mut planned, mut grown) = (false, false);
+    for _ in 0..64 {
+        let bytes: Vec<u8> = (0..512).flat_map(|_| ids.bits().to_le_bytes()).collect();
+        let tree = ThreadTree::arbitrary(&mut Unstructured::new(&bytes)).unwrap();
+        let root = &tree.root().state;
+        planned |= root.plan().is_some_and(|plan| !plan.is_empty());
+        grown |= tree.nodes().iter().any(|node| node.state.id() != root.id());
+        let read = ThreadTree::from_json(tree.to_json().as_bytes(), &Limits::default());
+        assert_eq!(read, Ok(tree));
+    }
+    assert!(planned && grown);
+}
+
 /// The place of every finding.
 fn found(tree: &Value) -> Vec<(String, String)> {
     match ThreadTree::from_json(tree.to_string().as_bytes(), &Limits::default()) {

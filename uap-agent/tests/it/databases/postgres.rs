@@ -249,6 +249,24 @@ fn all_who_open_a_new_database_at_once_have_it() {
 }
 
 #[test]
+fn a_write_is_on_the_disk_and_waits_for_no_lock_without_end_whatever_is_usual_there() {
+    let server = Server::start();
+    drop(open(&server));
+    // An entry that is written tells what holds for the connection.
+    let told = "current_setting('synchronous_commit'), current_setting('lock_timeout')";
+    server.run_sql("ALTER DATABASE postgres SET synchronous_commit = off");
+    server.run_sql(&format!(
+        "CREATE FUNCTION tell() RETURNS trigger LANGUAGE plpgsql AS
+             $$ BEGIN RAISE EXCEPTION '% %', {told}; END $$;
+         CREATE TRIGGER tell BEFORE INSERT ON uap_entry EXECUTE FUNCTION tell()"
+    ));
+    let run = open(&server).journal("run");
+    let entry = super::entries().remove(0);
+    let refused = block_on(run.append(0, vec![entry])).unwrap_err();
+    assert!(refused.to_string().ends_with("on 10s"), "{refused}");
+}
+
+#[test]
 fn what_cannot_be_reached_is_refused() {
     let server = Server::start();
     for connections in [0, 65] {

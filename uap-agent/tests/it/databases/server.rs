@@ -148,13 +148,23 @@ impl Server {
 
     /// Makes an empty database.
     pub(crate) fn make_database(&self, name: &str) {
-        let made = command("createdb")
-            .arg("--username=agents")
+        self.run_sql(&format!("CREATE DATABASE {name}"));
+    }
+
+    /// Runs SQL as the administrator.
+    pub(crate) fn run_sql(&self, text: &str) {
+        let ran = command("psql")
+            .args([
+                "--quiet",
+                "--username=agents",
+                "--dbname=postgres",
+                "--command",
+                text,
+            ])
             .arg("--host")
             .arg(self.folder.path())
-            .arg(name)
             .status();
-        assert!(made.unwrap().success());
+        assert!(ran.unwrap().success());
     }
 
     /// The address of the server, without a database.

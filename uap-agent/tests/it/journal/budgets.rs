@@ -7,12 +7,15 @@ use futures::StreamExt;
 use futures::executor::block_on;
 use futures::future::FutureExt;
 use uap_agent::journal::{Journal, MemoryJournal, Ownership, Recording};
-use uap_agent::middleware::{Budget, Price};
+use uap_agent::middleware::{Budget, Price, RecordedSpending};
 use uap_agent::{AgentOptions, Middleware, Runtime, SubagentTool, agent};
 use ubos_common::driver::Sleep;
 use ubos_common::id::IdSource;
 use ubos_common::json::RawObject;
-use upp::{ErrorCode, FnTool, LlmRequest, Message, Reply, ScriptedModel, Tool, json_text, object};
+use upp::{
+    CycleUsage, ErrorCode, FnTool, LlmRequest, Message, Reply, ScriptedModel, Tool, json_text,
+    object,
+};
 
 use super::lease::Hand;
 
@@ -147,6 +150,21 @@ fn a_run_that_is_resumed_where_it_was_recorded_counts_once() {
         [550, 660].contains(&budget.tokens()),
         "{budget:?}: the one that was cut may be asked for again"
     );
+}
+
+#[test]
+fn a_budget_remembers_the_last_1024_runs() {
+    let budget = tokens(u64::MAX);
+    for run in 0..=1024 {
+        budget.responded(run, 1);
+    }
+    let mut spent = RecordedSpending::default();
+    spent.responses = vec![(1, CycleUsage::new(100, 10, 0, 0))];
+    for (run, counted) in [(1024, 0), (1, 0), (0, 110)] {
+        spent.run = run;
+        budget.resumed(Hand::default().now(), &spent);
+        assert_eq!(budget.tokens(), counted, "run {run}");
+    }
 }
 
 // spec: UAP-16-1

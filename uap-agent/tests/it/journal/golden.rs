@@ -190,6 +190,7 @@ fn journals_of_former_versions_are_resumed_at_every_entry() {
         };
         let entries = read(&name);
         let whole = Recording::from_entries(&entries).unwrap();
+        assert_eq!(whole.to_entries(), entries, "{name}");
         let replay = agent(options()).unwrap().replay(&whole).unwrap();
         let wanted = replay.result.unwrap().unwrap();
         for count in 1..=entries.len() {

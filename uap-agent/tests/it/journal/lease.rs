@@ -209,13 +209,17 @@ fn a_run_that_waits_renews_its_lease() {
         let lease = block_on(Recording::load(journal.as_ref())).unwrap().lease();
         assert_eq!(lease.until, Some(clock.now().wall.saturating_add(term)));
     }
+    clock.advance(Duration::from_secs(1));
     open.send(()).unwrap();
     assert_eq!(
         block_on(run.result()).unwrap().turn.response.text(),
         "paid, paid"
     );
-    // Renewals say nothing of the run.
+    // What a run writes renews its lease, too.
     let recording = block_on(Recording::load(journal.as_ref())).unwrap();
+    let until = clock.now().wall.saturating_add(term);
+    assert_eq!(recording.lease().until, Some(until));
+    // Renewals say nothing of the run.
     assert!(
         recording
             .to_entries()

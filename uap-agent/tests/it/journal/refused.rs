@@ -86,6 +86,30 @@ fn a_changed_program_is_refused_before_anything_is_done() {
     }
 }
 
+#[test]
+fn the_hook_of_a_failure_covers_what_the_run_has_spent() {
+    let [looped, ..] = strategies();
+    let hooks = Noting {
+        fails_at: Some("observe"),
+        ..Noting::default()
+    };
+    let agent = agent(asking(&looped).with_strategy(Arc::new(hooks))).unwrap();
+    let journal = Arc::new(MemoryJournal::default());
+    let run = agent.record(journal.clone(), "go", &agent.initial_state());
+    block_on(run.result()).unwrap_err();
+    let entries = block_on(journal.read()).unwrap();
+    let other = entries.iter().map(|entry| {
+        let text = entry.as_str();
+        object(&text.replace(r#""inputTokens":100"#, r#""inputTokens":99"#)).unwrap()
+    });
+    let other = Recording::from_entries(&other.collect::<Vec<_>>()).unwrap();
+    let refused = agent.replay(&other).unwrap_err();
+    assert!(
+        matches!(refused, JournalError::Differs { kind: "hook", .. }),
+        "{refused}"
+    );
+}
+
 // spec: UAP-12-5
 #[test]
 fn another_answer_leads_elsewhere_and_the_difference_is_found() {
