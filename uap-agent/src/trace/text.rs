@@ -202,7 +202,7 @@ mod tests {
             \"none\": [],\n  \"long\": \"aaaaaaaaaaaaaaaaaaaaaaaaa\"\n}";
         assert_eq!(readable(&RawBuf::parse(json).unwrap()), wanted);
         assert_eq!(
-            spaced(r#"{"a":1,"b":"x,y:z"}"#),
+            spaced(r#"{"a" :1,"b":"x,y:z"}"#),
             r#"{"a": 1, "b": "x,y:z"}"#
         );
         assert_eq!(readable(&upp::json_text("a\nb")), "a\nb");
