@@ -94,7 +94,6 @@ impl<W: 'static> WorkThread<W> {
         let jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
         // A thread that has ended drops the job, and the answer with it.
         let _ = jobs.as_ref().map(|jobs| jobs.send(job));
-        drop(jobs);
         Box::pin(async move {
             answer
                 .await

@@ -174,10 +174,6 @@ impl RunStore {
 
 // impl: UAP-12-2
 impl CheckpointStore for RunStore {
-    fn takes_session(&self, session_id: &str) -> Result<(), CheckpointError> {
-        self.store.takes_session(session_id)
-    }
-
     fn save<'a>(&'a self, metadata: CheckpointMetadata, state: AgentState) -> StoreFuture<'a, ()> {
         let lock = || self.saves.lock().unwrap_or_else(PoisonError::into_inner);
         Box::pin(async move {

@@ -43,11 +43,8 @@ pub(super) fn signed_in(session: &str, text: &[u8]) -> Vec<u8> {
 }
 
 fn with(text: &[u8], digests: &[Digest]) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(text.len() + 1 + digests.len() * BITS);
-    bytes.extend_from_slice(text);
-    bytes.push(b'\n');
-    bytes.extend(digests.iter().flat_map(bits));
-    bytes
+    let bits: Vec<u8> = digests.iter().flat_map(bits).collect();
+    [text, b"\n", &bits].concat()
 }
 
 fn of_bound(text: &[u8]) -> Digest {

@@ -205,9 +205,9 @@ fn check_version(version: &str) -> Result<bool, StateError> {
     let is_number = |part: Option<&str>| {
         part.is_some_and(|p| !p.is_empty() && p.bytes().all(|b| b.is_ascii_digit()))
     };
+    let is_whole = is_number(patch) && parts.next().is_none();
     match (major, minor) {
-        (Some("1"), Some("0")) if is_number(patch) && parts.next().is_none() => Ok(true),
-        (Some("1"), Some("1")) if is_number(patch) && parts.next().is_none() => Ok(false),
+        (Some("1"), Some(minor @ ("0" | "1"))) if is_whole => Ok(minor == "0"),
         _ => Err(StateError::Version {
             seen: version.chars().take(32).collect::<String>().into(),
         }),

@@ -6,10 +6,12 @@ use ubos_common::json::{Kind, RawBuf};
 
 /// Bytes of one text on the page; the rest is counted.
 const MAX_TEXT: usize = 32 << 10;
+/// Bytes of JSON that stay on one line.
+const SHORT: usize = 60;
 /// Spaces that one level of JSON is set in.
 const INDENT: usize = 2;
 /// Levels of JSON that are laid out; deeper ones stay on one line.
-const MAX_LEVELS: usize = 24;
+const MAX_LEVELS: usize = 25;
 
 /// Appends a text as HTML. What a browser would not show, or would let change the order of what it shows, is made
 /// visible: control characters as their pictures, marks of direction as their numbers.
@@ -54,14 +56,10 @@ pub(super) fn gist(text: &str, chars: usize) -> String {
 
 /// The text, cut where it is too long for a page, and how many bytes were cut.
 pub(super) fn cut(text: &str) -> (&str, usize) {
-    let mut end = text.len().min(MAX_TEXT);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    (
-        text.get(..end).unwrap_or(text),
-        text.len().saturating_sub(end),
-    )
+    let mut ends = (0..=text.len().min(MAX_TEXT)).rev();
+    let end = ends.find(|end| text.is_char_boundary(*end));
+    let (shown, rest) = text.split_at(end.unwrap_or(0));
+    (shown, rest.len())
 }
 
 /// A value for a person: a string as it is, anything else as JSON over several lines.
@@ -69,15 +67,23 @@ pub(super) fn readable(value: &RawBuf) -> String {
     if value.kind() == Kind::String {
         return value.deserialize().unwrap_or_default();
     }
-    layout(value.as_str())
+    let json = value.as_str();
+    set(json, if json.len() > SHORT { MAX_LEVELS } else { 0 })
 }
 
-/// Formats valid JSON over several lines; short values stay on one line.
-fn layout(json: &str) -> String {
-    const SHORT: usize = 60;
-    if json.len() <= SHORT {
-        return spaced(json);
-    }
+/// Sound JSON on one line, with room behind commas and colons.
+pub(super) fn spaced(json: &str) -> String {
+    set(json, 0)
+}
+
+/// Sound JSON, of which so many levels have lines of their own.
+fn set(json: &str, levels: usize) -> String {
+    let line = |out: &mut String, level: usize| {
+        if level < levels {
+            out.push('\n');
+            out.extend(core::iter::repeat_n(' ', level * INDENT));
+        }
+    };
     let (mut out, mut level) = (String::with_capacity(json.len()), 0_usize);
     let (mut in_string, mut escaped) = (false, false);
     let mut characters = json.chars().peekable();
@@ -102,39 +108,12 @@ fn layout(json: &str) -> String {
                 }
                 out.push(c);
             }
-            ',' => {
+            ',' if level < levels => {
                 out.push(c);
                 line(&mut out, level);
             }
+            ',' => out.push_str(", "),
             ':' => out.push_str(": "),
-            c if c.is_ascii_whitespace() => {}
-            c => {
-                in_string = c == '"';
-                out.push(c);
-            }
-        }
-    }
-    out
-}
-
-fn line(out: &mut String, level: usize) {
-    if level <= MAX_LEVELS {
-        out.push('\n');
-        out.extend(core::iter::repeat_n(' ', level * INDENT));
-    }
-}
-
-/// Sound JSON on one line, with room behind commas and colons.
-pub(super) fn spaced(json: &str) -> String {
-    let (mut out, mut in_string, mut escaped) = (String::with_capacity(json.len()), false, false);
-    for c in json.chars() {
-        if in_string {
-            (in_string, escaped) = (escaped || c != '"', !escaped && c == '\\');
-            out.push(c);
-            continue;
-        }
-        match c {
-            ',' | ':' => out.extend([c, ' ']),
             c if c.is_ascii_whitespace() => {}
             c => {
                 in_string = c == '"';
@@ -202,8 +181,8 @@ mod tests {
             \"none\": [],\n  \"long\": \"aaaaaaaaaaaaaaaaaaaaaaaaa\"\n}";
         assert_eq!(readable(&RawBuf::parse(json).unwrap()), wanted);
         assert_eq!(
-            spaced(r#"{"a" :1,"b":"x,y:z"}"#),
-            r#"{"a": 1, "b": "x,y:z"}"#
+            spaced(r#"{ "a" :1,"b\\":"x,y: \"z"}"#),
+            r#"{"a": 1, "b\\": "x,y: \"z"}"#
         );
         assert_eq!(readable(&upp::json_text("a\nb")), "a\nb");
         let lines = |n| {
@@ -219,11 +198,18 @@ mod tests {
             (grouped(999), grouped(1_000)),
             ("999".into(), "1\u{202f}000".into())
         );
+        assert_eq!(span(999), "999\u{202f}ms");
         assert_eq!(span(61_500), "1\u{202f}min 01\u{202f}s");
         assert_eq!(
             (gist("a  b\nc", 5), gist("a  b\nc", 4)),
             ("a b c".into(), "a b …".into())
         );
         assert_eq!(cut(&"é".repeat(MAX_TEXT)).1, MAX_TEXT);
+        // No character is cut in two.
+        let long = format!("x{}", "é".repeat(MAX_TEXT));
+        assert_eq!(
+            (cut(&long).0.len(), cut(&long).1),
+            (MAX_TEXT - 1, MAX_TEXT + 2)
+        );
     }
 }

@@ -114,7 +114,7 @@ pub(super) fn read_line(line: &[u8], limits: &Limits) -> Result<ReadLine, Decode
     let what = match (read.event, read.end, read.left_out) {
         (Some(event), None, None) => {
             let checked = read_raw::<Event>(event.as_raw(), limits, Profile::Strict);
-            under(&mut report, "/event", checked).filter(|event| is_whole(event, &mut report));
+            under(&mut report, "/event", checked)?.filter(|event| is_whole(event, &mut report));
             Line::Event(event)
         }
         (None, Some(end), None) => {
@@ -122,7 +122,7 @@ pub(super) fn read_line(line: &[u8], limits: &Limits) -> Result<ReadLine, Decode
                 &mut report,
                 "/end",
                 read_raw::<End>(end.as_raw(), limits, Profile::Strict),
-            );
+            )?;
             Line::End(end)
         }
         (None, None, Some(left_out)) => Line::LeftOut(left_out),
@@ -152,18 +152,14 @@ fn under<T>(
     report: &mut Report,
     pointer: &str,
     read: Result<(T, Report), DecodeError>,
-) -> Option<T> {
-    match read {
-        Ok((value, _)) => Some(value),
-        Err(DecodeError::Invalid(part)) => {
-            report.extend_under(pointer, part);
-            None
-        }
-        Err(error) => {
-            report.push(finding(pointer, error.to_string()));
-            None
-        }
-    }
+) -> Result<Option<T>, DecodeError> {
+    let (value, part) = match read {
+        Ok((value, part)) => (Some(value), part),
+        Err(DecodeError::Invalid(part)) => (None, part),
+        Err(error) => return Err(error),
+    };
+    report.extend_under(pointer, part);
+    Ok(value)
 }
 
 fn finding(pointer: &str, message: impl Into<std::borrow::Cow<'static, str>>) -> Violation {

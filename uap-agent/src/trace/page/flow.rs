@@ -32,22 +32,20 @@ impl Page {
         );
         for at in (0..)
             .map(|n: u64| n.saturating_mul(tick))
-            .take_while(|at| *at < scale.width)
+            // The last label must not leave the lane.
+            .take_while(|at| u128::from(*at) * 100 <= u128::from(scale.width) * 94)
             .take(12)
         {
-            // The last label must not leave the lane.
-            if u128::from(at) * 100 <= u128::from(scale.width) * 94 {
-                let label = if scale.width < 1000 {
-                    format!("{at}\u{202f}ms")
-                } else {
-                    format!("{}\u{202f}s", decimal(at))
-                };
-                let _ = write!(
-                    self.0,
-                    "<span class=\"tick\" style=\"left:{}%\">{label}</span>",
-                    scale.percent(at)
-                );
-            }
+            let label = if scale.width < 1000 {
+                format!("{at}\u{202f}ms")
+            } else {
+                format!("{}\u{202f}s", decimal(at))
+            };
+            let _ = write!(
+                self.0,
+                "<span class=\"tick\" style=\"left:{}%\">{label}</span>",
+                scale.percent(at)
+            );
         }
         self.raw("</span></div>");
         self.steps(run, &scale, 0);
