@@ -156,7 +156,10 @@ fn a_decision_does_not_prolong_a_lease(open: Open<'_>) {
     let fast = clock.now();
     let fast = Now::new(fast.mono, fast.wall.saturating_add(HOUR / 2));
     let decision = Decision::new(&question, "ann", Verdict::Approve);
+    let lease = || block_on(Recording::load(&journal)).unwrap().lease();
+    let before = lease();
     block_on(Recording::decide(&journal, fast, &decision)).unwrap();
+    assert_eq!(lease(), before);
     assert!(sweep().is_empty());
     clock.advance(Duration::from_secs(30));
     assert_eq!(sweep(), ["run"]);

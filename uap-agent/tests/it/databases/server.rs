@@ -146,6 +146,13 @@ impl Server {
         assert!(sent.unwrap().success());
     }
 
+    /// Sends a signal to the server alone.
+    pub(crate) fn signal_alone(&self, signal: &str) {
+        let own = self.child.as_ref().unwrap().id().to_string();
+        let sent = Command::new("kill").args([signal, &own]).status();
+        assert!(sent.unwrap().success());
+    }
+
     /// Makes an empty database.
     pub(crate) fn make_database(&self, name: &str) {
         self.run_sql(&format!("CREATE DATABASE {name}"));

@@ -298,8 +298,8 @@ fn the_deadline_of_a_run_counts_what_it_has_taken_before() {
     assert_eq!(error.error.code, ErrorCode::Timeout);
 }
 
-/// An agent with a sub-agent, which has this budget.
-fn delegating(budget: &Budget, inner: &Budget) -> AgentOptions {
+/// An agent with a sub-agent of a type, which has this budget.
+fn delegating(budget: &Budget, inner: &Budget, kind: &str) -> AgentOptions {
     let layers = |budget: &Budget| [Arc::new(budget.clone()) as Arc<dyn Middleware>];
     let model = ScriptedModel::with(|_| Some(Reply::text("looked").costing(1000, 0)));
     let helper = AgentOptions::new(Arc::new(model))
@@ -308,7 +308,8 @@ fn delegating(budget: &Budget, inner: &Budget) -> AgentOptions {
     let empty = object("{}").unwrap();
     let tool = SubagentTool::new(agent(helper).unwrap(), "work", "", empty, |_| {
         Ok("look".into())
-    });
+    })
+    .with_subagent_type(kind);
     AgentOptions::new(Arc::new(ScriptedModel::with(endless)))
         .with_tools([Arc::new(tool) as Arc<dyn Tool>])
         .with_middleware(layers(budget))
@@ -318,13 +319,13 @@ fn delegating(budget: &Budget, inner: &Budget) -> AgentOptions {
 // spec: UAP-16-1
 #[test]
 fn what_a_sub_agent_has_spent_counts_again_where_it_shares_the_budget() {
-    for shares in [true, false] {
+    for (shares, kind) in [(true, "work"), (true, "helper"), (false, "helper")] {
         let inner = |budget: &Budget| match shares {
             true => budget.clone(),
             false => Budget::default(),
         };
         let budget = tokens(2500);
-        let recorded = agent(delegating(&budget, &inner(&budget))).unwrap();
+        let recorded = agent(delegating(&budget, &inner(&budget), kind)).unwrap();
         let journal = Arc::new(MemoryJournal::default());
         let state = recorded.initial_state();
         let run = recorded.record(journal.clone(), "go", &state);
@@ -333,7 +334,7 @@ fn what_a_sub_agent_has_spent_counts_again_where_it_shares_the_budget() {
         let entries = block_on(journal.read()).unwrap();
         for count in 1..=entries.len().min(40) {
             let fresh = tokens(2500);
-            let agent = agent(delegating(&fresh, &inner(&fresh))).unwrap();
+            let agent = agent(delegating(&fresh, &inner(&fresh), kind)).unwrap();
             let journal = kept(&entries[..count]);
             let run = block_on(agent.resume(journal)).unwrap();
             assert_eq!(
