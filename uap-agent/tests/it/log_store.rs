@@ -174,6 +174,11 @@ fn loading_is_not_the_whole_past() {
     );
     steps.step(1);
     steps.save(&again, "s").unwrap();
+    // Who has saved it need not read it.
+    for segment in &segments {
+        fs::write(segment, "").unwrap();
+    }
+    assert_eq!(block_on(again.load("s")).unwrap(), Some(steps.state));
 }
 
 // spec: UAP-12-4
@@ -315,6 +320,10 @@ fn a_session_that_was_let_go_is_taken_up_again() {
     many[0].save(&other, "s0").unwrap();
     many[79].step(1);
     assert_eq!(many[79].save(&other, "s79"), Err(CheckpointError::InUse));
+    // One that begins anew takes its own place, not that of the oldest.
+    fs::remove_dir_all(folder.path().join("s79")).unwrap();
+    many[79].save(&store, "s79").unwrap();
+    assert_eq!(many[16].save(&other, "s16"), Err(CheckpointError::InUse));
     drop(other);
     many[0].step(1);
     let refused = many[0].save(&store, "s0");

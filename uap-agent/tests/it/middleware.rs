@@ -535,6 +535,7 @@ fn a_budget_ends_runs_well_and_is_shared_by_its_clones_alone() {
     let free = Budget::default();
     assert_eq!(spending(&free, replies()).1, 3);
     assert_eq!((free.tokens(), free.cost()), (24, 0));
+    assert_eq!(free.name(), "budget");
     // Two answers of 8 tokens are over 10; the second step still ends as steps do.
     let tokens = Budget::default().with_max_tokens(10);
     let (result, asked) = spending(&tokens, replies());
@@ -656,6 +657,7 @@ fn failures_that_pass_are_waited_out_as_the_strategy_says() {
             script(failing(failures).chain([calling("x", "c1", "{}"), Reply::text("there")]));
         let clock = Arc::new(Slept::default());
         let layer = retry(Arc::new(LinearBackoff::default()));
+        assert_eq!(layer.name(), "retry");
         let options = options(&model)
             .with_runtime(Runtime::new(clock.clone(), IdSource::seeded(1)))
             .with_middleware([layer]);

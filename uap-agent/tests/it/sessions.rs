@@ -6,6 +6,7 @@ use futures::StreamExt;
 use futures::channel::oneshot;
 use futures::executor::block_on;
 use futures::future::{BoxFuture, join};
+use uap_agent::middleware::Budget;
 use uap_agent::{
     AgentState, CheckpointError, CheckpointStore, FileCheckpoints, LogCheckpoints,
     MemoryCheckpoints, Middleware, MiddlewareContext, NodeId, Runtime, ThreadNode, ThreadTree,
@@ -216,23 +217,25 @@ impl LlmModel for Whole {
 // spec: UAP-11-3
 #[test]
 fn a_model_that_cannot_stream_is_asked_for_a_whole_response() {
-    let lines = |streams: bool| {
+    let told = |streams: bool| {
         let options = match streams {
             true => options(&script([calling("first", "c1", "{}"), Reply::text("done")])),
             false => options(&script([]))
                 .with_streaming(false)
                 .map_llm(|llm| llm.with_model(Arc::new(Whole))),
         };
-        let agent = agent(options).unwrap();
+        let budget = Budget::default();
+        let layer = Arc::new(budget.clone()) as Arc<dyn Middleware>;
+        let agent = agent(options.with_middleware([layer])).unwrap();
         let mut run = agent.stream("go", &agent.initial_state());
         let events = block_on(async { run.by_ref().collect::<Vec<_>>().await });
         assert_eq!(block_on(run.result()).unwrap().turn.response.text(), "done");
-        events
-            .iter()
-            .map(ubos_common::json::to_string)
-            .collect::<Vec<_>>()
+        let lines: Vec<_> = events.iter().map(ubos_common::json::to_string).collect();
+        (lines, budget.tokens())
     };
-    assert_eq!(lines(false), lines(true));
+    assert_eq!(told(false), told(true));
+    let metered = Budget::default().model(Arc::new(Whole));
+    assert_eq!(metered.model_id(), "whole");
 }
 
 // spec: UAP-9-1

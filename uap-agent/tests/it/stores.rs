@@ -700,3 +700,11 @@ fn what_a_crash_has_left_beside_a_log_is_removed_by_the_next_save() {
         std::fs::create_dir(folder.path().join("s/new")).unwrap();
     }
 }
+
+#[test]
+fn a_session_whose_name_the_store_refuses_is_not_read() {
+    let agent = agent(options(&script([]))).unwrap();
+    let session = agent.session(Arc::new(Faulty::new(Fault::TakesAnyName)), "..");
+    let refused = block_on(session.state()).unwrap_err();
+    assert_eq!(refused, CheckpointError::Session("no"));
+}

@@ -394,6 +394,26 @@ fn sub_agents_stand_below_the_call_that_made_them() {
     assert!(places.is_sorted());
     assert!(page.contains("✕ failed") && page.contains("Run 2") && page.contains("lost"));
     balanced(&page);
+    // What it left open ends with it.
+    let number = |name: &str, n: u64| {
+        format!(r#"<span class="n"><span class="vh"> {name} </span>{n}</span>"#)
+    };
+    assert!(page.contains(&(number("start", 30) + &number("took", 10))));
+    // Where nobody knows the call, it is a row of the step.
+    let lines = lines
+        .concat()
+        .replace("parentToolCallId\":\"c1", "parentToolCallId\":\"c2");
+    let page = Trace::read_lines(lines.as_bytes(), TraceLimits::default())
+        .unwrap()
+        .to_html();
+    assert!(page.contains(r#"<summary class="k-sub failed" style="--d:1">"#));
+}
+
+#[test]
+fn an_end_alone_is_a_run() {
+    let end = r#"{"at":1,"end":{"answer":"all that is left"}}"#;
+    let trace = Trace::read_lines(end.as_bytes(), TraceLimits::default()).unwrap();
+    assert!(trace.to_html().contains("all that is left"));
 }
 
 // spec: UAP-11-3

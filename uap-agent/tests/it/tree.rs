@@ -275,3 +275,21 @@ proptest! {
         prop_assert_eq!(again, Ok(tree));
     }
 }
+
+#[cfg(feature = "arbitrary")]
+#[test]
+fn trees_for_fuzzing_have_messages_and_branches_that_go_their_own_way() {
+    use arbitrary::{Arbitrary as _, Unstructured};
+    let drawn = |seed| {
+        let ids = &mut IdSource::seeded(seed);
+        let bytes: Vec<u8> = (0..300).flat_map(|_| ids.uuid().into_bytes()).collect();
+        ThreadTree::arbitrary(&mut Unstructured::new(&bytes)).ok()
+    };
+    let trees: Vec<_> = (0..100).filter_map(drawn).collect();
+    assert!(
+        trees
+            .iter()
+            .any(|tree| !tree.root().state.messages().is_empty())
+    );
+    assert!(trees.iter().any(|tree| tree.current().id != tree.root().id));
+}
