@@ -278,7 +278,7 @@ proptest! {
 
 #[cfg(feature = "arbitrary")]
 #[test]
-fn trees_for_fuzzing_have_messages_and_branches_that_go_their_own_way() {
+fn trees_for_fuzzing_have_messages_and_branches() {
     use arbitrary::{Arbitrary as _, Unstructured};
     let drawn = |seed| {
         let ids = &mut IdSource::seeded(seed);
@@ -286,10 +286,9 @@ fn trees_for_fuzzing_have_messages_and_branches_that_go_their_own_way() {
         ThreadTree::arbitrary(&mut Unstructured::new(&bytes)).ok()
     };
     let trees: Vec<_> = (0..100).filter_map(drawn).collect();
-    assert!(
-        trees
-            .iter()
-            .any(|tree| !tree.root().state.messages().is_empty())
-    );
+    let spoken = trees
+        .iter()
+        .filter(|tree| !tree.root().state.messages().is_empty());
+    assert!(spoken.count() > trees.len() / 2);
     assert!(trees.iter().any(|tree| tree.current().id != tree.root().id));
 }
