@@ -212,6 +212,13 @@ fn what_does_not_fit_is_counted() {
         assert!(lines.ends_with(b"}\n") && *trace != whole);
     }
     assert_eq!(by_count.len(), 5);
+    // The shortest event alone fits as soon as it may be so long.
+    let least = |limits: fn(usize) -> TraceLimits| {
+        (1..500).find(|bytes| !traced(hostile_run(), limits(*bytes)).is_empty())
+    };
+    let event = least(|bytes| TraceLimits::default().with_max_event_bytes(bytes));
+    let all = least(|bytes| TraceLimits::default().with_max_bytes(bytes));
+    assert!(all.is_some() && all == event);
     let mut lines = Vec::new();
     by_bytes.write_lines(&mut lines).unwrap();
     assert!(lines.len() < 900 + 80);
