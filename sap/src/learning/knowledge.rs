@@ -64,15 +64,14 @@ impl Artifact {
         body: RawObject,
         ids: &BTreeSet<SignalId>,
     ) -> Self {
-        let mut text = Vec::new();
-        let mut object = MemberWriter::begin(&mut text);
-        object.member("kind", &kind);
-        object.member("capability", &key.capability);
-        object.optional("territory", key.territory.as_ref());
-        object.optional("fingerprint", key.fingerprint.as_ref());
-        object.member("body", &body);
-        object.end();
-        let digest = BodyDigest(body_digest(&text));
+        let said = object(|said| {
+            said.member("kind", &kind);
+            said.member("capability", &key.capability);
+            said.optional("territory", key.territory.as_ref());
+            said.optional("fingerprint", key.fingerprint.as_ref());
+            said.member("body", &body);
+        });
+        let digest = BodyDigest(body_digest(said.as_str().as_bytes()));
         let sources = ids.iter().take(Self::MAX_SOURCES).copied().collect();
         let mut artifact = Self::new(kind, at.into(), key.capability, body, digest, sources);
         artifact.territory = key.territory;
@@ -343,7 +342,7 @@ impl<T: Write> Write for List<'_, &T> {
 }
 
 #[expect(clippy::expect_used, reason = "what our own writer wrote")]
-fn object(write: impl FnOnce(&mut MemberWriter<'_>)) -> RawObject {
+pub(super) fn object(write: impl FnOnce(&mut MemberWriter<'_>)) -> RawObject {
     let mut text = Vec::new();
     let mut object = MemberWriter::begin(&mut text);
     write(&mut object);

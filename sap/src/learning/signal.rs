@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ubos_common::canon::{self, Domain};
-use ubos_common::json::{self, Fault, MemberWriter, Raw, RawBuf, RawObject, Read, Reader, Write};
+use ubos_common::json::{self, Fault, Raw, RawBuf, RawObject, Read, Reader, Write};
 use ubos_common::time::{Timestamp, WholeSecond};
 use ubos_common::violation::Profile;
 
+use super::knowledge::object;
 use crate::context::PressureLevel;
 use crate::error::{ErrorCode, StoreError};
 use crate::evidence::{
@@ -249,14 +250,13 @@ impl Signal {
     /// ```
     #[must_use]
     pub fn of_operator(about: &Self, at: Timestamp, feedback: Feedback) -> Self {
-        let mut text = Vec::new();
-        let mut object = MemberWriter::begin(&mut text);
-        object.member("about", &about.id);
-        object.member("at", &at);
-        object.member("feedback", &feedback);
-        object.end();
+        let said = object(|said| {
+            said.member("about", &about.id);
+            said.member("at", &at);
+            said.member("feedback", &feedback);
+        });
         let mut signal = Self::new(
-            SignalId(body_digest(&text)),
+            SignalId(body_digest(said.as_str().as_bytes())),
             at.into(),
             SignalSource::Operator,
             about.task_id,

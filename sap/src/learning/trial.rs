@@ -6,10 +6,10 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use ubos_common::json::MemberWriter;
 use ubos_common::time::Timestamp;
 
 use super::essence::EssenceSuggestion;
+use super::knowledge::object;
 use super::signal::{IssuerDigest, Observed, Signal, SignalId, SignalSink};
 use super::support::Support;
 use crate::cache::DropMembers;
@@ -266,12 +266,11 @@ impl Trial {
             .filter(|(name, _)| !is_essence || !tried.contains(name))
             .map(|(name, digest)| (name.clone(), *digest))
             .collect();
-        let mut text = Vec::new();
-        let mut object = MemberWriter::begin(&mut text);
-        object.optional("territory", signal.territory.as_ref());
-        object.member("members", &members);
-        object.end();
-        BodyDigest(body_digest(&text))
+        let seen = object(|seen| {
+            seen.optional("territory", signal.territory.as_ref());
+            seen.member("members", &members);
+        });
+        BodyDigest(body_digest(seen.as_str().as_bytes()))
     }
 
     fn lock(&self) -> MutexGuard<'_, Shadow> {

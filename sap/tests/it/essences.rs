@@ -57,6 +57,15 @@ fn what_an_extractor_of_another_version_wrote_answers_nothing() {
     assert_eq!((said.output.unwrap().as_str(), again.runs()), ("3", 1));
 }
 
+#[test]
+fn an_issuer_finds_the_record_of_each_payload() {
+    let desk = Desk::on(&Arc::default(), "1", Caching::by_issuer(WholePayload));
+    for (number, q) in [(1, 1), (2, 2), (3, 1)] {
+        desk.ask(number, "prefer", json!({"q": q}));
+    }
+    assert_eq!(desk.runs(), 2);
+}
+
 // spec: SAP-6-1, SAP-11-2
 #[test]
 fn a_payload_that_looks_like_the_essence_of_an_issuer_does_not_find_its_record() {

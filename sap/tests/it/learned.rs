@@ -74,6 +74,12 @@ fn what_was_said_long_ago_weighs_less() {
             .is_empty()
     );
     assert_eq!((&known).into_iter().count(), 1);
+    // By default half is left after 28 days.
+    let mut learner = learner(Window::default());
+    assert!(learner.insert(&on(0, decision(1, 10.0, true))).unwrap());
+    let known = learner.gather(at(28));
+    let (_, tally) = (&known).into_iter().next().unwrap();
+    assert!(tally.checks.values().all(|count| count.weight == 500));
 }
 
 // spec: SAP-7-5
@@ -310,8 +316,9 @@ fn an_outcome_that_was_not_given_out_differs_from_one_that_was() {
 // spec: SAP-7-2
 #[test]
 fn what_a_threshold_stopped_is_not_found_broken() {
-    let stopped = |number: u64, evidence: &str| {
-        let violation = json!([{"principle": "p", "severity": "medium", "evidence": evidence}]);
+    let stopped = |number: u64, principle: &str, evidence: &str| {
+        let violation =
+            json!([{"principle": principle, "severity": "medium", "evidence": evidence}]);
         let check = json!([{"principle": "p", "status": "FAIL", "notes": "broken"}]);
         let (task, result) = crate::learning::pair(
             number,
@@ -324,8 +331,12 @@ fn what_a_threshold_stopped_is_not_found_broken() {
         );
         Signal::of_result(&task, None, &result).unwrap()
     };
-    for (evidence, is_broken) in [("above the bound: 50 PSI", false), ("it says so", true)] {
-        let signals = (1..=6).map(|number| stopped(number, evidence));
+    for (principle, evidence, is_broken) in [
+        ("p", "above the bound: 50 PSI", false),
+        ("q", "above the bound: 50 PSI", true),
+        ("p", "it says so", true),
+    ] {
+        let signals = (1..=6).map(|number| stopped(number, principle, evidence));
         let catalogue = learned(signals).1.catalogue;
         let found = catalogue.iter().any(|entry| entry.principle == "p");
         assert_eq!(found, is_broken, "{catalogue:?}");
@@ -347,8 +358,12 @@ fn what_a_trial_remembers_is_bounded() {
         signal.territory = Some(n.to_string());
         trial.emit(signal).unwrap();
     }
+    let mut known = tried(1, "a", 2, "fine");
+    known.territory = Some("0".into());
+    trial.emit(known).unwrap();
+    assert_eq!(trial.state(), TrialState::Open { agreed: 64 });
     trial.emit(tried(1, "a", 99, "other")).unwrap();
-    assert_eq!(trial.state(), TrialState::Open { agreed: 63 });
+    assert_eq!(trial.state(), TrialState::Open { agreed: 64 });
 }
 
 #[cfg(feature = "driver")]

@@ -135,6 +135,12 @@ fn each_partial_or_last_result_is_a_signal_and_a_hit_is_marked() {
         (1, 0, 0)
     );
     assert_eq!(tally.statuses[&Status::Succeeded], 1);
+    // Members of a payload are told apart up to 64.
+    let is_observed = |members: u64| {
+        let payload = (0..members).map(|n| (n.to_string(), json!(n))).collect();
+        computed(1, payload, json!(1)).observed.is_some()
+    };
+    assert_eq!([64, 65].map(is_observed), [true, false]);
 }
 
 // spec: SAP-7-2
@@ -207,9 +213,16 @@ fn at_a_bound_what_is_new_is_refused_and_counted() {
     // In all periods together, too.
     let mut learner = Learner::new(Window::default(), share).unwrap();
     assert!(learner.insert(&a).is_ok());
-    let later = [("/reportedAt", json!("2026-09-28T10:15:26Z"))];
-    let later = signal(5, &[("/payload", json!({"n": 5}))], &later);
+    let said_later = |n: u64, payload: u64| {
+        let later = [("/reportedAt", json!("2025-10-20T10:15:26Z"))];
+        signal(n, &[("/payload", json!({"n": payload}))], &later)
+    };
+    let later = said_later(5, 5);
     assert!(learner.insert(&later).unwrap());
+    // And in what is gathered of them.
+    let mut known = learner.gather(later.at.timestamp());
+    assert!(known.insert(&c).unwrap());
+    assert!(known.tally(&SignalKey::from(&c)).is_none());
     // A known key goes on counting.
     let more = signal(9, &[("/payload", json!({"n": 1}))], &[]);
     assert!(keys.insert(&more).unwrap());
@@ -218,6 +231,8 @@ fn at_a_bound_what_is_new_is_refused_and_counted() {
     assert!(!signals.insert(&a).unwrap());
     let mut bytes = Aggregate::new(Bounds::default().with_max_bytes(10));
     assert!(bytes.insert(&a).is_ok() && bytes.insert(&b).is_err());
+    let none = Aggregate::new(Bounds::default().with_max_bytes(0)).insert(&a);
+    assert_eq!(none.unwrap_err().to_string(), "bytes at their limit of 0");
     // What is found broken takes room for each issuer who says so.
     let taken = |violations: Option<Vec<_>>| {
         let mut aggregate = Aggregate::new(Bounds::default().with_max_bytes(50_000));
@@ -237,6 +252,12 @@ fn at_a_bound_what_is_new_is_refused_and_counted() {
     let tally = names.tally(&SignalKey::from(&a)).unwrap();
     // One of two checks, one of three readings, one of three metrics.
     assert_eq!((tally.checks.len(), tally.left_out), (1, 1 + 2 + 2));
+    // What two periods leave out is counted together.
+    let names = Bounds::default().with_max_names(1);
+    let mut learner = Learner::new(Window::default(), names).unwrap();
+    assert!(learner.insert(&a).unwrap() && learner.insert(&said_later(2, 1)).unwrap());
+    let known = learner.gather(said_later(2, 1).at.timestamp());
+    assert_eq!(known.tally(&SignalKey::from(&a)).unwrap().left_out, 10);
     // However short the capability is.
     let place = "/constitutionalContext/territory";
     let far = signal(1, &[(place, json!("x".repeat(1_025)))], &[]);
@@ -436,6 +457,7 @@ fn members_that_outcomes_do_not_depend_on_are_suggested() {
     let filed = published(&aggregate, &heuristics, &mut Publisher::default());
     let playbook: Value = filed[0].body.deserialize().unwrap();
     assert_eq!(playbook["essence"]["capability"], "consult.align");
+    assert_eq!(playbook["essence"]["drop"], json!(["askedAt"]));
     let [suggestion] = &heuristics.essences[..] else {
         panic!("{:?}", heuristics.essences)
     };
@@ -507,7 +529,11 @@ impl Librarian for Shelf {
 // spec: SAP-7-3
 #[test]
 fn new_knowledge_is_filed_once_with_digest_and_sources() {
-    let (aggregate, heuristics) = learned(decisions());
+    let (aggregate, mut heuristics) = learned(decisions());
+    let threshold = heuristics.thresholds.remove(0);
+    let samples: Vec<_> = threshold.evidence.count.samples.iter().copied().collect();
+    let threshold = threshold.approved("ada".parse().unwrap());
+    heuristics.thresholds.push(threshold);
     let (shelf, mut publisher) = (Shelf::default(), Publisher::default());
     let mut publish = |aggregate: &Aggregate, heuristics: &Heuristics, shelf: &Shelf| {
         block_on(publisher.publish(
@@ -528,13 +554,22 @@ fn new_knowledge_is_filed_once_with_digest_and_sources() {
         assert!(artifact.sources.iter().all(|id| known.contains(id)));
     }
     let body: Value = filed[0].body.deserialize().unwrap();
-    assert_eq!(body["thresholds"][0]["psi"], json!(41.0));
-    let evidence = &body["thresholds"][0]["evidence"];
-    let position = json!({"records": 7, "head": "head"});
-    assert_eq!(
-        (&evidence["learnedFrom"], &evidence["issuers"]),
-        (&position, &json!(5))
-    );
+    assert_eq!(body["signals"], 20);
+    let wanted = json!([{
+        "principle": "strategic_pause",
+        "pressureLevel": "consulted",
+        "psi": 41.0,
+        "evidence": {
+            "signals": 18,
+            "weight": 18_000,
+            "issuers": 5,
+            "against": 2,
+            "samples": samples.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            "learnedFrom": {"records": 7, "head": "head"},
+        },
+        "approvedBy": "ada",
+    }]);
+    assert_eq!(body["thresholds"], wanted);
     // Nothing new: nothing is filed. Something new: the same kinds, with other digests.
     assert!(publish(&aggregate, &heuristics, &shelf).unwrap().is_empty());
     let (more, learned) = learned(decisions().chain([decision(77, 3.0, true)]));
