@@ -256,6 +256,7 @@ mod tests {
             "IP2A",
             "home\u{1}Address",
             "A\u{7f}Bc",
+            "--",
         ] {
             let mut slow = Reading::default();
             slow.folded(text.chars());

@@ -191,8 +191,11 @@ fn is_told(sink: &dyn SignalSink, make: impl FnOnce() -> Option<Signal>) -> bool
 
 #[cfg(test)]
 mod tests {
+    use core::task::{Context, Waker};
     use std::sync::mpsc::{Receiver, Sender, channel};
+    use std::task::Wake;
 
+    use futures::FutureExt as _;
     use futures::executor::block_on;
 
     use super::*;
@@ -330,6 +333,27 @@ mod tests {
             untold.strong_count() == 0
         });
         assert!(is_over, "it waits for more");
+    }
+
+    /// Asks when it is woken.
+    struct Asking(Teller, Mutex<Sender<u64>>);
+
+    impl Wake for Asking {
+        fn wake(self: Arc<Self>) {
+            self.1.lock().unwrap().send(self.0.lost()).unwrap();
+        }
+    }
+
+    #[test]
+    fn who_is_woken_may_ask_at_once() {
+        let (teller, release, _begun) = at_work();
+        let (woken, heard) = channel();
+        let mut all_told = teller.all_told();
+        let waker = Waker::from(Arc::new(Asking(teller, Mutex::new(woken))));
+        let polled = all_told.poll_unpin(&mut Context::from_waker(&waker));
+        assert!(polled.is_pending());
+        drop(release);
+        assert_eq!(heard.recv(), Ok(0));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ubos_common::json::{self, Fault, Read, Reader};
 use ubos_common::log::{AppendError, Config, Log, OpenError, Position, ReadError};
-use ubos_common::violation::{Level, Profile};
+use ubos_common::violation::Profile;
 
 use super::thread::{StoreThread, Taken, opened};
 use crate::cache::{CacheKey, CacheRecord, CacheStore, Lookup, SAP_VERSION};
@@ -253,11 +253,10 @@ pub(super) fn decode(bytes: &[u8]) -> Option<CacheRecord> {
 }
 
 /// The one member that the index needs; the whole record is proven when it is read.
-struct Key(CacheKey);
+struct Key(Option<CacheKey>);
 
 impl Read<'_> for Key {
     fn read(reader: &mut Reader<'_>) -> Result<Self, Fault> {
-        let at = reader.offset();
         let mut key = None;
         reader.object(|reader, name| {
             if name == "cacheKey" {
@@ -266,16 +265,13 @@ impl Read<'_> for Key {
             }
             reader.skip()
         })?;
-        key.map(Self).ok_or_else(|| {
-            reader.missing(at, "cacheKey", "SAP-6-10", Level::Must);
-            reader.noted()
-        })
+        Ok(Self(key))
     }
 }
 
 fn key_of(bytes: &[u8]) -> Option<CacheKey> {
-    let key = json::decode::<Key>(bytes, &unbounded(), Profile::Strict);
-    key.ok().map(|(key, _)| key.0)
+    let (key, _) = json::decode::<Key>(bytes, &unbounded(), Profile::Strict).ok()?;
+    key.0
 }
 
 #[cfg(test)]
@@ -313,5 +309,13 @@ mod tests {
         // What is not written counts no more.
         drop(Counted::new(&cache.index, 3).unwrap());
         assert_eq!(locked(&cache.index).records, 2);
+        // To close it waits for all that was handed over.
+        let (done, is_done) = std::sync::mpsc::channel();
+        drop(cache.store.call(move |_| {
+            (0..1_000).for_each(|_| std::thread::yield_now());
+            done.send(()).unwrap();
+        }));
+        cache.close();
+        assert!(is_done.try_recv().is_ok());
     }
 }

@@ -23,7 +23,7 @@ use crate::future::{BoxFuture, ready};
 pub(super) struct StoreThread {
     /// `None` once it is dropped.
     log: Option<Arc<Log>>,
-    jobs: Option<Sender<Job>>,
+    jobs: Sender<Job>,
     waiting: Arc<Backlog>,
     thread: Option<JoinHandle<()>>,
     folder: PathBuf,
@@ -138,7 +138,7 @@ impl StoreThread {
             })?;
         Ok(Self {
             log: Some(log),
-            jobs: Some(jobs),
+            jobs,
             waiting: Arc::default(),
             thread: Some(thread),
             folder: place_of(folder),
@@ -231,10 +231,9 @@ impl StoreThread {
         job: Job,
         answered: oneshot::Receiver<T>,
     ) -> BoxFuture<'static, Result<T, ThreadError>> {
-        let jobs = self.jobs.as_ref();
-        match jobs.map(|jobs| jobs.send(job)) {
-            Some(Ok(())) => Box::pin(async { answered.await.map_err(|_| ThreadError::Gone) }),
-            Some(Err(_)) | None => ready(Err(ThreadError::Gone)),
+        match self.jobs.send(job) {
+            Ok(()) => Box::pin(async { answered.await.map_err(|_| ThreadError::Gone) }),
+            Err(_) => ready(Err(ThreadError::Gone)),
         }
     }
 }
@@ -276,7 +275,6 @@ impl Drop for Place {
 impl Drop for StoreThread {
     fn drop(&mut self) {
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = self.log.take();
-        drop(self.jobs.take());
         let mut ending = ending();
         ending.retain(|it| !it.is_over());
         if let Some(thread) = self.thread.take() {

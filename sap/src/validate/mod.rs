@@ -126,24 +126,18 @@ fn between_members(task: &Task, options: &Options, report: &mut Report) {
 pub fn findings<T>(outcome: &Result<(T, Report), DecodeError>) -> Report {
     match outcome {
         Ok((_, report)) | Err(DecodeError::Invalid(report)) => report.clone(),
-        Err(DecodeError::Json(error)) => {
+        Err(error) => {
+            let broken = |pointer: String, code, what: String| {
+                Violation::new(pointer, code, "SAP-2-5", Level::Must, what)
+            };
             let mut report = Report::default();
-            report.push(
-                Violation::new(
-                    error.pointer.clone(),
-                    error.kind.code(),
-                    "SAP-2-5",
-                    Level::Must,
-                    error.kind.to_string(),
-                )
-                .at(error.position),
-            );
-            report
-        }
-        Err(other) => {
-            let mut report = Report::default();
-            let what = other.to_string();
-            report.push(Violation::new("", "refused", "SAP-2-5", Level::Must, what));
+            report.push(match error {
+                DecodeError::Json(error) => {
+                    let what = error.kind.to_string();
+                    broken(error.pointer.clone(), error.kind.code(), what).at(error.position)
+                }
+                other => broken(String::new(), "refused", other.to_string()),
+            });
             report
         }
     }

@@ -194,3 +194,19 @@ fn where_no_thread_is_it_is_done_where_it_is_asked_for() {
     threads.hand_over(move || told.send(here()).unwrap());
     assert_eq!(heard.recv(), Ok(here()));
 }
+
+#[test]
+fn the_threads_end_with_whom_they_work_for() {
+    std::thread_local! {
+        static ALIVE: core::cell::RefCell<Option<Sender<()>>> = const { core::cell::RefCell::new(None) };
+    }
+    let threads = Threads::start();
+    let (alive, ended) = channel();
+    // Those that have done nothing for a while wait for more.
+    for _ in 0..100 {
+        let alive = alive.clone();
+        block_on(threads.run(For::Task, move || ALIVE.set(Some(alive))));
+    }
+    drop((alive, threads));
+    assert!(ended.recv().is_err(), "what a thread has goes with it");
+}

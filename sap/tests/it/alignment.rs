@@ -4,7 +4,7 @@ use futures::executor::block_on;
 use sap::Psi;
 use sap::alignment::{Assessment, Policy as _, Rules, Severity, Subject, WhatIf, what_if};
 use sap::validate::Options;
-use sap::{Alignment, ConstitutionalContext, PressureLevel, RiskTolerance};
+use sap::{Alignment, ConstitutionalContext, ConstitutionalEvidence, PressureLevel, RiskTolerance};
 use ubos_common::json::RawBuf;
 
 use crate::samples::{read_result, read_task, result, task, with};
@@ -30,17 +30,21 @@ fn a_rule_binds_where_its_principle_is_named() {
     let rules = Rules::default().forbid("privacy", "SOME text");
     let named = assess(&rules, &context(&["privacy"], RiskTolerance::High), &[]);
     assert_eq!(
-        (named.alignment, named.violations.len()),
-        (Alignment::NonConstitutional, 1)
+        (&named.alignment, named.violations.len()),
+        (&Alignment::NonConstitutional, 1)
     );
     let other = assess(&rules, &context(&["other"], RiskTolerance::High), &[]);
     assert_eq!(
-        (other.alignment, other.violations.len(), other.checks.len()),
-        (Alignment::Valid, 0, 1)
+        (&other.alignment, other.violations.len(), other.checks.len()),
+        (&Alignment::Valid, 0, 1)
     );
     let none = assess(&rules, &context(&[], RiskTolerance::High), &[]);
     assert_eq!(none.alignment, Alignment::NonConstitutional);
     assert_eq!(none.checks[0].status.as_deref(), Some("FAIL"));
+    // Evidence of nothing wrong has no violations.
+    let violations = |it: &Assessment| ConstitutionalEvidence::from(it.clone()).violations;
+    assert_eq!(violations(&named).map(|all| all.len()), Some(1));
+    assert_eq!(violations(&other), None);
 }
 
 // spec: SAP-4.2-9

@@ -38,11 +38,12 @@ fn entries() -> Vec<Entry> {
 
 /// The log's first segment, and where the bytes `needle` are in it.
 fn segment(folder: &Path, needle: &str) -> (PathBuf, Vec<u8>, usize) {
-    let mut paths = fs::read_dir(folder)
+    let paths = fs::read_dir(folder)
         .unwrap()
         .map(|entry| entry.unwrap().path());
     let path = paths
-        .find(|path| fs::metadata(path).unwrap().len() > 1000)
+        .filter(|path| fs::metadata(path).unwrap().len() > 1000)
+        .min()
         .unwrap();
     let bytes = fs::read(&path).unwrap();
     let mut windows = bytes.windows(needle.len());
@@ -70,10 +71,9 @@ fn reads_back_and_proves(transcript: &dyn Transcript) -> Head {
         assert_eq!(block_on(transcript.record(entry)).unwrap(), number as u64);
     }
     assert_eq!(block_on(transcript.read(0, 10)).unwrap(), entries());
-    assert_eq!(
-        block_on(transcript.read(1, 1)).unwrap()[0].kind,
-        EntryKind::Result
-    );
+    for (from, entry) in entries().into_iter().enumerate() {
+        assert_eq!(block_on(transcript.read(from as u64, 1)).unwrap(), [entry]);
+    }
     let proof = transcript.verify(None).unwrap();
     assert_eq!((proof.records, proof.verdict), (2, Verdict::Intact));
     proof.head
@@ -369,6 +369,20 @@ fn fsck_names_all_that_is_wrong_with_a_store() {
         )
         .is_err()
     );
+}
+
+// spec: SAP-11-3
+#[test]
+fn fsck_looks_at_what_is_behind_a_segment_that_was_cut() {
+    let folder = tempfile::tempdir().unwrap();
+    let transcript = FileTranscript::open(folder.path(), config()).unwrap();
+    for entry in entries().iter().cycle().take(200) {
+        block_on(transcript.record(entry)).unwrap();
+    }
+    transcript.close();
+    cut(folder.path(), "SUCCEEDED");
+    let strangers = fsck(folder.path(), StoreKind::Cache, &[]).unwrap().findings;
+    assert_eq!(strangers.last().unwrap().record, 199);
 }
 
 #[test]

@@ -62,6 +62,11 @@ fn some_generated_messages_have_members_that_may_be_absent_and_values_of_each_ki
         let has_kind = outputs.iter().any(|it| it.as_str().starts_with(first));
         assert!(has_kind, "{first}");
     }
+    let is_large = |text: &str| text.parse().is_ok_and(|n: i64| n.unsigned_abs() > 1 << 53);
+    let is_fraction =
+        |text: &str| text.parse::<f64>().is_ok() && text.contains('.') && text != "1.50e+3";
+    assert!(outputs.iter().any(|it| is_large(it.as_str())));
+    assert!(outputs.iter().any(|it| is_fraction(it.as_str())));
 }
 
 #[test]

@@ -14,7 +14,7 @@ use sap::transcript::Verdict;
 use serde_json::json;
 use ubos_common::json::{RawBuf, RawObject};
 use ubos_common::log::format::Limits;
-use ubos_common::log::{Config, FsDir, LogId};
+use ubos_common::log::{Config, FsDir, Log, LogId};
 use ubos_common::time::Timestamp;
 
 use crate::learned::suggestion;
@@ -51,6 +51,17 @@ fn segment(folder: &Path) -> std::path::PathBuf {
     files
         .find(|file| file.extension().is_some_and(|e| e == "seg"))
         .unwrap()
+}
+
+// spec: SAP-7-1
+#[test]
+fn a_record_that_is_no_signal_is_passed_over_and_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = Log::open(folder.path(), config().with_kind("sap-signals")).unwrap();
+    log.append(b"{}").unwrap();
+    drop(log);
+    let (_, read) = open(folder.path(), Timestamp::EPOCH, &all());
+    assert_eq!(told(&read), [0, 0, 0, 1]);
 }
 
 // spec: SAP-7-1, SAP-7-2, SAP-7-5

@@ -6,6 +6,7 @@ use sap::{
     report,
 };
 use serde_json::{Value, json};
+use ubos_common::json::RawBuf;
 use ubos_common::violation::Profile;
 
 use crate::samples::{found, read_result, read_task, result, task, with};
@@ -47,6 +48,20 @@ fn results_follow_one_another_as_the_table_says() {
         Ok(Accepted::OutOfOrder)
     );
     assert_eq!(lenient.status(), Some(&Status::Failed));
+}
+
+#[test]
+fn of_the_results_of_a_task_the_last_1024_are_known_again() {
+    let mut held = lifecycle(Profile::Strict);
+    let mut accept = |number: usize| {
+        let mut part = of_status("PARTIAL");
+        part.output = Some(RawBuf::parse(&number.to_string()).unwrap());
+        held.accept(&part).unwrap()
+    };
+    for number in 0..=1_024 {
+        assert_eq!(accept(number), Accepted::Moved);
+    }
+    assert_eq!([1, 0].map(accept), [Accepted::Repeat, Accepted::Moved]);
 }
 
 // spec: SAP-5-5

@@ -611,6 +611,13 @@ fn what_members_of_a_result_say_of_one_another() {
         judged(&[("/status", Some(json!("ESCALATED")))], &strict),
         ["ADVICE /nextActions SAP-5-7"]
     );
+    for (actions, found) in [(json!([]), 1), (json!([{"action": "ask"}]), 0)] {
+        let escalated = [
+            ("/status", Some(json!("ESCALATED"))),
+            ("/nextActions", Some(actions)),
+        ];
+        assert_eq!(judged(&escalated, &strict).len(), found);
+    }
     assert_eq!(
         judged(&[("/status", Some(json!("PARTIAL")))], &strict),
         ["SHOULD /nextActions SAP-5-4"]

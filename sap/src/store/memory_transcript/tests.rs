@@ -138,6 +138,11 @@ fn where_the_newest_are_kept_their_bytes_are_bounded() {
         block_on(transcript.record(&entry(number))).unwrap();
         let held = lock(&transcript.line.shelf.blocks).bytes;
         assert!(held <= 5 * bytes && (number < 15 || held > 3 * bytes));
+        let left = block_on(transcript.read(transcript.removed(), 9)).unwrap();
+        assert_eq!(
+            left.iter().map(|it| json::to_vec(it).len()).sum::<usize>(),
+            held
+        );
     }
     // One that never fits takes nothing away.
     let body = format!(r#"{{"text":"{}"}}"#, "x".repeat(5 * bytes));
@@ -162,6 +167,13 @@ fn what_is_over_the_bound_of_bytes_is_not_taken_and_leaves_nothing() {
     let refused = block_on(transcript.record(&entry(2)));
     assert!(matches!(refused, Err(TranscriptError::FullOfBytes { limit: l }) if l == limit));
     assert_eq!(transcript.verify(None).unwrap(), full);
+    #[cfg(feature = "driver")]
+    {
+        let small = json::to_vec(&small).len();
+        let room =
+            [small, small + 1].map(|bytes| transcript.line.shelf.check_room(1, bytes).is_ok());
+        assert_eq!(room, [true, false]);
+    }
     block_on(transcript.record(&small)).unwrap();
     assert_eq!(block_on(transcript.read(2, 9)).unwrap(), [small]);
 }

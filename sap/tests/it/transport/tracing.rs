@@ -4,8 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt as _;
+use sap::cache::{Caching, WholePayload};
 use sap::processor::Config;
 use sap::role::{consumer, producer};
+use sap::store::MemoryCache;
 use sap::transport::bus::{self, Bus};
 use sap::validate::{Options, decode_result, decode_task};
 use sap::{Ack, Producer, ProducerKind};
@@ -14,7 +16,7 @@ use serde_json::json;
 use ubos_common::testing::Traces;
 use ubos_common::time::{Mono, Now, Timestamp};
 
-use crate::processor::{Jumping, run};
+use crate::processor::{Jumping, Log, answering, cached, consult, run};
 
 use super::world::{Real, Seen, ask, typed};
 
@@ -37,13 +39,15 @@ async fn spans_have_ids_and_nothing_of_the_payload() {
         "transport=\"bus\"".into(),
         "span sap.task".into(),
         format!("task_id={}", task.task_id),
-        format!("correlation_id={}", task.correlation_id),
         "capability=test.echo".into(),
         "status=SUCCEEDED".into(),
         "running=0".into(),
     ] {
         assert!(said.contains(&wanted), "{wanted} in {said}");
     }
+    // Each of the two spans can be found by it.
+    let id = format!("correlation_id={}", task.correlation_id);
+    assert_eq!(said.matches(&id).count(), 2, "{said}");
     assert!(!said.contains("UBOS SAP V2") && !said.contains("detailed"));
 }
 
@@ -55,7 +59,20 @@ fn the_span_of_a_task_that_is_turned_away_says_so() {
     );
     run(&processor, &Jumping::new(), &ask(1, "test.unknown"));
     let said = traces.text();
-    assert!(said.contains("status=\"NACK\""), "{said}");
+    assert!(said.contains("status=\"NACK\"\ncode=FORBIDDEN"), "{said}");
+}
+
+#[test]
+fn the_span_of_a_task_says_whether_the_cache_has_answered() {
+    let (traces, runs) = (Traces::of("sap"), Arc::default());
+    let processor = answering(&Log::default(), "1", &runs)
+        .cache(Arc::new(MemoryCache::default()))
+        .cached(consult(), Caching::shared(WholePayload));
+    for (number, is_hit) in [(1, false), (2, true)] {
+        run(&processor, &Jumping::new(), &cached(number, "prefer"));
+        let said = traces.text();
+        assert!(said.contains(&format!("cache_hit={is_hit}")), "{said}");
+    }
 }
 
 #[tokio::test]

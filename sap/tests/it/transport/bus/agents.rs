@@ -2,10 +2,10 @@
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use sap::processor::{Access, AllowAll, Authorize, Context, Outcome, Peer, Processor};
-use sap::{Producer, ProducerKind, Status};
+use sap::processor::{Access, AllowAll, Authorize, Context, Delivery, Outcome, Peer, Processor};
+use sap::{ErrorCode, Producer, ProducerKind, Status};
 
-use super::super::world::text;
+use super::super::world::{ByHand, text};
 use super::*;
 
 /// What its agents do: `test.gate` waits for the gate, and `test.hang` for ever.
@@ -151,6 +151,38 @@ async fn a_task_that_no_agent_knows_yet_has_its_agent_too() {
     };
     let (first, _) = join(send(&bus, &task), again).await;
     assert_eq!((status(first), team.calls()), (Status::Succeeded, 1));
+}
+
+/// Lets the first in, and is busy then.
+#[derive(Debug, Default)]
+struct Once(AtomicBool);
+
+impl Authorize for Once {
+    fn authorize<'a>(&'a self, _: &'a Peer, _: &'a Task) -> BoxFuture<'a, Access> {
+        let is_busy = self.0.swap(true, Ordering::SeqCst);
+        let access = if is_busy {
+            Access::Busy
+        } else {
+            Access::Allowed
+        };
+        Box::pin(std::future::ready(access))
+    }
+}
+
+#[tokio::test]
+async fn an_agent_that_is_busy_hides_no_task_of_another() {
+    let (bus, team) = (a_bus(), Team::default());
+    team.gate.store(true, Ordering::SeqCst);
+    bus.attach(team.agent("A-1", Arc::new(Once::default())), |_| {});
+    let task = any(1, "test.gate");
+    send(&bus, &task).await;
+    let busy = bus.status(&task).await;
+    assert!(matches!(busy, Message::Nack(nack) if nack.code == ErrorCode::RateLimit));
+    let other = bus.attach(team.agent("A-2", Arc::new(AllowAll)), |_| {});
+    let (clock, given, mut sink) = (ByHand::new(), task.encode(), |_: Delivery<'_>| {});
+    let ended = other.process(&clock, &given, &mut sink).await;
+    assert!(ended.is_ok());
+    assert_eq!(status(Some(bus.status(&task).await)), Status::Succeeded);
 }
 
 // spec: SAP-5-8

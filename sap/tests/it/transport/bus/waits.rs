@@ -141,6 +141,32 @@ async fn a_copy_of_a_task_that_runs_tells_nothing_twice_and_ends_nothing() {
     assert_eq!(seen.written(0), ["task", "RUNNING", "RUNNING", "SUCCEEDED"]);
 }
 
+/// How far it is comes first, and there was nothing else to say.
+// spec: SAP-5-10, SAP-10-1
+#[tokio::test]
+async fn who_sends_a_task_that_runs_already_asks_again_when_the_patience_is_over() {
+    let config = bus::Config::default()
+        .with_patience(Duration::from_secs(20))
+        .with_resends(1);
+    let (bus, seen, clock, _) = silent(config, 0);
+    let task = typed(&ask(1, "test.gate").to_string());
+    let told = AtomicUsize::new(0);
+    let mut note = |_: &Message| _ = told.fetch_add(1, Ordering::SeqCst);
+    let mut ignored = |_: &Message| {};
+    let again = async {
+        until(|| seen.entries() == 3).await;
+        bus.send(&task, &mut note).await
+    };
+    let opening = async {
+        until(|| told.load(Ordering::SeqCst) == 1).await;
+        seen.gate.store(true, Ordering::SeqCst);
+        until(|| seen.entries() == 4).await;
+        clock.go_on(Duration::from_secs(20));
+    };
+    let (first, again, ()) = tokio::join!(bus.send(&task, &mut ignored), again, opening);
+    assert_eq!(again.unwrap(), first.unwrap());
+}
+
 /// The bus does not hear what goes to an endpoint, and takes that for no silence.
 // spec: SAP-4.1-17, SAP-10-1
 #[tokio::test]
