@@ -1,5 +1,6 @@
 //! Going through a store on disk, whatever is wrong with it.
 
+use core::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -87,7 +88,8 @@ pub fn fsck(
             what: finding.damage.to_string(),
         })
         .collect();
-    strangers(dir, kind, log.verified.first_sequence, &mut findings)?;
+    let all = log.verified.first_sequence..log.verified.head.next_sequence;
+    strangers(dir, kind, all, &mut findings)?;
     findings.sort_by_key(|finding| finding.record);
     Ok(StoreReport {
         records: log.verified.records,
@@ -97,45 +99,53 @@ pub fn fsck(
     })
 }
 
-/// Finds records that hold and are none of this kind.
+/// Finds records that hold and are none of this kind. A segment with damage is read as far as that.
 fn strangers(
     dir: Arc<dyn LogDir>,
     kind: StoreKind,
-    first: u64,
+    all: Range<u64>,
     findings: &mut Vec<StoreFinding>,
 ) -> Result<(), TranscriptError> {
-    let lost: Vec<(u64, Option<u64>)> = findings.iter().map(|f| (f.record, f.to)).collect();
     let mut reader = Reader::open_in(dir, Limits::default());
-    reader.seek(first);
-    let mut reached = first;
+    let mut at = all.start;
+    reader.seek(at);
     loop {
-        let at = match reader.next() {
+        match reader.next() {
             Ok(None) => return Ok(()),
             Ok(Some(entry)) => {
+                at = entry.position.sequence + 1;
                 if !is_one(kind, entry.bytes) {
                     findings.push(StoreFinding {
                         record: entry.position.sequence,
-                        to: Some(entry.position.sequence + 1),
+                        to: Some(at),
                         what: "a record that is none of this kind".into(),
                     });
                 }
-                continue;
             }
             Err(ReadError::Io(error)) => return Err(store(error)),
-            Err(ReadError::Damaged(damage)) => damage.fault.sequence(),
-            Err(_) => None,
-        };
-        // Damage is known already; what is behind it is looked at too.
-        let past = |at: u64| lost.iter().filter(move |(from, _)| *from >= at);
-        let next = at.and_then(|at| past(at).find_map(|(_, to)| to.filter(|to| *to > at)));
-        match next.filter(|next| *next > reached) {
-            Some(next) => {
-                reader.seek(next);
-                reached = next;
+            // Damage is known already; what is behind it is looked at too.
+            Err(damage) => {
+                at = behind(&mut reader, &damage.to_string(), at..all.end);
+                if at >= all.end {
+                    return Ok(());
+                }
+                reader.seek(at);
             }
-            None => return Ok(()),
         }
     }
+}
+
+/// The first record behind damage that a reader comes to, which begins with the first one of a segment.
+fn behind(reader: &mut Reader, damage: &str, mut within: Range<u64>) -> u64 {
+    while within.end.saturating_sub(within.start) > 1 {
+        let middle = within.start.midpoint(within.end);
+        reader.seek(middle);
+        match reader.next() {
+            Err(error) if error.to_string() == damage => within.start = middle,
+            _ => within.end = middle,
+        }
+    }
+    within.end
 }
 
 fn is_one(kind: StoreKind, bytes: &[u8]) -> bool {
