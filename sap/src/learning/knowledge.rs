@@ -3,14 +3,14 @@
 use core::fmt;
 use std::collections::{BTreeMap, BTreeSet};
 
-use ubos_common::json::{self, MemberWriter, RawObject, Write};
+use ubos_common::json::{MemberWriter, RawObject, Write};
 use ubos_common::time::{Timestamp, WholeSecond};
-use ubos_common::violation::Profile;
 
 use super::aggregate::{Aggregate, SignalKey};
 use super::essence::EssenceSuggestion;
 use super::evidence::Count;
 use super::heuristics::{CatalogueEntry, Heuristics, Threshold};
+use super::object::object;
 use super::signal::SignalId;
 use super::support::{Shares, Support};
 use super::tally::Tally;
@@ -19,7 +19,6 @@ use crate::evidence::{BodyDigest, Fingerprint};
 use crate::future::{BoxFuture, yield_once};
 use crate::ident::Capability;
 use crate::lifecycle::body_digest;
-use crate::limits::unbounded;
 
 ubos_common::words! {
     /// What kind of artifact it is. Spec: SAP 7
@@ -339,14 +338,4 @@ impl<T: Write> Write for List<'_, &T> {
         }
         out.push(b']');
     }
-}
-
-#[expect(clippy::expect_used, reason = "what our own writer wrote")]
-pub(super) fn object(write: impl FnOnce(&mut MemberWriter<'_>)) -> RawObject {
-    let mut text = Vec::new();
-    let mut object = MemberWriter::begin(&mut text);
-    write(&mut object);
-    object.end();
-    let (object, _) = json::decode(&text, &unbounded(), Profile::Strict).expect("a sound object");
-    object
 }

@@ -27,6 +27,7 @@ mod evidence;
 mod heuristics;
 mod knowledge;
 mod learner;
+mod object;
 mod signal;
 mod support;
 mod tally;

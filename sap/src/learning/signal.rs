@@ -9,7 +9,7 @@ use ubos_common::json::{self, Fault, Raw, RawBuf, RawObject, Read, Reader, Write
 use ubos_common::time::{Timestamp, WholeSecond};
 use ubos_common::violation::Profile;
 
-use super::knowledge::object;
+use super::object::object;
 use crate::context::PressureLevel;
 use crate::error::{ErrorCode, StoreError};
 use crate::evidence::{

@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use ubos_common::time::Timestamp;
 
 use super::essence::EssenceSuggestion;
-use super::knowledge::object;
+use super::object::object;
 use super::signal::{IssuerDigest, Observed, Signal, SignalId, SignalSink};
 use super::support::Support;
 use crate::cache::DropMembers;
