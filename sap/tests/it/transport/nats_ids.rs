@@ -10,6 +10,7 @@ use sap::transport::nats::Queue;
 use sap::transport::{Message, Service};
 use sap::{Status, Task};
 use serde_json::json;
+use tokio::task::JoinHandle;
 
 use super::nats::{A_PRIME, Nats, config, work};
 use super::nats_faults::until_kept;
@@ -22,6 +23,13 @@ fn two(capability: &str) -> [Task; 2] {
     let task = ask(1, capability);
     let other = with(ask(1, "test.echo"), "/tags", Some(json!(["other"])));
     [task, other].map(|task| typed(&task.to_string()))
+}
+
+/// The same task, of which the queue hears nothing while it runs.
+fn silent() -> Task {
+    let reply = json!({"endpoint": INBOX, "expectAck": false});
+    let task = with(ask(1, "test.gate"), "/replyTo", Some(reply));
+    typed(&task.to_string())
 }
 
 /// The last word, which is not long in coming: a status, or the code of a Nack.
@@ -68,10 +76,7 @@ async fn a_second_task_of_an_id_is_refused_while_the_first_runs_on_another_worke
 async fn a_second_task_of_an_id_is_refused_while_the_first_says_nothing_on_the_queue() {
     let (nats, seen, next) = (Nats::start(), Seen::default(), Seen::default());
     let queue = nats.queue(config()).await;
-    let silent = json!({"endpoint": INBOX, "expectAck": false});
-    let task = with(ask(1, "test.gate"), "/replyTo", Some(silent));
-    let task = typed(&task.to_string());
-    let [_, other] = two("test.gate");
+    let [task, other] = [silent(), two("test.gate")[1].clone()];
     let first = work(&queue, seen.service_of(processor::Config::default()));
     let second = async {
         until(|| seen.entries() >= 3).await;
@@ -146,43 +151,70 @@ impl Authorize for Late {
     }
 }
 
+/// A worker that denies the first task that it gets, when it is told to.
+fn denying(queue: &Queue) -> (Arc<Late>, JoinHandle<()>) {
+    let late = Arc::<Late>::default();
+    let processor = Seen::default().processor(processor::Config::default());
+    let processor = processor.authorize(Arc::clone(&late) as Arc<dyn Authorize>);
+    let service = Service::new(Arc::new(processor), Arc::new(Real::default()));
+    (late, work(queue, service))
+}
+
+/// A worker takes the task and dies, and the next one turns it away.
+async fn is_taken_in_vain(queue: &Queue, [task, other]: [&Task; 2]) {
+    let seen = Seen::default();
+    let dying = work(queue, seen.service_of(processor::Config::default()));
+    let next = async {
+        until(|| seen.entries() >= 3).await;
+        assert_eq!(last(queue, other).await, "INVALID_TASK");
+        dying.abort();
+        let (late, worker) = denying(queue);
+        late.told.store(true, Ordering::SeqCst);
+        worker
+    };
+    let (denied, worker) = tokio::join!(last(queue, task), next);
+    assert_eq!(denied, "FORBIDDEN");
+    worker.abort();
+}
+
 // spec: SAP-5-10, SAP-10-4
 #[tokio::test]
 async fn a_second_task_of_an_id_is_not_refused_while_the_first_may_be_turned_away() {
-    let (nats, seen, next) = (Nats::start(), Seen::default(), Seen::default());
-    let queue = nats.queue(config()).await;
-    let [task, other] = two("test.echo");
-    let late = Arc::new(Late::default());
-    let processor = seen.processor(processor::Config::default());
-    let processor = processor.authorize(Arc::clone(&late) as Arc<dyn Authorize>);
-    let service = Service::new(Arc::new(processor), Arc::new(Real::default()));
-    let first = work(&queue, service);
-    let second = async {
-        until(|| late.asked.load(Ordering::SeqCst) == 1).await;
-        let worker = work(&queue, next.service_of(processor::Config::default()));
-        let decided = async {
-            // It comes round a few times.
-            let tasks = nats.stream("sap_tasks").await;
-            let delivered = async || {
-                let workers = tasks.consumer_info("sap_workers").await.unwrap();
-                workers.delivered.consumer_sequence
+    for was_taken in [false, true] {
+        let (nats, next) = (Nats::start(), Seen::default());
+        let queue = nats.queue(config()).await;
+        let [task, other] = [silent(), two("test.gate")[1].clone()];
+        if was_taken {
+            is_taken_in_vain(&queue, [&task, &other]).await;
+        }
+        let (late, first) = denying(&queue);
+        let second = async {
+            until(|| late.asked.load(Ordering::SeqCst) == 1).await;
+            let worker = work(&queue, next.service_of(processor::Config::default()));
+            let decided = async {
+                // It comes round a few times.
+                let tasks = nats.stream("sap_tasks").await;
+                let delivered = async || {
+                    let workers = tasks.consumer_info("sap_workers").await.unwrap();
+                    workers.delivered.consumer_sequence
+                };
+                let wanted = delivered().await + 4;
+                while delivered().await < wanted {
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                }
+                late.told.store(true, Ordering::SeqCst);
             };
-            let wanted = delivered().await + 4;
-            while delivered().await < wanted {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-            late.told.store(true, Ordering::SeqCst);
+            let (ended, ()) = tokio::join!(last(&queue, &other), decided);
+            (ended, worker)
         };
-        let (ended, ()) = tokio::join!(last(&queue, &other), decided);
-        (ended, worker)
-    };
-    let (denied, (ended, worker)) = tokio::join!(last(&queue, &task), second);
-    assert_eq!(
-        (denied.as_str(), ended.as_str()),
-        ("FORBIDDEN", "SUCCEEDED")
-    );
-    first.abort();
-    worker.abort();
+        let (denied, (ended, worker)) = tokio::join!(last(&queue, &task), second);
+        assert_eq!(
+            (denied.as_str(), ended.as_str()),
+            ("FORBIDDEN", "SUCCEEDED")
+        );
+        first.abort();
+        worker.abort();
+    }
 }
 
 // spec: SAP-5-10, SAP-10-4
