@@ -170,9 +170,9 @@ async fn is_taken_in_vain(queue: &Queue, [task, other]: [&Task; 2]) {
         dying.abort();
         let (late, worker) = denying(queue);
         late.told.store(true, Ordering::SeqCst);
-        worker
+        (late, worker)
     };
-    let (denied, worker) = tokio::join!(last(queue, task), next);
+    let (denied, (_, worker)) = tokio::join!(last(queue, task), next);
     assert_eq!(denied, "FORBIDDEN");
     worker.abort();
 }
