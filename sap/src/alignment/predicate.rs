@@ -178,10 +178,7 @@ fn parts(text: &str) -> Vec<&str> {
             _ if is_escaped => is_escaped = false,
             b'\\' if is_quoted => is_escaped = true,
             b'"' => is_quoted = !is_quoted,
-            b' ' if !is_quoted
-                && at >= start
-                && text.get(at..).is_some_and(|rest| rest.starts_with(AND)) =>
-            {
+            b' ' if !is_quoted && text.get(at..).is_some_and(|rest| rest.starts_with(AND)) => {
                 parts.push(text.get(start..at).unwrap_or_default());
                 start = at + AND.len();
             }
@@ -442,6 +439,7 @@ mod tests {
             ("/t contains \"B and C\" and /n exists", true),
             ("/t starts \"ab\" and /t ends \"C\"", true),
             ("/t length = 8", true),
+            (". != \"a\\\" and b\"", true),
             ("/l length > 2", false),
             ("/o length = 2", true),
             ("/n length = 1", false),
@@ -481,6 +479,18 @@ mod tests {
             };
             assert_eq!(within(steps - 10_000), Err(Spent), "{terms}");
             assert_eq!(within(steps + 10_000), Ok(true), "{terms}");
+        }
+    }
+
+    #[test]
+    fn reading_a_list_or_a_text_is_paid_for() {
+        let list = (format!("[{}1]", "1,".repeat(1_000)), ". length > 1");
+        let text = (format!("\"{}\"", "x".repeat(2_000)), ". contains \"x\"");
+        for (output, text) in [list, text] {
+            let output = RawBuf::parse(&output).unwrap();
+            let mut output = Output::with_steps(output.as_raw(), 2_000);
+            let predicate: Predicate = text.parse().unwrap();
+            assert_eq!(predicate.holds_within(&mut output), Err(Spent), "{text}");
         }
     }
 

@@ -152,6 +152,7 @@ mod tests {
     };
     use super::*;
     use crate::result::{Producer, ProducerKind, TaskResult};
+    use crate::role::consumer;
     use crate::status::Status;
     use crate::store::MemoryTranscript;
     use crate::work::HEAVY;
@@ -428,6 +429,23 @@ mod tests {
             panic!("it was turned away");
         };
         assert_eq!(result.status, Status::Cancelled);
+    }
+
+    // spec: SAP-5-8
+    #[test]
+    fn what_had_its_turn_while_the_run_had_the_machine_has_another() {
+        let producer = Producer::new("A-1".parse().unwrap(), ProducerKind::Agent);
+        let config = consumer::Config::new(producer);
+        let task = Arc::new(crate::samples::task());
+        let mut bench = Workbench::new(ReceivedTask::new(Still.now(), task, config), Still);
+        let busy = Busy::all();
+        bench.give(Input::Shutdown);
+        assert!(bench.hold());
+        drop(busy);
+        while bench.is_at_work() {
+            let _ = bench.poll_given(&mut Waking::from_waker(Waker::noop()));
+        }
+        assert_eq!(bench.machine().stage(), consumer::Stage::Dismissed);
     }
 
     // spec: SAP-5-8

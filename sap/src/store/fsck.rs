@@ -99,7 +99,8 @@ pub fn fsck(
     })
 }
 
-/// Finds records that hold and are none of this kind. A segment with damage is read as far as that.
+/// Finds records that hold and are none of this kind. Behind damage, which is known already, it goes on at the next segment: what
+/// is between cannot be read.
 fn strangers(
     dir: Arc<dyn LogDir>,
     kind: StoreKind,
@@ -107,45 +108,41 @@ fn strangers(
     findings: &mut Vec<StoreFinding>,
 ) -> Result<(), TranscriptError> {
     let mut reader = Reader::open_in(dir, Limits::default());
-    let mut at = all.start;
-    reader.seek(at);
+    let mut reached = all.start;
     loop {
-        match reader.next() {
+        let damage = match reader.next() {
             Ok(None) => return Ok(()),
             Ok(Some(entry)) => {
-                at = entry.position.sequence + 1;
+                reached = entry.position.sequence + 1;
                 if !is_one(kind, entry.bytes) {
                     findings.push(StoreFinding {
                         record: entry.position.sequence,
-                        to: Some(at),
+                        to: Some(reached),
                         what: "a record that is none of this kind".into(),
                     });
                 }
+                continue;
             }
             Err(ReadError::Io(error)) => return Err(store(error)),
-            // Damage is known already; what is behind it is looked at too.
-            Err(damage) => {
-                at = behind(&mut reader, &damage.to_string(), at..all.end);
-                if at >= all.end {
-                    return Ok(());
+            Err(ReadError::Damaged(damage)) => damage,
+            Err(_) => return Ok(()),
+        };
+        let mut next = all.end;
+        while reached < next {
+            let middle = u64::midpoint(reached, next);
+            reader.seek(middle);
+            match reader.next() {
+                Err(ReadError::Damaged(again)) if again.segment == damage.segment => {
+                    reached = middle + 1;
                 }
-                reader.seek(at);
+                _ => next = middle,
             }
         }
-    }
-}
-
-/// The first record behind damage that a reader comes to, which begins with the first one of a segment.
-fn behind(reader: &mut Reader, damage: &str, mut within: Range<u64>) -> u64 {
-    while within.end.saturating_sub(within.start) > 1 {
-        let middle = within.start.midpoint(within.end);
-        reader.seek(middle);
-        match reader.next() {
-            Err(error) if error.to_string() == damage => within.start = middle,
-            _ => within.end = middle,
+        if next == all.end {
+            return Ok(());
         }
+        reader.seek(next);
     }
-    within.end
 }
 
 fn is_one(kind: StoreKind, bytes: &[u8]) -> bool {

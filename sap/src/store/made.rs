@@ -229,6 +229,8 @@ mod tests {
         assert_eq!(block_on(first).unwrap(), 0);
         let numbers = more.map(|waits| block_on(waits).unwrap());
         assert_eq!(numbers, [1, 2]);
+        // What was made leaves its room to others.
+        assert_eq!(block_on(line.record_made(entry(999_900), same)).unwrap(), 3);
     }
 
     #[test]

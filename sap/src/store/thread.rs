@@ -458,7 +458,11 @@ mod tests {
         let first =
             block_on(thread.call(|log| log.reader().next().unwrap().unwrap().bytes.to_vec()));
         assert_eq!(first, Ok(b"one".to_vec()));
-        assert_eq!(thread.waiting.bytes.load(Ordering::Relaxed), 0);
+        // What is settled has left its room before anybody is told.
+        let waiting = Arc::clone(&thread.waiting);
+        let left = move |_| waiting.bytes.load(Ordering::Relaxed);
+        let told = thread.append(Taken::WithRoom, b"three".to_vec(), left);
+        assert_eq!(block_on(told), Ok(0));
     }
 
     #[test]

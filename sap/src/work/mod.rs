@@ -207,16 +207,11 @@ impl Queue {
 impl Lines {
     /// The next that is to be done. What was given up takes no turn of its line.
     fn pop(&mut self) -> Option<Job> {
-        let Self {
-            strangers, tasks, ..
-        } = self;
-        let is_tasks_turn = self.is_tasks_turn;
-        let order = if is_tasks_turn {
-            [tasks, strangers]
-        } else {
-            [strangers, tasks]
-        };
-        for (place, line) in order.into_iter().enumerate() {
+        for is_task in [self.is_tasks_turn, !self.is_tasks_turn] {
+            let line = match is_task {
+                true => &mut self.tasks,
+                false => &mut self.strangers,
+            };
             while let Some(turn) = line.pop_front() {
                 let job = match turn {
                     Turn::Kept(job) => Some(job),
@@ -224,8 +219,7 @@ impl Lines {
                 };
                 if job.is_some() {
                     // After a task it is the turn of strangers.
-                    let was_task = is_tasks_turn == (place == 0);
-                    self.is_tasks_turn = !was_task;
+                    self.is_tasks_turn = !is_task;
                     return job;
                 }
             }

@@ -467,11 +467,11 @@ fn stores_in_memory_are_bounded_in_bytes_too() {
     let newest = MemoryTranscript::default().keeping_newest();
     let newest = newest.with_max_bytes(most);
     for task in [&short, &long] {
-        block_on(newest.record(&of(task))).unwrap();
+        block_on(newest.record_made(of(task), |entry| entry)).unwrap();
     }
     assert_eq!(newest.removed(), 1);
     let keys = Keys::of(&short, &WholePayload).unwrap();
-    let record = CacheRecord::new(
+    let mut record = CacheRecord::new(
         keys.key,
         Timestamp::EPOCH.into(),
         "A-ml-001".parse().unwrap(),
@@ -481,7 +481,11 @@ fn stores_in_memory_are_bounded_in_bytes_too() {
         keys.fingerprint,
         "2.0".into(),
     );
-    let cache = MemoryCache::default();
-    let full = (0..100).find(|_| block_on(cache.put(&record)).is_err());
-    assert_eq!(full, Some(64));
+    let full = |record: &CacheRecord| {
+        let cache = MemoryCache::default();
+        (0..100).find(|_| block_on(cache.put(record)).is_err())
+    };
+    assert_eq!(full(&record), Some(64));
+    record.citations = vec!["x".repeat(1 << 20)];
+    assert_eq!(full(&record), Some(32));
 }

@@ -67,6 +67,18 @@ fn some_generated_messages_have_members_that_may_be_absent_and_values_of_each_ki
         |text: &str| text.parse::<f64>().is_ok() && text.contains('.') && text != "1.50e+3";
     assert!(outputs.iter().any(|it| is_large(it.as_str())));
     assert!(outputs.iter().any(|it| is_fraction(it.as_str())));
+    let otherwise = outputs.iter().filter(|it| it.as_str() == "1.50e+3");
+    assert!(otherwise.count() > 0, "a number is written in many ways");
+}
+
+#[test]
+fn some_generated_budgets_are_not_whole() {
+    let tokens = |seed| {
+        let task = Task::arbitrary(&mut Unstructured::new(&bytes(seed))).ok()?;
+        task.telemetry?.budget?.tokens
+    };
+    let mut tokens = (0..300).filter_map(tokens);
+    assert!(tokens.any(|tokens| f64::from(&tokens).fract() > 0.0));
 }
 
 #[test]

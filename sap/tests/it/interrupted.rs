@@ -185,6 +185,23 @@ fn a_task_whose_time_is_over_waits_for_a_place_to_end_in() {
     assert_eq!(timeouts.iter().filter(is_timeout).count(), 1);
 }
 
+// spec: SAP-5-8
+#[test]
+fn of_tasks_that_nobody_sends_again_the_first_whose_time_is_over_ends_first() {
+    let (log, clock) = (Log::default(), Jumping::new());
+    for id in 0..9 {
+        let later = Duration::from_secs(u64::from(9 - id));
+        let task = without_deadline(&cached(id, "bypass"));
+        record(&*log, clock.now().wall.saturating_add(later), &task);
+    }
+    let mut second = hanging(log.clone(), Config::default());
+    block_on(second.resume(&clock, Interrupted::RunAgain)).unwrap();
+    block_on(second.end_interrupted(&clock)).unwrap();
+    let ends = block_on(log.read(9, 99)).unwrap();
+    let tasks = ends.iter().map(|end| end.task.as_ref().map(u64::from));
+    assert!(tasks.eq((0..9).rev().map(Some)));
+}
+
 // spec: SAP-5-10
 #[test]
 fn more_tasks_without_an_end_than_may_be_are_refused_with_a_way_out() {

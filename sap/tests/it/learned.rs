@@ -1,18 +1,19 @@
 //! What fades, what is tried before it is believed, and what outlives the process.
 
 use core::time::Duration;
+use std::sync::Mutex;
 
 use proptest::prelude::*;
 use sap::learning::{
-    AdoptError, Bounds, EssenceSuggestion, Feedback, Heuristics, Learner, Signal, SignalSink as _,
-    Support, Trial, TrialState, Window,
+    AdoptError, Bounds, EssenceSuggestion, Feedback, Heuristics, Learner, Publisher, Signal,
+    SignalSink as _, Support, Trial, TrialState, Window,
 };
 use sap::{Alignment, ErrorCode, Status};
 use serde_json::{Value, json};
 use ubos_common::json::{RawBuf, RawObject};
 use ubos_common::time::Timestamp;
 
-use crate::learning::{computed, decision, learned};
+use crate::learning::{computed, decision, learned, published};
 
 const DAY: u64 = 86_400;
 
@@ -102,6 +103,7 @@ fn what_is_older_than_the_window_is_forgotten_and_leaves_room() {
     };
     assert_eq!(count(&mut learner, 10), (3, 1));
     assert_eq!(window.begins(at(10)), at(1));
+    assert_eq!(Window::default().begins(at(91)), at(7));
     assert_eq!(count(&mut learner, 11), (2, 1));
     assert!(learner.insert(&said(11)).unwrap());
     assert_eq!((count(&mut learner, 11), learner.refused()), ((3, 1), 1));
@@ -149,7 +151,8 @@ proptest! {
 // spec: SAP-7-1
 #[test]
 fn what_two_days_say_is_put_together() {
-    let mut learner = learner(days(10, None));
+    let learner = Mutex::new(learner(days(10, None)));
+    let tell = |signal: Signal| learner.emit(signal).unwrap();
     for day in [1, 2] {
         let mut said = on(day, decision(day, 10.0, true));
         let metrics = format!(r#"{{"latencyMs":{}}}"#, day * 100);
@@ -157,20 +160,20 @@ fn what_two_days_say_is_put_together() {
         let action = RawBuf::parse(r#"{"action":"ask"}"#).unwrap();
         said.next_actions = Some(vec![RawObject::new(action).unwrap()]);
         said.violations = decision(day, 10.0, false).violations;
-        learner.insert(&said).unwrap();
+        tell(said.clone());
         let mut hit = on(day, decision(day + 10, 10.0, true));
         hit.cache_hit = Some(true);
-        learner.insert(&hit).unwrap();
+        tell(hit);
         let later = at(day).saturating_add(Duration::from_secs(1));
         for (at, is_good) in [(at(day), true), (later, false)] {
             let mut opinion = Feedback::new("ada".parse().unwrap());
             opinion.approved = Some(is_good);
-            learner
-                .insert(&Signal::of_operator(&said, at, opinion))
-                .unwrap();
+            // The one is as long as may be, the other is too long.
+            opinion.notes = Some("x".repeat(if is_good { 1_024 } else { 1_025 }));
+            tell(Signal::of_operator(&said, at, opinion));
         }
     }
-    let known = learner.gather(at(2));
+    let known = learner.lock().unwrap().gather(at(2));
     let (_, tally) = (&known).into_iter().next().unwrap();
     let metric = tally.metrics["latencyMs"];
     assert_eq!(
@@ -189,6 +192,29 @@ fn what_two_days_say_is_put_together() {
     assert_eq!((tally.praise.signals, tally.blame.signals), (2, 2));
     let broken: Vec<_> = tally.violations.values().map(|c| c.signals).collect();
     assert_eq!(broken, [2]);
+    let notes: Vec<_> = tally.notes.values().map(|c| c.signals).collect();
+    assert_eq!((notes, tally.left_out), (vec![2], 2));
+    let kept = ("blueprint_thinking".to_owned(), "PASS".to_owned());
+    assert_eq!(tally.checks[&kept].signals, 2);
+}
+
+// spec: SAP-7-2, SAP-7-3, SAP-7-5
+#[test]
+fn what_each_of_several_days_says_too_seldom_is_enough_together() {
+    let asked = |n: u64| {
+        let payload = json!({"text": "hello", "asked": n});
+        on(n, computed(n, payload, json!("fine")))
+    };
+    let mut learner = learner(days(10, None));
+    for n in 1..7 {
+        learner.insert(&asked(n)).unwrap();
+    }
+    let mut known = learner.gather(at(7));
+    let heuristics = Heuristics::derive(&known, Support::default(), None);
+    assert_eq!(heuristics.essences[0].drop, ["asked"]);
+    let filed = published(&known, &heuristics, &mut Publisher::default());
+    assert_eq!(filed.len(), 1, "a playbook");
+    assert!(!known.insert(&asked(1)).unwrap(), "it counts once");
 }
 
 /// To leave `asked` out, as signals suggest it.
@@ -369,7 +395,6 @@ fn what_a_trial_remembers_is_bounded() {
 #[cfg(feature = "driver")]
 mod with_a_processor {
     use core::num::NonZeroU64;
-    use std::sync::Mutex;
 
     use super::*;
     use crate::processor::{Jumping, Log, processor, result, run, text};

@@ -588,7 +588,7 @@ fn what_members_of_a_result_say_of_one_another() {
         ["ADVICE /error/message SAP-5-6", code]
     );
     let blank = ("/error", Some(json!({"code": "TIMEOUT", "message": " "})));
-    assert_eq!(judged(&[failed.clone(), blank], &strict), [message]);
+    assert_eq!(judged(&[failed.clone(), blank.clone()], &strict), [message]);
     let own = ("/error", Some(json!({"code": "E_OWN", "message": "m"})));
     assert_eq!(judged(&[failed.clone(), own.clone()], &strict), [code]);
     let (kept, _) = read_result(
@@ -601,12 +601,19 @@ fn what_members_of_a_result_say_of_one_another() {
     )
     .unwrap();
     assert_eq!(kept.error_code(), Some(&ErrorCode::Other("E_OWN".into())));
-    // The same rule holds where the shape is refused too.
-    let both = judged(&[failed, ("/taskId", None)], &strict);
-    assert!(
-        both.contains(&message.to_owned()) && both.contains(&"MUST /taskId SAP-4.2-1".to_owned()),
-        "{both:?}"
-    );
+    // The same rules hold where the shape is refused too.
+    let partial = ("/status", Some(json!("PARTIAL")));
+    let nothing = ("/nextActions", Some(json!([])));
+    for (changes, wanted) in [
+        ([failed.clone(), ("/error", None)], message),
+        ([failed, blank], message),
+        ([partial, nothing], "SHOULD /nextActions SAP-5-4"),
+    ] {
+        let both = judged(&[&changes[..], &[("/taskId", None)]].concat(), &strict);
+        for wanted in [wanted, "MUST /taskId SAP-4.2-1"] {
+            assert!(both.iter().any(|it| it == wanted), "{both:?}");
+        }
+    }
     assert_eq!(
         judged(&[("/status", Some(json!("ESCALATED")))], &strict),
         ["ADVICE /nextActions SAP-5-7"]

@@ -351,6 +351,11 @@ fn a_task_is_overdue_after_its_deadline_whatever_is_said_before() {
     let mut late = SentTasks::new(config).unwrap();
     late.handle_input(at(100), Input::Dispatch(&task)).unwrap();
     assert_eq!(late.poll_timeout(), Some(at(105).mono));
+    // Sent again when the calendar was set back, it has its time again.
+    let mut now = at(101);
+    now.wall = at(3).wall;
+    late.handle_input(now, Input::Dispatch(&task)).unwrap();
+    assert_eq!(late.poll_timeout(), Some(at(109).mono));
 }
 
 // spec: SAP-4.3-2

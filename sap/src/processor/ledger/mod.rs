@@ -349,8 +349,8 @@ impl Ledger {
         let before = core::mem::replace(&mut held.latest, Latest::Kept(encoded, entry));
         tasks.bytes -= before.bytes();
         held.results += 1;
-        // Each of them looks again.
-        let followers = core::mem::take(&mut held.followers);
+        // Each of them looks again, when this is over.
+        let _followers = core::mem::take(&mut held.followers);
         if result.status.is_terminal() {
             let task_bytes = held.task_bytes;
             let before = core::mem::replace(&mut held.state, State::Ended);
@@ -365,7 +365,6 @@ impl Ledger {
         tasks.shrink(key, max_bytes);
         // Whom they wake may look here at once.
         drop(held_tasks);
-        drop(followers);
     }
 
     /// Forgets a task that did not get as far as a result.

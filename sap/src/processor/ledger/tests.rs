@@ -148,6 +148,8 @@ fn tasks_that_run_are_bounded_in_bytes_and_one_alone_is_not() {
     assert!(is_in);
     assert!(!enter("b", 1).0);
     ledger.forget(&long);
+    // Of an issuer of whom nothing runs nothing is kept.
+    assert!(ledger.tasks().running_of.is_empty());
     assert!(enter("b", 4).0 && enter("c", 6).0 && !enter("d", 1).0);
 }
 

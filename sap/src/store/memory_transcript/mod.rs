@@ -155,11 +155,11 @@ impl Shelf for Chain {
     #[cfg(feature = "driver")]
     fn check_room(&self, entries: usize, bytes: usize) -> Result<(), TranscriptError> {
         let blocks = lock(&self.blocks);
-        let (mut taken, mut taken_bytes) = (blocks.entries - blocks.first, blocks.bytes);
-        if self.bounds.keeps_newest {
+        let (taken, taken_bytes) = match self.bounds.keeps_newest {
             // What is there goes for what comes.
-            (taken, taken_bytes) = (0, 0);
-        }
+            true => (0, 0),
+            false => (blocks.entries, blocks.bytes),
+        };
         if entries > self.bounds.entries.saturating_sub(taken) {
             return Err(self.bounds.full());
         }

@@ -6,10 +6,11 @@ mod ending;
 mod waits;
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use sap::processor::Config;
+use futures::future::BoxFuture;
+use sap::processor::{Access, Authorize, Config, Peer};
 use sap::transport::http::{self, HttpClient, HttpReplies, inbox, router, serve};
 use sap::transport::{Message, SendError, Service};
 use sap::validate::Options;
@@ -21,7 +22,7 @@ use tokio::task::JoinHandle;
 use ubos_common::trace_context::TraceContext;
 
 use super::suite::{self, Harness, until};
-use super::world::{Seen, ask, typed};
+use super::world::{Real, Seen, ask, typed};
 use crate::samples::with;
 
 struct OverHttp {
@@ -334,7 +335,7 @@ async fn a_panic_beside_the_handler_fails_its_own_task() {
     }
     let seen = Seen::default();
     let processor = seen.processor(Config::default()).policy(Arc::new(Faulty));
-    let service = Service::new(Arc::new(processor), Arc::new(super::world::Real::default()));
+    let service = Service::new(Arc::new(processor), Arc::new(Real::default()));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/sap/tasks", listener.local_addr().unwrap());
     let routes = router(service, http::Config::default()).unwrap();
@@ -549,4 +550,32 @@ async fn a_task_is_asked_about_below_the_path() {
         assert_eq!(asked.send().await.unwrap().status().as_u16(), 403);
     }
     assert_eq!(server.plain.put(&url).send().await.unwrap().status(), 405);
+}
+
+/// Lets the first in, and has no time for whoever comes later.
+#[derive(Debug, Default)]
+struct BusyNow(AtomicBool);
+
+impl Authorize for BusyNow {
+    fn authorize<'a>(&'a self, _: &'a Peer, _: &'a Task) -> BoxFuture<'a, Access> {
+        let access = match self.0.swap(true, Ordering::SeqCst) {
+            true => Access::Busy,
+            false => Access::Allowed,
+        };
+        Box::pin(std::future::ready(access))
+    }
+}
+
+// spec: SAP-10-2
+#[tokio::test]
+async fn one_who_asks_about_a_task_while_the_hook_is_busy_may_ask_later() {
+    let processor = Seen::default().processor(Config::default());
+    let processor = processor.authorize(Arc::<BusyNow>::default());
+    let service = Service::new(Arc::new(processor), Arc::new(Real::default()));
+    let server = OverHttp::of(service, http::Config::default()).await;
+    let task = ask(1, "test.echo");
+    server.post(task.to_string(), &[]).await;
+    let id = task["taskId"].as_str().unwrap();
+    let url = format!("{}/{id}?issuer=A-prime", server.url);
+    assert_eq!(server.plain.get(url).send().await.unwrap().status(), 429);
 }

@@ -109,7 +109,11 @@ async fn a_result_longer_than_the_server_takes_ends_its_task_failed() {
     // A part on the way is left out, and the end comes.
     let result = result_of(&on, 2, "test.part", MAX_PAYLOAD - 500).await;
     assert_eq!(result.status, Status::Succeeded);
-    assert!(!seen.warnings.lock().unwrap().is_empty());
+    let warned = seen.warnings.lock().unwrap().join(", ");
+    assert!(
+        warned.contains("longer than the transport takes"),
+        "{warned}"
+    );
     succeeds(&on, 3).await;
 }
 
@@ -124,6 +128,19 @@ async fn keep(nats: &Nats, subjects: &[String]) {
 
 fn all() -> Vec<String> {
     vec!["sap.out.>".into()]
+}
+
+// spec: SAP-10-4
+#[tokio::test]
+async fn a_cancel_that_the_server_does_not_take_is_an_error() {
+    let nats = Nats::start();
+    let queue = nats.queue(config()).await;
+    let mut stream = nats.stream("sap_out").await.cached_info().config.clone();
+    stream.subjects = all();
+    nats.context().await.update_stream(stream).await.unwrap();
+    let task = typed(&ask(1, "test.echo").to_string());
+    let refused = queue.cancel(&task).await;
+    assert!(matches!(refused, Err(SendError::Carrier(_))), "{refused:?}");
 }
 
 // spec: SAP-10-4, SAP-5-2

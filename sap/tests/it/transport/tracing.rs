@@ -52,14 +52,17 @@ async fn spans_have_ids_and_nothing_of_the_payload() {
 }
 
 #[test]
-fn the_span_of_a_task_that_is_turned_away_says_so() {
-    let (traces, processor) = (
-        Traces::of("sap"),
-        Seen::default().processor(Config::default()),
-    );
-    run(&processor, &Jumping::new(), &ask(1, "test.unknown"));
-    let said = traces.text();
-    assert!(said.contains("status=\"NACK\"\ncode=FORBIDDEN"), "{said}");
+fn the_span_of_a_task_that_is_turned_away_or_fails_says_so() {
+    for (capability, wanted) in [
+        ("test.unknown", "status=\"NACK\"\ncode=FORBIDDEN"),
+        ("test.fail", "status=FAILED\ncode=UNPROCESSABLE"),
+    ] {
+        let traces = Traces::of("sap");
+        let processor = Seen::default().processor(Config::default());
+        run(&processor, &Jumping::new(), &ask(1, capability));
+        let said = traces.text();
+        assert!(said.contains(wanted), "{said}");
+    }
 }
 
 #[test]

@@ -165,6 +165,7 @@ async fn who_sends_a_task_that_runs_already_asks_again_when_the_patience_is_over
     };
     let (first, again, ()) = tokio::join!(bus.send(&task, &mut ignored), again, opening);
     assert_eq!(again.unwrap(), first.unwrap());
+    assert_eq!(told.into_inner(), 2);
 }
 
 /// The bus does not hear what goes to an endpoint, and takes that for no silence.
