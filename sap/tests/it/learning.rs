@@ -258,14 +258,18 @@ fn at_a_bound_what_is_new_is_refused_and_counted() {
     let broken = decision(1, 4.0, false).violations;
     // What is found broken takes room for each issuer who says so.
     let breaking = taken(&|_, said| said.violations.clone_from(&broken));
-    assert!(breaking < taken(&|_, _| {}));
-    // A text takes room once, however often it is said.
-    let noting = |n: u64, said: &mut Signal| {
+    let usual = taken(&|_, _| {});
+    assert!(breaking < usual && usual < taken(&|_, said| said.policy_checks = None));
+    // A text takes room once, however often it is said, and each who says it takes some.
+    let noting = |note: Option<String>, said: &mut Signal| {
         let mut feedback = Feedback::new("ada".parse().unwrap());
-        feedback.notes = Some(format!("{n:01000}"));
+        feedback.notes = note;
         said.feedback = Some(feedback);
     };
-    assert!(taken(&noting) < taken(&|_, said| noting(0, said)));
+    let note = |n: u64| Some(format!("{n:01000}"));
+    let same = taken(&|_, said| noting(note(0), said));
+    assert!(taken(&|n, said| noting(note(n), said)) < same);
+    assert!(same < taken(&|_, said| noting(None, said)));
     let mut names = Aggregate::new(Bounds::default().with_max_names(1));
     names.insert(&a).unwrap();
     let tally = names.tally(&SignalKey::from(&a)).unwrap();
