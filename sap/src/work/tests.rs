@@ -202,11 +202,12 @@ fn the_threads_end_with_whom_they_work_for() {
     }
     let threads = Threads::start();
     let (alive, ended) = channel();
-    // Those that have done nothing for a while wait for more.
     for _ in 0..100 {
         let alive = alive.clone();
         block_on(threads.run(For::Task, move || ALIVE.set(Some(alive))));
     }
+    // They have time to wait for more.
+    (0..100).for_each(|_| std::thread::yield_now());
     drop((alive, threads));
     assert!(ended.recv().is_err(), "what a thread has goes with it");
 }
