@@ -108,8 +108,6 @@ fn hello(u: &mut Unstructured<'_>) -> Result<Hello> {
     let mut hello = Hello::new(text(u)?.into(), text(u)?, version(u)?, offer);
     hello.manifest_hash = maybe(u, text)?;
     hello.sdk = maybe(u, |u| Ok(Sdk::new(text(u)?, version(u)?)))?;
-    // None in common is advice, and no fault.
-    hello.protocol.supported_versions.push(1);
     Ok(hello)
 }
 

@@ -173,7 +173,6 @@ impl<C: Clone + PartialEq, R: Clone> Memory<C, R> {
             return Vec::new();
         };
         if leader != call {
-            followers.retain(|other| other != call);
             return Vec::new();
         }
         let waited = core::mem::take(followers);

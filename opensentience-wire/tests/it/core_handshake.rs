@@ -1,6 +1,6 @@
 //! The core's machine: the handshake.
 
-use opensentience_wire::role::core::{Config, CoreConnection};
+use opensentience_wire::role::core::{Config, CoreConnection, Event};
 use opensentience_wire::role::{CloseReason, Input};
 use opensentience_wire::{Grant, SessionToken};
 use serde_json::{Value, json};
@@ -22,6 +22,8 @@ fn refusal(conn: &mut CoreConnection, millis: u64, value: &Value) -> (String, Ve
 fn a_hello_is_welcomed_with_the_terms() {
     let mut conn = new_core(Config::default().with_server("2.0", "core-7"));
     let said = tell_core(&mut conn, 0, &hello());
+    let is_connected = |event: &Event| matches!(event, Event::Connected { agent_version, .. } if &**agent_version == "1.0.0");
+    assert!(said.events.iter().any(is_connected));
     let welcome = &said.sent[0];
     assert_eq!(
         (&welcome["type"], &welcome["in_reply_to"]),

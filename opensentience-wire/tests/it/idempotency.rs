@@ -104,6 +104,10 @@ fn cancel(id: &str) -> Value {
 fn a_tool_is_stopped_when_nobody_waits_for_it_any_more() {
     let mut conn = open_agent(Limits::default());
     tell_agent(&mut conn, 0, &keyed("a", 1));
+    tell_agent(&mut conn, 0, &keyed("x", 1));
+    // The first still wants its end, though nobody else does.
+    let said = tell_agent(&mut conn, 0, &cancel("x"));
+    assert_eq!((results(&said).len(), said.cancels), (1, 0));
     tell_agent(&mut conn, 0, &keyed("b", 1));
     tell_agent(&mut conn, 0, &keyed("c", 1));
     // The first is canceled: it ends, and its tool runs on for the others.
@@ -311,5 +315,14 @@ fn what_one_message_asks_for_again_and_again_is_bounded() {
         conn.handle_input(at(2), Input::Bytes(&frames("ghijkl")))
             .unwrap();
         assert_eq!(results(&drain_agent(&mut conn)), wanted("ghijkl", 3));
+    }
+    let bytes = large().unwrap().as_str().len();
+    for (bytes, end) in [(bytes, "succeeded -"), (bytes - 1, "failed tool.busy")] {
+        let mut conn = open_agent(Limits::default().with_max_inflight_bytes(bytes));
+        tell_agent(&mut conn, 0, &keyed("a", 1));
+        conn.finish(at(1), &id("a"), large()).unwrap();
+        drain_agent(&mut conn);
+        let later = tell_agent(&mut conn, 2, &keyed("b", 1));
+        assert_eq!(results(&later), [format!("b r-b {end}")]);
     }
 }

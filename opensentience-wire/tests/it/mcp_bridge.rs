@@ -621,12 +621,15 @@ async fn a_server_that_refuses_to_list_its_tools_is_told_as_such() {
 async fn a_list_of_tools_has_a_bound_of_bytes_over_its_pages() {
     let lists = std::sync::atomic::AtomicUsize::new(0);
     let (bridge, writer) = by_hand(move |asked| {
-        if lists.fetch_add(1, Ordering::SeqCst) == 0 {
+        let place = lists.fetch_add(1, Ordering::SeqCst);
+        if place == 0 {
             return vec![asked.answer(&format!(r#"{{"tools":[{ECHO}]}}"#))];
         }
-        let long = "x".repeat(900_000);
-        let tool = json!({"name": "t", "description": long, "inputSchema": {"type": "object"}});
-        vec![asked.answer(&json!({"tools": [tool], "nextCursor": "more"}).to_string())]
+        // The second list has an end: its pages are as long as may be.
+        let cursor = (place < 17 + 16).then_some("more");
+        let page = |long| json!({"tools": [], "nextCursor": cursor, "later": "x".repeat(long)});
+        let length = page(0).to_string().len();
+        vec![asked.answer(&page((1 << 20) - length).to_string())]
     })
     .await;
     let (told, mut changes) = tokio::sync::mpsc::unbounded_channel();
@@ -639,6 +642,9 @@ async fn a_list_of_tools_has_a_bound_of_bytes_over_its_pages() {
         "{change:?}"
     );
     assert_eq!(core.tools().len(), 1, "those before stay");
+    say_that_tools_changed(&writer).await;
+    let change = changes.recv().await.unwrap();
+    assert!(change.is_ok(), "{change:?}");
 }
 
 #[tokio::test]

@@ -439,6 +439,6 @@ impl Machine for Router {
     }
 
     fn is_closed(&self) -> bool {
-        self.is_closed()
+        false
     }
 }

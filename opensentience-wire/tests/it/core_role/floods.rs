@@ -1,5 +1,7 @@
 //! What an agent says of calls that nobody waits for, and beside the outputs of those that somebody does.
 
+use core::time::Duration;
+
 use opensentience_wire::CommandError;
 use opensentience_wire::message::{ActorType, Caller};
 use opensentience_wire::role::core::{CallRequest, Config, CoreConnection, Event};
@@ -359,6 +361,20 @@ fn every_call_that_a_connection_refuses_is_audited() {
     assert_eq!(refused, Err(CommandError::Closing));
     let closed = "tool.call_refused agent.disconnected";
     assert_eq!(drain_core(&mut conn).audits(), [closed]);
+    // One that is too long as a whole, and one too soon after another.
+    let mut conn = open_core(Config::default().with_call_rate(1, Duration::from_secs(60)));
+    let mut long = request("echo");
+    long.causation_id = Some("x".repeat(5 << 20));
+    let asked = [long, request("echo"), request("echo")];
+    let taken = asked.map(|asked| conn.call_tool(at(0), asked).is_ok());
+    assert_eq!(taken, [false, true, false]);
+    let events = drain_core(&mut conn).events.into_iter();
+    let rules = events.filter_map(|event| match event {
+        Event::Audit(record) if record.code.is_some() => record.detail,
+        _ => None,
+    });
+    let wanted = ["the call is too long", "too many calls in a span of time"];
+    assert_eq!(rules.collect::<Vec<_>>(), wanted);
 }
 
 // Who comes again has no new rate, and who has two connections no second.

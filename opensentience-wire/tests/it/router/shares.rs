@@ -443,3 +443,14 @@ fn what_was_not_sent_is_no_result_of_its_key() {
     router.call(at(2), keyed("a/write", 1)).unwrap();
     assert_eq!(sent(&drain(&mut router)).len(), 1);
 }
+
+#[test]
+fn a_ledger_goes_that_nobody_knows_any_more() {
+    let mut router = router(Config::default());
+    let known = router.ledger("known");
+    for n in 0..1_000 {
+        router.ledger(&n.to_string());
+    }
+    let kept = format!("{router:?}").matches("Ledger(").count();
+    assert!(kept < 100 && router.ledger("known") == known, "{kept}");
+}

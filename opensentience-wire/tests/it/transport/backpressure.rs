@@ -358,6 +358,26 @@ fn piece(id: &str, seq: u64, bytes: usize) -> Vec<u8> {
     frame(&message("agent.tool.stream", piece))
 }
 
+#[tokio::test]
+async fn what_a_piece_of_output_says_beside_it_counts_as_output() {
+    let (handle, mut far) = raw_agent().await;
+    let (mut held, mut calls) = (vec![0], Vec::new());
+    for later in ["", &"x".repeat(100)] {
+        calls.push(handle.call(request("echo", json!({}))).await.unwrap());
+        let id = &next_calls(&mut far, 1).await[0];
+        let piece = json!({"call_id": id, "seq": 1, "channel": "stdout", "data": {"text": ""}, "later": later});
+        far.write_all(&frame(&message("agent.tool.stream", piece)))
+            .await
+            .unwrap();
+        let all = || handle.ledger().held_bytes_of(Share::Output);
+        while all() == held[held.len() - 1] {
+            tokio::task::yield_now().await;
+        }
+        held.push(all());
+    }
+    assert!(held[2] >= 2 * held[1] + 100, "{held:?}");
+}
+
 // spec: OSW-4.3-11
 #[tokio::test]
 async fn output_of_all_calls_is_bounded_together_and_the_agent_is_read_again() {

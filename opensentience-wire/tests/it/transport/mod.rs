@@ -387,10 +387,18 @@ async fn a_panic_is_contained_and_says_nothing() {
 // spec: OSW-5-1
 #[tokio::test]
 async fn a_process_that_is_no_agent_is_not_waited_for() {
+    let (sink, mut audit) = audit_channel();
     let launcher = Launcher::new(AGENT, "/bin/sh").args(["-c", "echo no >&2; exit 3"]);
+    let launcher = launcher.with_audit(sink);
     let output = launcher.output();
     let error = launcher.launch().await.unwrap_err();
     assert!(matches!(error, LaunchError::Ended(status) if status.code() == Some(3)));
+    assert_eq!(audit.recv().await.unwrap().name, AuditName::RunStarted);
+    let end = audit.recv().await.unwrap();
+    assert_eq!(
+        (end.name, end.detail),
+        (AuditName::RunCrashed, Some(error.to_string()))
+    );
     assert_eq!(output.text(), "no\n");
     assert_eq!(output.status().unwrap().code(), Some(3));
     let silent = Launcher::new(AGENT, "/bin/sleep")
@@ -441,9 +449,21 @@ async fn a_tool_that_does_not_hear_its_cancel_is_dropped_by_its_agent() {
     let deaf = async |_: ToolContext, _: RawObject| {
         std::future::pending::<Result<RawObject, ToolError>>().await
     };
+    let tidy = async |context: ToolContext, _: RawObject| {
+        let begun = context.send(Chunk::text(Channel::Log, "begun")).await;
+        begun.unwrap();
+        context.cancelled().await;
+        tokio::task::yield_now().await;
+        Err::<RawObject, _>(ToolError::failed("tidied up"))
+    };
     let agent = Agent::new("1.0.0".parse().unwrap()).tool(spec("deaf"), deaf);
-    let (mut core, _agent) = serve_in_memory(agent).await;
+    let (mut core, _agent) = serve_in_memory(agent.tool(spec("tidy"), tidy)).await;
     assert!(core.tools_changed().await);
+    let mut call = core.call(request("tidy", json!({}))).await.unwrap();
+    assert!(call.next_chunk().await.is_some());
+    call.cancel();
+    let error = call.result().await.error.unwrap();
+    assert_eq!(error.message, "tidied up", "it has a moment");
     let call = core.call(request("deaf", json!({}))).await.unwrap();
     call.cancel();
     let outcome = call.result().await;

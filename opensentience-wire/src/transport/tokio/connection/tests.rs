@@ -37,17 +37,25 @@ impl Link<CallId> for NoLink {
 
 #[tokio::test]
 async fn short_reads_alone_have_a_rate() {
-    let mut made = connection(Listeners::default());
-    for _ in 0..100_000 {
-        made.count_drip(DRIP);
+    let (mut made, counts) = (connection(Listeners::default()), Counts::default());
+    for (bytes, rests) in [(DRIP, false), (DRIP - 1, true)] {
+        for _ in 0..100_000 {
+            made.on_moved(&counts, &Moved::Read(bytes));
+        }
+        assert_eq!(made.rests(), rests, "{bytes}");
     }
-    assert!(!made.rests());
-    for _ in 0..100_000 {
-        made.count_drip(DRIP - 1);
-    }
-    assert!(made.rests());
     made.rests_until = Some(Mono::ZERO);
     assert!(!made.rests(), "it is over");
+}
+
+#[tokio::test]
+async fn schemas_are_compiled_without_the_lock_of_their_connection() {
+    let mut made = connection(Listeners::default());
+    let tool = json!({"tool_id": "a/u", "name": "u", "description": "d", "input_schema": {}});
+    let (clock, register) = (made.clock, json!({"tools": [tool]}));
+    tell(&mut made.conn, &clock, "agent.tools.register", register);
+    made.drain(&Counts::default());
+    assert!(made.checking.is_some());
 }
 
 // What an agent says while nobody reads is not heard, so its silence says nothing.

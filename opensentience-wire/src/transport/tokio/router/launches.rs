@@ -101,11 +101,8 @@ impl Driver {
     /// Ends a launch that is not over, whose task ends with its process.
     pub(super) fn give_up_launch(&mut self, agent: &str) {
         self.starting.remove(agent);
-        let launching = self.launching.remove(agent);
-        if let Some((_, reply)) = launching.and_then(|launching| launching.change) {
-            // Who asked may be gone.
-            drop(reply.send(Err(AddError::Closing)));
-        }
+        // Who asked for a change is told by the end of the channel.
+        self.launching.remove(agent);
     }
 
     pub(super) fn on_launched(
