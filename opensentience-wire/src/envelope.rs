@@ -132,20 +132,16 @@ impl<'a> Envelope<'a> {
     ///
     /// [`DecodeError::Invalid`] with every finding.
     pub fn payload<T: Read<'a>>(&self, limits: &json::Limits) -> Result<(T, Report), DecodeError> {
+        let (read, report) = match json::read_raw::<T>(self.payload.0, limits, Profile::Strict) {
+            Ok((value, report)) => (Some(value), report),
+            Err(json::DecodeError::Invalid(report)) => (None, report),
+            Err(other) => (None, unplaced(&other)),
+        };
         let mut whole = Report::default();
-        match json::read_raw::<T>(self.payload.0, limits, Profile::Strict) {
-            Ok((value, report)) => {
-                whole.extend_under("/payload", report);
-                Ok((value, whole))
-            }
-            Err(json::DecodeError::Invalid(report)) => {
-                whole.extend_under("/payload", report);
-                Err(DecodeError::Invalid(whole))
-            }
-            Err(other) => {
-                whole.extend_under("/payload", unplaced(&other));
-                Err(DecodeError::Invalid(whole))
-            }
+        whole.extend_under("/payload", report);
+        match read {
+            Some(value) => Ok((value, whole)),
+            None => Err(DecodeError::Invalid(whole)),
         }
     }
 }

@@ -342,11 +342,9 @@ mod tests {
         }
         let nameless = r#"{"entrypoint":{"type":"command"},"permissions":[]}"#;
         assert_eq!(found(nameless), ["/id"]);
-        let greedy = format!(
-            r#"{{"id":"a","entrypoint":{{"type":"c"}},"permissions":["a:b"{}]}}"#,
-            r#","a:b""#.repeat(500)
-        );
-        assert_eq!(found(&greedy), ["/permissions"]);
+        let greedy = |count| nameless.replace("[]", &format!("{:?}", vec!["a:b"; count]));
+        assert_eq!(found(&greedy(500)), ["/id"]);
+        assert_eq!(found(&greedy(501)), ["/id", "/permissions"]);
         assert_eq!(found("{}").len(), 2);
         assert_eq!(found(""), ["the manifest is empty"]);
         let fat = " ".repeat(MAX_BYTES + 1);
@@ -377,11 +375,9 @@ mod tests {
             own.quota(),
             quota.with_rate(100, Duration::from_secs(3_600))
         );
-        assert_eq!(
-            with(r#"{"max_tool_call_duration":7}"#)
-                .call_timeout()
-                .as_secs(),
-            7
-        );
+        for (span, seconds) in [("7", 7), (r#""1h""#, 3_600)] {
+            let own = with(&format!(r#"{{"max_tool_call_duration":{span}}}"#));
+            assert_eq!(own.call_timeout().as_secs(), seconds);
+        }
     }
 }

@@ -100,8 +100,7 @@ fn of_frame(error: &FrameError) -> Report {
 fn judge(bytes: &[u8], limits: &Limits) -> (Report, Option<(String, Message)>) {
     let (envelope, mut report) = match Envelope::decode(bytes, &limits.json) {
         Ok(read) => read,
-        Err(DecodeError::Invalid(report)) => return (report, None),
-        Err(error) => return (one("", "no_message", "OSW-2-1", error.to_string()), None),
+        Err(error) => return (of_decode(error), None),
     };
     let mut must = |pointer: &str, code: &'static str, clause: &'static str, why: &str| {
         report.push(Violation::new(
@@ -134,17 +133,17 @@ fn judge(bytes: &[u8], limits: &Limits) -> (Report, Option<(String, Message)>) {
             of_content(&read, envelope.error.is_some(), &mut report);
             (report, Some((envelope.id.to_string(), read)))
         }
-        Err(DecodeError::Invalid(found)) => {
-            report.extend_under("", found);
-            (report, None)
-        }
         Err(error) => {
-            report.extend_under(
-                "/payload",
-                one("", "no_payload", "OSW-3-1", error.to_string()),
-            );
+            report.extend_under("", of_decode(error));
             (report, None)
         }
+    }
+}
+
+fn of_decode(error: DecodeError) -> Report {
+    match error {
+        DecodeError::Invalid(report) => report,
+        other => one("", "no_message", "OSW-2-1", other.to_string()),
     }
 }
 

@@ -25,13 +25,26 @@ proptest! {
     }
 }
 
+fn random(seed: u64) -> Vec<u8> {
+    let mut ids = IdSource::seeded(seed);
+    (0..256).flat_map(|_| ids.bits().to_le_bytes()).collect()
+}
+
+#[test]
+fn optional_members_and_large_numbers_are_made() {
+    let made = (0..1_000).flat_map(|seed| message(&mut Unstructured::new(&random(seed))));
+    let made = String::from_utf8(made.flatten().collect()).unwrap();
+    let largest = ((1_u64 << 53) - 1).to_string();
+    for wanted in ["\"actor\"", "causation_id", "\"output\"", &largest] {
+        assert!(made.contains(wanted), "{wanted}");
+    }
+}
+
 #[test]
 fn every_type_of_message_and_every_member_is_made() {
     let mut made = BTreeSet::new();
     for seed in 0..1_000_u64 {
-        let mut ids = IdSource::seeded(seed);
-        let bytes: Vec<u8> = (0..256).flat_map(|_| ids.bits().to_le_bytes()).collect();
-        if let Ok(text) = message(&mut Unstructured::new(&bytes)) {
+        if let Ok(text) = message(&mut Unstructured::new(&random(seed))) {
             let message: serde_json::Value = serde_json::from_slice(&text).unwrap();
             made.extend(message.as_object().unwrap().keys().cloned());
             let kind = message["type"].as_str().unwrap();

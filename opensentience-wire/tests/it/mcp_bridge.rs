@@ -648,6 +648,28 @@ async fn a_list_of_tools_has_a_bound_of_bytes_over_its_pages() {
 }
 
 #[tokio::test]
+async fn a_list_of_tools_has_a_bound_of_tools() {
+    const MOST: usize = 1_024;
+    let many = |count| {
+        let named = (0..count).map(|n| ECHO.replace("echo", &format!("t{n}")));
+        format!(r#"{{"tools":[{}]}}"#, named.collect::<Vec<_>>().join(","))
+    };
+    let lists = std::sync::atomic::AtomicUsize::new(0);
+    let more = move || MOST + lists.fetch_add(1, Ordering::SeqCst);
+    let (bridge, writer) = by_hand(move |asked| vec![asked.answer(&many(more()))]).await;
+    let (told, mut changes) = tokio::sync::mpsc::unbounded_channel();
+    let bridge = bridge.with_on_change(move |change| told.send(change).unwrap());
+    let (core, _agent) = behind(bridge).await;
+    say_that_tools_changed(&writer).await;
+    let change = changes.recv().await.unwrap();
+    assert!(
+        matches!(change, Err(BridgeError::TooMany(MOST))),
+        "{change:?}"
+    );
+    assert_eq!(core.tools().len(), MOST, "those before stay");
+}
+
+#[tokio::test]
 async fn a_server_that_reads_nothing_is_sent_no_more_than_may_wait() {
     let (theirs, ours) = tokio::io::duplex(1 << 12);
     let (reader, mut writer) = tokio::io::split(theirs);

@@ -125,8 +125,9 @@ async fn spans_have_ids_and_neither_payload_nor_token() {
         assert_eq!(lines.count(), 2 * ids.len(), "{named}");
     }
     // There, and in the record.
-    let ends = said.lines().filter(|line| line.starts_with("status="));
-    assert_eq!(ends.count(), 3 * ids.len());
+    let ends = |start: &str| said.lines().filter(|line| line.starts_with(start)).count();
+    assert_eq!(ends("status="), 3 * ids.len());
+    assert_eq!(ends("code=tool.failed"), 2 * 2);
     assert!(!said.contains("canary") && !said.contains(token().expose()));
 }
 

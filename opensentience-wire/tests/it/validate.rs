@@ -63,10 +63,12 @@ fn a_message_is_judged_with_every_finding() {
         ["SHOULD /payload/error missing OSW-4.3-8"]
     );
     let error = json!({"code": "tool.failed", "message": "m"});
-    assert_eq!(
-        outcome(json!({"call_id": "c", "status": "succeeded", "output": {}, "error": error})),
-        ["SHOULD /payload/error status OSW-4.3-8"]
-    );
+    for (status, member) in [("succeeded", "error"), ("failed", "output")] {
+        assert_eq!(
+            outcome(json!({"call_id": "c", "status": status, "output": {}, "error": error})),
+            [format!("SHOULD /payload/{member} status OSW-4.3-8")]
+        );
+    }
     let mut without = hello();
     without["payload"]["protocol"]["supported_versions"] = json!([]);
     assert_eq!(

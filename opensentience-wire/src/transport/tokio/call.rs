@@ -131,16 +131,11 @@ impl CallDriver {
     /// Adds a piece of output; what nobody takes is dropped. The reader is to be woken.
     pub(super) fn push(&self, piece: Piece) -> (Change, Option<Waker>) {
         let mut state = self.0.lock();
-        let unwanted = if state.is_deaf {
-            Some(piece)
-        } else {
+        // One that nobody takes is dropped behind the lock, as an argument is.
+        if !state.is_deaf {
             state.push(piece);
-            None
-        };
-        let change = (state.look(), state.reader.take());
-        drop(state);
-        drop(unwanted);
-        change
+        }
+        (state.look(), state.reader.take())
     }
 
     /// Ends the call. The reader is to be woken.

@@ -131,9 +131,7 @@ impl CoreHandle {
     pub async fn shutdown(self) -> CloseReason {
         let Self { caller, task, .. } = self;
         caller.shutdown();
-        let reason = task.await.unwrap_or(CloseReason::Disconnected);
-        drop(caller);
-        reason
+        task.await.unwrap_or(CloseReason::Disconnected)
     }
 }
 

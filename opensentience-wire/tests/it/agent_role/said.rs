@@ -186,6 +186,11 @@ fn long_ids_and_keys_of_calls_count_as_often_as_they_are_kept() {
         message["payload"]["idempotency_key"] = json!(long(name));
         message
     };
+    let of_actor = |name: &str| {
+        let mut message = call(name);
+        message["actor"] = json!({"type": "human", "id": "ada", "later": long(name)});
+        message
+    };
     let of_input = |name: &str| {
         let mut message = of_key(name);
         message["payload"]["input"] = json!({"q": long(name)});
@@ -203,6 +208,7 @@ fn long_ids_and_keys_of_calls_count_as_often_as_they_are_kept() {
     check(&of_call, 7);
     check(&of_key, 3);
     check(&of_input, 5);
+    check(&of_actor, 1);
 }
 
 // As cores write it, so that it is read in one pass where one is open.

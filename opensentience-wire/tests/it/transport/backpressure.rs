@@ -353,7 +353,9 @@ async fn what_a_call_waits_for_room_is_taken_from_its_time() {
 
 /// A piece of output of a call, as its agent sends it.
 fn piece(id: &str, seq: u64, bytes: usize) -> Vec<u8> {
-    let data = json!({"text": "x".repeat(bytes)});
+    // What the core does not know counts, too.
+    let half = "x".repeat(bytes / 2);
+    let data = json!({"text": half, "later": half});
     let piece = json!({"call_id": id, "seq": seq, "channel": "stdout", "data": data});
     frame(&message("agent.tool.stream", piece))
 }

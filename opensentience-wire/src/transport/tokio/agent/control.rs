@@ -47,8 +47,8 @@ impl AgentControl {
     /// Spec: OpenSentience 4.2.1
     pub async fn replace_tools(&self, tools: Vec<Tool>) -> Result<(), CommandError> {
         let (reply, answer) = oneshot::channel();
-        let sent = self.updates.send((tools, reply)).await;
-        sent.map_err(|_| CommandError::Closing)?;
+        // An agent that has ended drops the reply, sent or not.
+        let _ = self.updates.send((tools, reply)).await;
         answer.await.unwrap_or(Err(CommandError::Closing))
     }
 
