@@ -151,7 +151,6 @@ fn failed(error: ServiceError) -> ToolError {
             };
             ErrorObject::of(code, cut(&error.message, "the MCP server refused the call"))
         }
-        ServiceError::Cancelled { .. } => return ToolError::canceled(),
         ServiceError::TransportClosed | ServiceError::TransportSend(_) => {
             ErrorObject::of(ErrorCode::ToolFailed, "the MCP server has ended")
         }

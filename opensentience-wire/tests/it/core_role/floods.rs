@@ -398,6 +398,10 @@ fn all_connections_of_an_agent_have_one_rate() {
         });
         told.unwrap()
     };
+    let is_due = |conn: &CoreConnection, millis| {
+        let next = conn.poll_timeout();
+        next.is_some_and(|next| next <= at(millis).mono)
+    };
     let mut first = opened(0);
     assert!(most(&mut first, 0) > 8_000);
     drop(first);
@@ -407,6 +411,10 @@ fn all_connections_of_an_agent_have_one_rate() {
     let mut third = opened(10_000);
     let later = most(&mut third, 10_000);
     assert!((2_500..2_600).contains(&later), "{later}");
+    // One that is gone sends nothing more: its silence alone is waited for.
+    assert!(is_due(&third, 11_000));
+    third.lift_rate(at(10_000));
+    assert!(third.accepts_input() && !is_due(&third, 11_000));
     drop(third);
     assert_eq!(ledger.held_bytes(), 0);
 }

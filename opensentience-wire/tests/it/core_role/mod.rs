@@ -86,10 +86,10 @@ fn a_call_carries_its_ids() {
 fn what_is_refused_is_never_sent() {
     let mut conn =
         open_core(Config::default().with_limits(Limits::default().with_max_tool_input_bytes(20)));
-    let large = CallRequest::new(
-        format!("{AGENT}/echo"),
-        object(&json!({"x": "y".repeat(20)})),
-    );
+    let long = |letters| {
+        let input = object(&json!({"x": "y".repeat(letters)}));
+        CallRequest::new(format!("{AGENT}/echo"), input)
+    };
     for (asked, want) in [
         (request("none"), "tool.not_found"),
         (request("write"), "tool.directive_required"),
@@ -101,7 +101,7 @@ fn what_is_refused_is_never_sent() {
             request("echo").with_caller(ActorType::from("robot"), "r"),
             "tool.permission_denied",
         ),
-        (large, "tool.invalid_input"),
+        (long(13), "tool.invalid_input"),
     ] {
         assert_eq!(
             ErrorCode::from(&conn.call_tool(at(0), asked).unwrap_err()).as_str(),
@@ -120,6 +120,7 @@ fn what_is_refused_is_never_sent() {
             "tool.call_refused tool.invalid_input",
         ]
     );
+    assert!(conn.call_tool(at(0), long(12)).is_ok(), "20 bytes");
     assert!(
         conn.call_tool(at(0), request("write").with_causation_id("directive-1"))
             .is_ok()

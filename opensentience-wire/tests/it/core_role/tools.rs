@@ -323,6 +323,7 @@ fn tools_are_added_replaced_and_withdrawn_while_calls_go_on() {
         said.sent[0]["payload"],
         json!({"tool_ids": [format!("{AGENT}/z")]})
     );
+    assert_eq!(said.events, [Event::ToolsChanged]);
     assert_eq!(
         tell_core(&mut conn, 0, &result(&id, "succeeded")).ended(),
         ["succeeded"]

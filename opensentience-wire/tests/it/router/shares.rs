@@ -283,10 +283,30 @@ fn nothing_is_kept_of_an_agent_that_is_not_wanted_any_more() {
     assert!(router.call(at(3), request("c/run")).is_ok());
 }
 
+#[test]
+fn agents_that_come_and_go_leave_no_names_behind() {
+    let mut router = Router::new(Config::default()).unwrap();
+    for n in 0..3_000 {
+        let agent = format!("agent-{n}");
+        up(&mut router, 0, &agent, &["read"]);
+        let asked = request(&format!("{agent}/read"));
+        let route = router.call(at(0), asked).unwrap();
+        end(&mut router, route, good(RawObject::empty()));
+        let ended = Ended::Asked;
+        router.handle_input(at(0), Input::AgentDown { agent, ended });
+    }
+    let kept = format!("{router:?}").matches("\"agent-").count();
+    assert!(
+        kept < 1_500,
+        "{kept}: a few of each kind, however many came"
+    );
+}
+
 // spec: OSW-8-1
 #[test]
 fn ends_that_no_connection_knows_of_are_recorded_once() {
-    let mut router = router(Config::default());
+    let quota = Quota::default().with_max_output_bytes(7);
+    let mut router = router(Config::default().with_agent_quota(quota));
     let asked = |n: u64| {
         let mut request = keyed("a/read", 1)
             .with_correlation_id(&format!("c{n}"))
@@ -311,6 +331,11 @@ fn ends_that_no_connection_knows_of_are_recorded_once() {
         },
     );
     router.call(at(4_000), asked(6)).unwrap();
+    let mut last = asked(7);
+    last.idempotency_key = Some("another".into());
+    let route = router.call(at(4_000), last).unwrap();
+    let outcome = good(object(&json!({"n": 10})));
+    router.handle_input(at(4_500), Input::Ended { route, outcome });
     let records: Vec<_> = drain(&mut router)
         .into_iter()
         .filter_map(|output| match output {
@@ -338,6 +363,7 @@ fn ends_that_no_connection_knows_of_are_recorded_once() {
         "c4 succeeded 7 3500",
         "c5 succeeded 7 3500",
         "c6 succeeded 7 0",
+        "c7 tool.output_too_large 0 500",
     ];
     assert_eq!(records, wanted);
 }

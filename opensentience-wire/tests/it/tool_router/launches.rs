@@ -451,6 +451,30 @@ async fn an_unwell_agent_is_shown_no_more_once_its_last_call_has_ended() {
     router.shutdown().await;
 }
 
+#[tokio::test]
+async fn an_agent_that_was_unwell_when_it_was_stopped_leaves_its_place() {
+    let folder = tempfile::tempdir().unwrap();
+    let agent = terse("unwell during a call", PATIENCE, &folder.path().join("pid"));
+    let config = Config::default().with_max_agents(1);
+    let config = config.with_restart(RestartPolicy::OnFailure);
+    let router = ToolRouter::builder(config).with_agent(agent);
+    let mut router = router.start().unwrap();
+    router.ready().await;
+    let echo = request("com.example.a/echo", json!({}));
+    let running = router.call(echo).await.unwrap();
+    while router.view().agents["com.example.a"].health == Health::Ok {
+        assert!(router.view_changed().await);
+    }
+    router.stop("com.example.a").await;
+    running.cancel();
+    // It has its place until its process has ended.
+    let added = async { while router.add(source("com.example.b")).await.is_err() {} };
+    tokio::time::timeout(PATIENCE, added)
+        .await
+        .expect("the place is free");
+    router.shutdown().await;
+}
+
 // It is not read for a minute, and dies in it.
 // spec: OSW-4.5-3
 #[tokio::test]

@@ -23,7 +23,7 @@ use opensentience_wire::transport::tokio::{
     Agent, AttachError, AuditSink, CoreHandle, LaunchError, Launcher, Observer, ServeError,
     ToolContext, ToolError, attach,
 };
-use opensentience_wire::{AuditEvent, AuditName, CommandError, ErrorCode, Limits};
+use opensentience_wire::{AuditEvent, AuditName, CommandError, ErrorCode, Limits, Share};
 use opensentience_wire::{Grant, SessionToken};
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
@@ -250,9 +250,13 @@ async fn a_launched_agent_has_a_clean_environment_and_arguments() {
     let tools = 12 + usize::from(cfg!(feature = "schemars"));
     assert_eq!(handle.tools().len(), tools);
     assert_eq!(output.status(), None);
+    let ledger = handle.ledger().clone();
     assert_eq!(handle.shutdown().await, CloseReason::Goodbye);
     assert!(output.status().unwrap().success());
-    assert!(output.text().contains("modes 700 600"));
+    let text = output.text();
+    assert!(text.contains("modes 700 600"));
+    let counted = ledger.held_bytes_of(Share::Log);
+    assert!(counted >= text.len(), "its agent pays for it");
     let seen = names(audit).await;
     assert_eq!(seen.first().map(String::as_str), Some("agent.run_started"));
     assert_eq!(seen.last().map(String::as_str), Some("agent.run_stopped"));
@@ -641,6 +645,29 @@ async fn a_launched_process_is_gone_after_the_shutdown() {
     assert!(is_alive(&pid));
     handle.shutdown().await;
     assert!(!is_alive(&pid));
+}
+
+#[tokio::test]
+async fn an_agent_lives_on_when_the_shell_that_began_it_is_killed() {
+    let launcher = Launcher::new(AGENT, "/bin/sh")
+        .args(["-c", "echo $$; \"$0\" \"$@\" & wait"])
+        .args([std::env::current_exe().unwrap()])
+        .args(["transport::agent_process", "--exact", "--nocapture"]);
+    let output = launcher.output();
+    let handle = launcher.launch().await.unwrap();
+    let shell = loop {
+        let text = output.text();
+        if let Some(line) = text.lines().find(|line| line.parse::<u32>().is_ok()) {
+            break line.to_owned();
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    };
+    Command::new("kill").arg(&shell).status().unwrap();
+    while is_alive(&shell) {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert_ne!(pid(&handle).await, shell);
+    assert_eq!(handle.shutdown().await, CloseReason::Goodbye);
 }
 
 #[tokio::test]
