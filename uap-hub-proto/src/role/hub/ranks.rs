@@ -46,7 +46,7 @@ impl Ranks {
             self.len += 1;
             return;
         };
-        let place = block.entries.partition_point(|other| other.rank < rank);
+        let (Ok(place) | Err(place)) = block.place(rank);
         block.entries.insert(place, entry);
         block.any.join(&meets);
         self.len += 1;
@@ -62,10 +62,7 @@ impl Ranks {
         let Some(block) = self.blocks.get_mut(at) else {
             return;
         };
-        let place = block
-            .entries
-            .binary_search_by_key(&rank, |entry| entry.rank);
-        let Ok(place) = place else {
+        let Ok(place) = block.place(rank) else {
             return;
         };
         block.entries.remove(place);
@@ -126,6 +123,11 @@ impl Block {
         let mut block = Self { any, entries };
         block.sum_up();
         block
+    }
+
+    /// Where a rank is, or would be.
+    fn place(&self, rank: Rank) -> Result<usize, usize> {
+        self.entries.binary_search_by_key(&rank, |entry| entry.rank)
     }
 
     fn sum_up(&mut self) {
@@ -219,6 +221,7 @@ mod tests {
         let two_without = |gone: &mut dyn Iterator<Item = u64>| {
             let (mut ranks, mut keys) = (Ranks::default(), Slots::new());
             for n in 0..=2 * HALF {
+                assert!(ranks.blocks.len() < 2, "it was not full");
                 ranks.insert(([n, 0], n), shapes(1 + n / HALF), keys.add(()));
             }
             assert_eq!(ranks.blocks.len(), 2);
