@@ -284,8 +284,10 @@ impl AgentHandle {
         );
         // The senders live as long as this handle.
         tokio::select! {
-            id = listening.wait_for(Option::is_some) => id.ok().and_then(|id| id.clone()),
+            // An agent that has left is not connected, whatever its id was.
+            biased;
             _ = closed.wait_for(|closed| *closed) => None,
+            id = listening.wait_for(Option::is_some) => id.ok().and_then(|id| id.clone()),
         }
     }
 

@@ -253,11 +253,7 @@ impl Shared {
                 self.listening.send_replace(Some(client_id.clone()));
             }
             Event::Retrying { .. } => drop(self.listening.send_replace(None)),
-            // The agent has no call left.
-            Event::Closed => {
-                self.listening.send_replace(None);
-                self.closed.send_replace(true);
-            }
+            Event::Closed => _ = self.closed.send_replace(true),
             _ => {}
         }
         // There may be no subscriber.
