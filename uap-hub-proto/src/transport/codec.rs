@@ -294,7 +294,7 @@ mod tests {
             prost::encode_length_delimiter(inner.len(), &mut bytes).unwrap();
             [bytes, inner].concat()
         });
-        assert!(STEP.count(&deep, 1_000, 0).is_some());
+        assert_eq!(STEP.count(&deep, 1_000, 0), Some(999 - MAX_DEPTH));
     }
 
     /// The messages of a set of files, by their full names.

@@ -309,18 +309,31 @@ mod tests {
         patience: PAUSE,
     };
 
+    async fn connected(times: Times) -> (Connection, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let peer = TcpStream::connect(listener.local_addr().unwrap()).await;
+        let accepted = tokio_stream::once(Ok(listener.accept().await.unwrap().0));
+        let mut incoming = std::pin::pin!(incoming(accepted, Places::new(1, 1), times));
+        (incoming.next().await.unwrap().unwrap(), peer.unwrap())
+    }
+
+    #[tokio::test]
+    async fn a_connection_is_lost_at_its_end_and_not_where_nothing_was_asked_for() {
+        let first_call = Duration::from_secs(300);
+        let (mut connection, mut peer) = connected(Times { first_call, ..NOW }).await;
+        peer.write_all(b"a").await.unwrap();
+        assert_eq!(connection.read(&mut []).await.unwrap(), 0);
+        assert!(!connection.peer.is_lost());
+        drop(peer);
+        connection.read_to_end(&mut Vec::new()).await.unwrap();
+        assert!(connection.peer.is_lost());
+    }
+
     // spec: HUB-4-6
     #[tokio::test(start_paused = true)]
     async fn a_connection_ends_whose_peer_reads_nothing() {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let mut peer = TcpStream::connect(listener.local_addr().unwrap())
-            .await
-            .unwrap();
-        let accepted = tokio_stream::once(Ok(listener.accept().await.unwrap().0));
         let patience = Duration::from_secs(40);
-        let times = Times { patience, ..NOW };
-        let mut incoming = std::pin::pin!(incoming(accepted, Places::new(1, 1), times));
-        let mut connection = incoming.next().await.unwrap().unwrap();
+        let (mut connection, mut peer) = connected(Times { patience, ..NOW }).await;
         let begun = tokio::time::Instant::now();
         let mut written = 0;
         let failed = loop {
@@ -350,13 +363,7 @@ mod tests {
             (9_000, 0, true, false),
             (0, 0, false, false),
         ] {
-            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-            let peer = TcpStream::connect(listener.local_addr().unwrap()).await;
-            let mut peer = peer.unwrap();
-            let accepted = tokio_stream::once(Ok(listener.accept().await.unwrap().0));
-            let times = Times { idle, ..NOW };
-            let mut incoming = std::pin::pin!(incoming(accepted, Places::new(1, 1), times));
-            let mut connection = incoming.next().await.unwrap().unwrap();
+            let (mut connection, mut peer) = connected(Times { idle, ..NOW }).await;
             let _call = connection.peer.call();
             let mut account =
                 Account::new(Pool::new(1 << 20, 1, 1, 1), connection.peer.held[2].clone());
