@@ -21,13 +21,14 @@ fn nested<'a>(values: impl IntoIterator<Item = &'a Value>) -> usize {
 
 #[test]
 #[cfg_attr(miri, ignore = "too slow in an interpreter")]
-fn results_have_times_and_are_nested_three_deep_at_most() {
+fn results_have_words_and_times_and_are_nested_three_deep_at_most() {
     let mut ids = IdSource::seeded(0);
-    let (mut steps, mut values, mut times, mut spans) = (0, 0, 0, 0);
+    let (mut steps, mut values, mut words, mut times, mut spans) = (0, 0, 0, 0, 0);
     for _ in 0..500 {
         let bytes: Vec<_> = (0..1_000).flat_map(|_| ids.bits().to_le_bytes()).collect();
         let drawn = TestResult::arbitrary(&mut Unstructured::new(&bytes)).unwrap();
         steps = steps.max(deepest(&drawn.reports));
+        words += drawn.status.map_or(0, |status| status.message.len());
         let Some(summary) = drawn.summary else {
             continue;
         };
@@ -37,5 +38,8 @@ fn results_have_times_and_are_nested_three_deep_at_most() {
         values = values.max(nested(metadata.fields.values()));
     }
     assert_eq!((steps, values), (3, 3));
-    assert!(times > 0 && spans > 0, "{times} {spans}");
+    assert!(
+        words > 0 && times > 0 && spans > 0,
+        "{words} {times} {spans}"
+    );
 }

@@ -3,7 +3,7 @@
 use prost_types::{Struct, Value};
 use uap_hub_proto::validate::{MAX_FINDINGS, Validate};
 use uap_hub_proto::{
-    capability::Skill,
+    capability::{Registration, Skill},
     convert::to_struct,
     message::JobResult,
     state::State,
@@ -182,6 +182,20 @@ fn the_bounds_of_a_registration_are_each_named() {
     assert_eq!(many(1_024, 16), [""; 0]);
     assert_eq!(many(1_025, 0), too_many);
     assert_eq!(many(1_024, 17), too_many, "all have too many requirements");
+}
+
+#[test]
+fn a_requirement_with_too_long_a_type_is_refused() {
+    let long = PayloadRequirement {
+        r#type: "x".repeat(1_025),
+        ..PayloadRequirement::default()
+    };
+    let refused = Registration::try_from(AgentRegistration {
+        display_name: String::new(),
+        capabilities: vec![test("t", vec![long])],
+    });
+    let why = "capabilities[0].test has 1025 bytes, at most 1024 are allowed";
+    assert_eq!(refused.unwrap_err().to_string(), why);
 }
 
 #[test]

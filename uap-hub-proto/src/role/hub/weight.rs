@@ -100,10 +100,17 @@ mod tests {
         JobEvent::Ended(outcome).weight()
     }
 
-    /// A list in an object in an object.
+    fn with(change: impl FnOnce(&mut TestResult)) -> usize {
+        let mut result = TestResult::completed("");
+        change(&mut result);
+        ended(result)
+    }
+
+    /// A list in a list in an object in an object.
     fn list() -> Struct {
-        let values = vec![Value { kind: None }; MANY];
-        let list = Kind::ListValue(prost_types::ListValue { values });
+        let of = |values| Kind::ListValue(prost_types::ListValue { values });
+        let kind = Some(of(vec![Value { kind: None }; MANY]));
+        let list = of(vec![Value { kind }]);
         let object = |kind| Struct {
             fields: [("a".to_owned(), Value { kind: Some(kind) })].into(),
         };
@@ -128,49 +135,30 @@ mod tests {
         telemetry.attachments.clone_from(&attachments);
         let at = None;
         assert!(JobEvent::Telemetry { telemetry, at }.weight() > files);
-        let result = || TestResult::completed("");
-        assert!(ended(result()) < 1_000);
-        assert!(
-            ended(TestResult {
-                attachments,
-                ..result()
-            }) > files
-        );
+        assert!(with(|_| ()) < 1_000);
+        assert!(with(|result| result.attachments = attachments) > files);
         let step = StepReport {
             steps: vec![StepReport::default(); MANY],
             ..StepReport::default()
         };
-        let steps = TestResult {
-            reports: vec![step],
-            ..result()
-        };
-        assert!(ended(steps) > MANY * size_of::<StepReport>());
+        let steps = MANY * size_of::<StepReport>();
+        assert!(with(|result| result.reports = vec![step]) > steps);
         let summary = Some(Summary {
             metadata: Some(list()),
             ..Summary::default()
         });
-        assert!(
-            ended(TestResult {
-                summary: summary.clone(),
-                ..result()
-            }) > value
-        );
+        assert!(with(|result| result.summary.clone_from(&summary)) > value);
         let step = StepReport {
-            summary,
+            summary: summary.clone(),
             ..StepReport::default()
         };
-        let reports = vec![step];
-        assert!(
-            ended(TestResult {
-                reports,
-                ..result()
-            }) > value
-        );
+        assert!(with(|result| result.reports = vec![step]) > value);
         let payloads = vec![Payload::new("p").with_metadata(list()); 3];
         let made = TranslationResult {
             payloads,
+            summary,
             ..TranslationResult::default()
         };
-        assert!(ended(made) > 3 * value);
+        assert!(ended(made) > 4 * value);
     }
 }

@@ -344,6 +344,10 @@ fn a_quiet_session_whose_call_lasted_is_resumed_at_once() {
         let opening = format!("open {} Execute s reports {stream}", stream + 1);
         assert_eq!(rig.take(), [opening]);
     }
+    cut(&mut rig, 9);
+    rig.pass(1_000);
+    let opening = "open 10 Execute s reports 9";
+    assert_eq!(rig.take(), [opening], "after the first pause again");
 }
 
 // spec: HUB-5-4

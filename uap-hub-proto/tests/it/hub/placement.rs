@@ -128,9 +128,14 @@ fn only_a_capable_listening_agent_is_asked() {
         is_required: true,
         ..PayloadRequirement::default()
     };
+    // More than the job has types.
+    let optional = ["hint", "more"].map(|name| PayloadRequirement {
+        r#type: name.into(),
+        ..PayloadRequirement::default()
+    });
     let strict = TestCapability {
         r#type: "t".into(),
-        payloads: vec![requirement],
+        payloads: [requirement].into_iter().chain(optional).collect(),
     };
     let strict = rig.register(vec![Capability {
         format: Some(Format::Test(strict)),
