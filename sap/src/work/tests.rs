@@ -207,7 +207,7 @@ fn the_threads_end_with_whom_they_work_for() {
         block_on(threads.run(For::Task, move || ALIVE.set(Some(alive))));
     }
     // They have time to wait for more.
-    (0..100).for_each(|_| std::thread::yield_now());
+    (0..100).for_each(|_| thread::yield_now());
     drop((alive, threads));
     assert!(ended.recv().is_err(), "what a thread has goes with it");
 }
