@@ -1,6 +1,11 @@
 //! Tasks on the producer's side: each sent, acknowledged or turned away, and its results.
 
-use core::fmt;
+mod config;
+mod message;
+
+pub use config::Config;
+pub use message::{Error, Input, Output, Stage, Waiting};
+
 use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
 
@@ -14,210 +19,11 @@ use super::{end_of, until};
 use crate::ConfigError;
 use crate::error::ErrorCode;
 use crate::ident::{CorrelationId, TaskId};
-use crate::lifecycle::{Accepted, Lifecycle, LifecycleError, digest_of};
+use crate::lifecycle::{Accepted, Lifecycle, digest_of};
 use crate::receipt::{Ack, Nack};
 use crate::result::TaskResult;
 use crate::status::Status;
 use crate::task::Task;
-
-/// Where a task is, as its producer knows.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Stage {
-    /// It was made, and not sent.
-    Drafted,
-    /// It was sent, and nothing came back.
-    Sent,
-    /// An Ack came.
-    Accepted,
-    /// A result came that is not the last.
-    InProgress(Status),
-    /// The last result came.
-    Ended(Status),
-    /// A Nack came.
-    Refused(ErrorCode),
-}
-
-impl fmt::Display for Stage {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Drafted => f.pad("drafted"),
-            Self::Sent => f.pad("sent"),
-            Self::Accepted => f.pad("accepted"),
-            Self::InProgress(status) => write!(f, "in progress as {status}"),
-            Self::Ended(status) => write!(f, "ended as {status}"),
-            Self::Refused(code) => write!(f, "refused as {code}"),
-        }
-    }
-}
-
-/// What happens to a producer's tasks.
-#[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
-pub enum Input<'a> {
-    /// The task is to be sent, for the first time or again.
-    Dispatch(&'a Task),
-    /// An Ack came.
-    Ack(&'a Ack),
-    /// A Nack came.
-    Nack(&'a Nack),
-    /// A result came.
-    Result(&'a TaskResult),
-}
-
-/// What is to be done, and what is known now.
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub enum Output {
-    /// This task is to be sent.
-    Transmit(TaskId),
-    /// The task was taken.
-    Accepted(TaskId),
-    /// The task was turned away; no result follows.
-    Refused(TaskId, ErrorCode),
-    /// A result that is new; the last one where its status is terminal.
-    Result(Box<TaskResult>),
-    /// Nothing came for too long. The task stays where it is: it may be sent again, and what comes late counts.
-    Overdue(TaskId, Waiting),
-}
-
-/// What is waited for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Waiting {
-    /// A receipt.
-    Receipt,
-    /// A result.
-    Result,
-    /// The last result: the deadline of the task is over.
-    End,
-}
-
-/// Why something is refused; nothing has changed.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum Error {
-    /// That may not follow.
-    #[error("{to} may not follow {from}")]
-    Illegal {
-        /// Where the task is.
-        from: Stage,
-        /// Where it should have gone.
-        to: Stage,
-    },
-    /// No task of that id was sent, or it was forgotten since.
-    #[error("no task {task_id} is known")]
-    Unknown {
-        /// The id.
-        task_id: TaskId,
-    },
-    /// A Nack that does not say which task it turns away, and there is more than one that it could be.
-    #[error("a Nack without the id of its task")]
-    Nameless,
-    /// A receipt whose correlation id is not the task's.
-    #[error("receipt with correlation id {seen}, wanted {wanted}")]
-    Correlation {
-        /// The task's id.
-        wanted: CorrelationId,
-        /// The receipt's.
-        seen: CorrelationId,
-    },
-    /// A result that does not belong to the task, or does not follow.
-    #[error(transparent)]
-    Lifecycle(#[from] LifecycleError),
-    /// There are as many open tasks as there may be.
-    #[error("{limit} tasks are open, which is the bound")]
-    Full {
-        /// The bound.
-        limit: usize,
-    },
-}
-
-/// Settings of [`SentTasks`].
-///
-/// | setting | default | at the bound |
-/// |---|---|---|
-/// | `max_open` | 10,000 | a new task is refused |
-/// | `max_ended` | 10,000 | the oldest ended task is forgotten, and copies of its results with it |
-/// | `receipt_patience` | 10 s | [`Output::Overdue`] |
-/// | `result_patience` | 300 s | [`Output::Overdue`] |
-/// | `default_time` of a task without a deadline, after it was sent | 1 hour | as the deadline of one that has one |
-/// | `deadline_patience`, after the deadline of a task, or after it was sent where that is later | 300 s | [`Output::Overdue`] |
-/// | `resends` of a task for which nothing came in time | 0 | [`Output::Overdue`] |
-///
-/// A patience, or a time, of [`Duration::MAX`] has no end.
-///
-/// Results are checked strictly against those before them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Config {
-    max_open: usize,
-    max_ended: usize,
-    receipt_patience: Duration,
-    result_patience: Duration,
-    default_time: Duration,
-    deadline_patience: Duration,
-    resends: u32,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self {
-            max_open: 10_000,
-            max_ended: 10_000,
-            receipt_patience: Duration::from_secs(10),
-            result_patience: Duration::from_secs(300),
-            default_time: Duration::from_secs(3_600),
-            deadline_patience: Duration::from_secs(300),
-            resends: 0,
-        }
-    }
-}
-
-impl Config {
-    /// Sets how many tasks are open at the same time; at least 1.
-    #[must_use]
-    pub const fn with_max_open(mut self, tasks: usize) -> Self {
-        self.max_open = tasks;
-        self
-    }
-
-    /// Sets how many ended tasks are remembered.
-    #[must_use]
-    pub const fn with_max_ended(mut self, tasks: usize) -> Self {
-        self.max_ended = tasks;
-        self
-    }
-
-    /// Sets how long a receipt, and how long the next result may take.
-    #[must_use]
-    pub const fn with_patience(mut self, receipt: Duration, result: Duration) -> Self {
-        self.receipt_patience = receipt;
-        self.result_patience = result;
-        self
-    }
-
-    /// Sets the time of a task that names no deadline, after it was sent. The one who does it may have a time of its own.
-    #[must_use]
-    pub const fn with_default_time(mut self, time: Duration) -> Self {
-        self.default_time = time;
-        self
-    }
-
-    /// Sets how long after its deadline a task may end.
-    #[must_use]
-    pub const fn with_deadline_patience(mut self, patience: Duration) -> Self {
-        self.deadline_patience = patience;
-        self
-    }
-
-    /// Sets how often a task is sent again for which nothing came in time. A consumer knows the copies. A Nack `RATE_LIMIT` about
-    /// a task that was sent more than once counts as nothing, for an earlier copy may be at work.
-    #[must_use]
-    pub const fn with_resends(mut self, resends: u32) -> Self {
-        self.resends = resends;
-        self
-    }
-}
 
 /// The tasks of a producer: dispatch, ack, nack, results, waiting too long.
 ///
