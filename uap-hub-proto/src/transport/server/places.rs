@@ -97,7 +97,23 @@ impl Drop for Place {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{
+        super::budget::{Account, Full, Pool},
+        *,
+    };
+
+    #[test]
+    fn connections_of_one_address_share_what_is_kept_of_it() {
+        let (places, pool) = (Places::new(4, 4), Pool::new(100, 1, 8, 100));
+        let keep = |address: &str| {
+            let place = places.take(address.parse().ok()).unwrap();
+            let mut account = Account::new(pool.clone(), place.held()[0].clone());
+            (account.add(100), account, place)
+        };
+        let kept = ["::1", "::1", "::1", "::2:0:0:0:0"].map(keep);
+        let kept = kept.each_ref().map(|(kept, ..)| *kept);
+        assert_eq!(kept, [Ok(()), Ok(()), Err(Full), Ok(())]);
+    }
 
     // spec: HUB-4-6
     #[test]
