@@ -41,15 +41,13 @@ impl Ranks {
     pub(super) fn insert(&mut self, rank: Rank, meets: Shapes, agent: SlotKey) {
         let entry = Entry { rank, meets, agent };
         let at = self.block_of(rank);
+        self.len += 1;
         let Some(block) = self.blocks.get_mut(at) else {
-            self.blocks.push(Block::of(vec![entry]));
-            self.len += 1;
-            return;
+            return self.blocks.push(Block::of(vec![entry]));
         };
         let (Ok(place) | Err(place)) = block.place(rank);
         block.entries.insert(place, entry);
         block.any.join(&meets);
-        self.len += 1;
         if block.entries.len() > MAX_BLOCK {
             let tail = block.entries.split_off(MAX_BLOCK / 2);
             block.sum_up();
