@@ -361,7 +361,6 @@ async fn a_job_that_does_not_end_in_the_time_for_draining_is_given_back_at_once(
     }
 }
 
-// spec: HUB-6-2
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_job_that_runs_is_not_delivered_again_from_one_sign_of_life_to_the_next() {
     let nats = Nats::start();
