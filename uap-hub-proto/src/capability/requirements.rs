@@ -390,5 +390,7 @@ mod tests {
         assert!(registered(one.clone(), vec![]) > 64 * 255 * text);
         assert!(registered(vec![], one) > 64 * 255 * (text + size_of::<usize>()));
         assert!(registered(vec![], vec![]) > 64 * size_of::<Requirements>());
+        let same = vec![requirement(true, true, &["a/b"; 255])];
+        assert!(registered(same, vec![]) < 64 * 255 * text, "kept once");
     }
 }

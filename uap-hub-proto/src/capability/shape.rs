@@ -75,6 +75,8 @@ mod tests {
     #[test]
     fn jobs_that_ask_the_same_have_one_shape() {
         let file = |kind, mime| Payload::file(kind, "n", mime, "x");
+        let of_many = |count| Shape::of(&vec![file("a", "text/plain"); count]);
+        assert_eq!(of_many(2), of_many(3));
         let same = [file("a", "Text/Plain; x=y"), file("b", "")];
         let too = [file("b", ""), file("a", "text/plain")];
         assert_eq!(Shape::of(&same), Shape::of(&too));

@@ -1,19 +1,10 @@
 //! Things by a key of their own: on the wire sessions have ids, which are looked up once a message.
 
-use std::hash::{Hash, Hasher};
-
 /// Names a thing in the table that it is in. Keys are in the order in which the things were added, and none is used again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct SlotKey {
     number: u64,
     slot: u32,
-}
-
-impl Hash for SlotKey {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        // No two keys of a table share it.
-        state.write_u64(self.number);
-    }
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use std::{
     time::Duration,
 };
 
+use futures::StreamExt as _;
 use uap_hub_proto::{
     id::JobId,
     role::hub::{self, Job, JobEvent, Outcome, Record, Verdict},
@@ -358,6 +359,32 @@ async fn a_job_that_does_not_end_in_the_time_for_draining_is_given_back_at_once(
         done = queue.work(&two.0, |_, _| {}, pending()) => done.unwrap(),
         ended = ends(&queue, &jobs) => all_done(&jobs, &ended),
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_job_that_runs_is_not_delivered_again_from_one_sign_of_life_to_the_next() {
+    let nats = Nats::start();
+    let queue = queue(&nats.url).await;
+    let jobs = submit(&queue, 1).await;
+    let client = async_nats::connect(&nats.url).await.unwrap();
+    let mut signs = client.subscribe("$JS.ACK.>").await.unwrap();
+    client.flush().await.unwrap();
+    let hub = serve(([127, 0, 0, 1], 0).into(), ServerConfig::default());
+    let hub = hub.await.unwrap();
+    let _hangs = AgentBuilder::new("hangs")
+        .on_test("echo", |_, _| async { pending().await })
+        .start(&hub.url())
+        .unwrap();
+    let two_signs = async {
+        for _ in 0..2 {
+            assert_eq!(&signs.next().await.unwrap().payload[..], b"+WPI");
+        }
+    };
+    tokio::select! {
+        done = queue.work(&hub, |_, _| {}, pending()) => panic!("{done:?}"),
+        () = two_signs => {}
+    }
+    assert_eq!(queue_backs(&nats.url, jobs[0].0).await, 0);
 }
 
 // spec: HUB-6-2

@@ -185,17 +185,34 @@ fn the_bounds_of_a_registration_are_each_named() {
 }
 
 #[test]
-fn a_requirement_with_too_long_a_type_is_refused() {
-    let long = PayloadRequirement {
-        r#type: "x".repeat(1_025),
-        ..PayloadRequirement::default()
-    };
-    let refused = Registration::try_from(AgentRegistration {
-        display_name: String::new(),
-        capabilities: vec![test("t", vec![long])],
-    });
-    let why = "capabilities[0].test has 1025 bytes, at most 1024 are allowed";
-    assert_eq!(refused.unwrap_err().to_string(), why);
+fn a_requirement_beyond_its_bounds_is_found_and_refused() {
+    let named = |bytes| PayloadRequirement::new("x".repeat(bytes));
+    let long = format!("a/{}", "x".repeat(1_023));
+    let mut many = named(1);
+    many.accepted_mime_types = vec!["a/b".into(); 257];
+    for (requirement, place, why) in [
+        (named(1_025), "type too_long", "1025 bytes, at most 1024"),
+        (
+            named(1).with_mime_type(long),
+            "accepted_mime_types/0 too_long",
+            "1025 bytes, at most 1024",
+        ),
+        (
+            many,
+            "accepted_mime_types too_many",
+            "257 entries, at most 256",
+        ),
+    ] {
+        let registration = AgentRegistration {
+            display_name: String::new(),
+            capabilities: vec![test("t", vec![requirement])],
+        };
+        let wanted = format!("MUST /capabilities/0/test/payloads/0/{place}");
+        assert_eq!(found(&registration), [wanted]);
+        let refused = Registration::try_from(registration).unwrap_err();
+        let why = format!("capabilities[0].test has {why} are allowed");
+        assert_eq!(refused.to_string(), why);
+    }
 }
 
 #[test]
@@ -280,7 +297,7 @@ fn past_the_bound_a_first_breach_is_still_found() {
 // spec: HUB-4-9
 #[test]
 fn what_a_job_brings_is_judged_in_either_kind() {
-    let payloads = vec![Payload::file("p", "n", "", "data"), Payload::default()];
+    let payloads = vec![Payload::file("p", "n", "png", ""), Payload::default()];
     let test = TestInit {
         test_type: String::new(),
         payloads: payloads.clone(),
@@ -291,12 +308,14 @@ fn what_a_job_brings_is_judged_in_either_kind() {
         payloads,
         acknowledged: None,
     };
-    let of_payload = "SHOULD /payloads/1/type empty";
-    assert_eq!(found(&test), ["MUST /test_type empty", of_payload]);
-    assert_eq!(
-        found(&translation),
-        ["MUST /target_format empty", of_payload]
-    );
+    for (message, empty) in [
+        (&test as &dyn Validate, "MUST /test_type empty"),
+        (&translation, "MUST /target_format empty"),
+    ] {
+        let mime = "ADVICE /payloads/0/attachment/mime_type mime";
+        let of_payloads = [mime, "SHOULD /payloads/1/type empty"];
+        assert_eq!(found(message), [&[empty], &of_payloads[..]].concat());
+    }
 }
 
 // spec: HUB-3-1, HUB-3-3
@@ -461,7 +480,9 @@ fn parts_are_judged_wherever_they_stand() {
     };
     let mut step = StepReport::new("", StepStatus::Unspecified);
     step.summary = Some(summary.clone());
-    let result = TestResult::completed("").with_report(step);
+    let result = TestResult::completed("")
+        .with_report(step)
+        .with_attachment(Attachment::new("", "png", ""));
     assert_eq!(
         found(&result),
         [
@@ -470,6 +491,7 @@ fn parts_are_judged_wherever_they_stand() {
             "SHOULD /reports/0/summary/total_duration range",
             "SHOULD /reports/0/summary/start_time range",
             "SHOULD /reports/0/summary/metadata/a~1b no_kind",
+            "ADVICE /attachments/0/mime_type mime",
         ]
     );
     let mut translated = TranslationResult::completed(vec![Payload::new("")]);

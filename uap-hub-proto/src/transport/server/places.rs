@@ -109,6 +109,8 @@ mod tests {
         assert!(take("10.0.0.1").is_none());
         assert!(take("::ffff:10.0.0.1").is_none(), "the same address");
         let other = take("2001:db8::1").unwrap();
+        let share = |other: &Place| Arc::ptr_eq(&one.bytes[0], &other.bytes[0]);
+        assert!(share(&two) && !share(&other), "the bytes of the address");
         assert!(take("10.0.0.2").is_none(), "the port is full");
         drop(other);
         let others = take("2001:db8::1").unwrap();

@@ -36,6 +36,7 @@ fn a_job_is_proposed_made_ready_and_sent() {
         rig.answer(listen, session.as_str(), true);
         if prepare {
             assert_eq!(words(rig.take()), ["accepted", "prepare"]);
+            assert_eq!(rig.hub.poll_timeout(), None, "it may take its time");
             rig.open(Rpc::Execute, Some(session.as_str()));
             assert!(
                 words(rig.take())[0].starts_with("end FailedPrecondition"),
@@ -513,4 +514,12 @@ fn a_job_that_a_paused_hub_kept_is_told_so() {
     rig.hub.submit(rig.now, png()).unwrap();
     rig.seconds(10);
     assert_eq!(ended(&mut rig), ["ended Unplaced the hub is paused"]);
+}
+
+#[test]
+fn a_view_has_the_jobs_in_the_order_of_their_ids() {
+    let mut rig = Rig::new();
+    let mut ids: Vec<_> = (0..20).map(|_| rig.submit()).collect();
+    ids.sort_unstable();
+    assert!(rig.hub.view().jobs().map(|job| job.id).eq(ids));
 }

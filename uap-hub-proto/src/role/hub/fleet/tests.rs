@@ -179,8 +179,10 @@ fn shapes_are_told_apart_as_agents_come_change_and_go() {
     assert_eq!(members(&mut fleet), [all.clone(), all.clone(), all.clone()]);
     fleet.remove_session(at(30), &"c".into(), session);
     fleet.set_paused(&"a".into(), true, false);
-    let rest = ("bc".to_owned(), 3, 2);
-    assert_eq!(members(&mut fleet), [rest.clone(), rest.clone(), rest]);
+    let rest = [(); 3].map(|()| ("bc".to_owned(), 3, 2));
+    assert_eq!(members(&mut fleet), rest);
+    fleet.unlisten(&"a".into());
+    assert_eq!(members(&mut fleet), rest, "it was paused");
 }
 
 // spec: HUB-3-6

@@ -224,8 +224,7 @@ fn agents_that_come_and_go_in_turn_cost_others_nothing() {
                 .unwrap();
             rig.drain();
         });
-        assert_eq!(checks, 0);
-        assert!(steps < 10, "{steps}");
+        assert_eq!((checks, steps), (0, 1));
         assert_eq!(
             checks_of(&mut rig, odd(n % shapes)),
             0,
