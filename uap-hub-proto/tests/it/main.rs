@@ -49,7 +49,12 @@ mod nats;
 #[cfg(all(feature = "client", feature = "server"))]
 mod resume;
 #[cfg(test)]
-#[cfg(all(feature = "client", feature = "server", feature = "tls"))]
+#[cfg(all(
+    feature = "client",
+    feature = "reflection",
+    feature = "server",
+    feature = "tls"
+))]
 mod secured;
 #[cfg(test)]
 #[cfg(all(feature = "client", feature = "server"))]
