@@ -1,6 +1,6 @@
 //! Shared ground floor of the UBOS agent protocol crates.
 //!
-//! Seven crates stand on it: each implements one agent protocol as types, validation, codecs and state
+//! Six crates stand on it: each implements one agent protocol as types, validation, codecs and state
 //! machines without IO. Here is what they share, and nothing that only one of them needs. Use it directly
 //! to drive those machines from your own runtime, to test your agents in the lab, or to keep a log that
 //! shows tampering.

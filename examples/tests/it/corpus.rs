@@ -101,6 +101,14 @@ mod sap_messages;
     reason = "the target is a crate of its own, and judges the times"
 )]
 mod schema;
+#[path = "../../../fuzz/bodies/texts.rs"]
+#[allow(
+    unreachable_pub,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "the target is a crate of its own"
+)]
+mod texts;
 #[path = "../../../fuzz/bodies/uap_state.rs"]
 #[allow(
     unreachable_pub,
@@ -217,6 +225,11 @@ fn hub_machine_corpus() {
 #[test]
 fn hub_messages_corpus() {
     replay("hub-messages", hub_messages::check);
+}
+
+#[test]
+fn texts_corpus() {
+    replay("texts", texts::check);
 }
 
 #[test]

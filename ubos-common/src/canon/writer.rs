@@ -97,7 +97,6 @@ impl<'s, S: Sink> Writer<'s, S> {
     pub(super) fn leave(&mut self, bracket: u8) {
         self.out().push(bracket);
         self.depth -= 1;
-        self.settle();
     }
 
     /// Lets the sink take what is final: nothing while an object may still be put in order.

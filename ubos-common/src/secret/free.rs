@@ -1,6 +1,6 @@
 //! Whether a JSON text needs to be scanned at all: most need not.
 
-use super::shape::{SHORTEST, is_secret_name_of, look, may_name_secret, secret_shapes};
+use super::shape::{is_secret_name_of, look, may_name_secret, secret_shapes};
 
 /// Whether a sound JSON text certainly holds nothing that a scan would find: no text in it, names of members included, is
 /// [shaped like a secret](secret_shapes), and no member is [named like one](super::is_secret_name).
@@ -33,8 +33,7 @@ pub fn is_secret_free(json: &str) -> bool {
         };
         rest = behind;
         let is_name = || behind.trim_ascii_start().starts_with(':');
-        let may_have_shape = looked.may_have_shape && text.len() >= SHORTEST;
-        if (may_have_shape && secret_shapes(text).next().is_some())
+        if (looked.may_have_shape && secret_shapes(text).next().is_some())
             || (may_name_secret(looked.letters)
                 && is_name()
                 && is_secret_name_of(text, looked.letters))

@@ -492,6 +492,14 @@ fn duplicates_are_refused_at_every_depth() {
         raw(&text, &Limits::default()),
         Err(FaultKind::DuplicateMember)
     );
+    // The first in the text is named, among few and many.
+    for count in [20, 21] {
+        let text = format!(
+            "{{{},\"z\":0,\"z\":1,\"a\":0,\"a\":1}}",
+            many[..count].join(",")
+        );
+        assert!(matches!(strict::<RawBuf>(&text), Err(DecodeError::Json(e)) if e.pointer == "/z"));
+    }
     let text = format!("{{\"name\":\"n\",{},\"k50\":1}}", many.join(","));
     assert!(
         matches!(strict::<Sample>(&text), Err(DecodeError::Json(e)) if e.kind == FaultKind::DuplicateMember && e.pointer == "/k50")
@@ -708,7 +716,8 @@ fn an_object_is_looked_into_and_kept() {
     assert!(reader.has_refused());
     let double = br#"{"a":1,"a":2}"#;
     let mut reader = Reader::new(double, &Limits::default(), Profile::Strict).unwrap();
-    assert!(reader.object_raw(|reader, _| reader.skip()).is_err());
+    let fault = reader.object_raw(|reader, _| reader.skip()).unwrap_err();
+    assert!(!fault.is_recoverable());
 }
 
 #[test]

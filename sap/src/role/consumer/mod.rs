@@ -6,7 +6,7 @@
 //!   -> check -> assess -> keep -> record last result -> close
 //! ```
 //!
-//! Each word of the diagram is a [`Request`] with an id, answered by a [`Reply`]. At most one is open, beside the
+//! Each word but the last is a [`Request`] with an id, answered by a [`Reply`]. At most one is open, beside the
 //! handler. Records and what is kept in the cache are durable; nothing is told before it is recorded.
 //!
 //! | what happens | up to the Ack | after it |

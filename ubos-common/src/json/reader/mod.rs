@@ -461,14 +461,13 @@ impl<'a> Reader<'a> {
         let names = self.names.get_mut(base..).unwrap_or_default();
         if names.len() > FEW {
             names.sort_unstable_by(|a, b| a.text.cmp(&b.text).then(a.at.cmp(&b.at)));
-            for pair in names.windows(2) {
-                if let [first, second] = pair
-                    && first.text == second.text
-                {
-                    return Err(Fault::new(FaultKind::DuplicateMember, second.at));
-                }
-            }
-            return Ok(());
+            let pairs = names.iter().zip(names.iter().skip(1));
+            let doubles = pairs.filter(|(first, second)| first.text == second.text);
+            // The first in the text, as among few.
+            return match doubles.map(|(_, second)| second.at).min() {
+                Some(at) => Err(Fault::new(FaultKind::DuplicateMember, at)),
+                None => Ok(()),
+            };
         }
         refuse_doubles(names.iter())
     }

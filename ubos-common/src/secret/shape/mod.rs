@@ -89,7 +89,7 @@ pub fn secret_shapes(text: &str) -> impl Iterator<Item = SecretShape> + '_ {
 }
 
 /// No shape has fewer bytes: a URL with a password of two, such as `a://:p1@`.
-pub(super) const SHORTEST: usize = 8;
+const SHORTEST: usize = 8;
 
 fn shape_at(bytes: &[u8], at: usize, barren: &mut Barren) -> Option<(SecretKind, Range<usize>)> {
     let assigned = match *bytes.get(at)? {

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use ubos_common::log::format::{BlockBuilder, Fault, Limits, LogKeys, SEGMENT_HEADER_BYTES};
 use ubos_common::log::{
-    Digest, DirLock, Head, Log, LogDir, LogFile, OpenError, ReadError, Reader, SimDisk, Sync,
-    Verify,
+    Digest, DirLock, FsDir, Head, Log, LogDir, LogFile, OpenError, ReadError, Reader, SimDisk,
+    Sync, Verify,
 };
 
 /// Three segments of two blocks with two records each, closed; their bytes.
@@ -342,6 +342,41 @@ fn one_later_block_proves_two_before_it_damaged() {
     assert_eq!(report.verified.torn, None);
 }
 
+/// A record may hold what somebody took for the next block of this log.
+#[test]
+fn a_block_inside_a_record_that_was_read_is_none_to_go_on_with() {
+    let mut false_block = BlockBuilder::new(LogKeys::new(ID), Limits::default());
+    false_block.begin(1_000);
+    false_block.push(&payload(7, 40)).unwrap();
+    false_block.finish(LogKeys::new(ID).genesis(), 0);
+    let disk = SimDisk::new();
+    let log = open(&disk, &config());
+    let records = [
+        payload(0, 40),
+        payload(1, 40),
+        false_block.as_bytes().to_vec(),
+        payload(3, 40),
+        payload(4, 40),
+    ];
+    let ends = records.map(|record| {
+        log.append(&record).unwrap();
+        let bytes = disk.contents(&segment(0)).unwrap();
+        bytes.iter().rposition(|byte| *byte != 0).unwrap() + 1
+    });
+    log.close().unwrap();
+    let mut bytes = disk.contents(&segment(0)).unwrap();
+    for damaged in [ends[0], ends[3]] {
+        bytes[damaged - 50] ^= 1;
+    }
+    let disk = with_file(0, bytes, &[Vec::new()]);
+    let report = Verify::default().fsck(disk.dir().as_ref()).unwrap();
+    let found: Vec<_> = (report.findings.iter())
+        .map(|finding| (finding.lost_from, finding.lost_to))
+        .collect();
+    assert_eq!(found, [(0, Some(1)), (3, Some(4))]);
+    assert_eq!(report.verified.records, 3);
+}
+
 #[test]
 fn a_whole_header_of_no_block_is_damage() {
     let (disk, files, _) = small_log();
@@ -371,6 +406,32 @@ fn a_digest_of_which_a_sector_was_not_written_is_torn() {
     disk.put(&segment(0), bytes);
     let log = open(&disk, &config());
     assert_eq!(log.head().next_sequence, 0);
+    assert!(log.report().torn.is_some());
+}
+
+/// It claims more than the file has, so it proves nothing of what is before it.
+#[test]
+fn a_header_alone_does_not_prove_a_torn_block_damaged() {
+    let disk = SimDisk::new();
+    let log = open(&disk, &config().with_segment_bytes(4 << 20));
+    let ends = [30_000, 900].map(|length| {
+        log.append(&payload(length, length as usize)).unwrap();
+        let bytes = disk.contents(&segment(0)).unwrap();
+        bytes.iter().rposition(|byte| *byte != 0).unwrap() + 1
+    });
+    log.close().unwrap();
+    let mut later = BlockBuilder::new(LogKeys::new(ID), Limits::default());
+    later.begin(2);
+    later.push(&payload(2, 20_000)).unwrap();
+    later.finish(LogKeys::new(ID).genesis(), 2);
+    let mut bytes = disk.contents(&segment(0)).unwrap();
+    bytes.truncate(ends[1]);
+    let sector = ends[0] / 512 * 512;
+    bytes[ends[0]..sector + 512].fill(0);
+    bytes.extend(&later.as_bytes()[..200]);
+    disk.put(&segment(0), bytes);
+    let log = open(&disk, &config());
+    assert_eq!(log.head().next_sequence, 1);
     assert!(log.report().torn.is_some());
 }
 
@@ -574,6 +635,23 @@ fn a_reading_that_is_interrupted_is_done_again() {
     let (disk, ..) = small_log();
     let counting = Counting(disk.dir(), Arc::default());
     assert_eq!(read_all(Arc::new(counting)).len(), 12);
+}
+
+#[test]
+fn a_proof_ends_at_the_first_damage() {
+    let (_, mut files, _) = small_log();
+    files[0][SEGMENT_HEADER_BYTES + 80] ^= 1;
+    let folder = tempfile::tempdir().unwrap();
+    for (index, file) in (0..2).zip(&files) {
+        std::fs::write(folder.path().join(segment(index)), file).unwrap();
+    }
+    // It cannot be read, and need not be.
+    std::fs::create_dir(folder.path().join(segment(2))).unwrap();
+    let dir = FsDir::new(folder.path());
+    assert_eq!(
+        fault(Verify::default().run(&dir)),
+        Fault::Record { sequence: 0 }
+    );
 }
 
 #[test]
