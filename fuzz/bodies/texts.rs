@@ -63,7 +63,8 @@ fn lines(bytes: &[u8]) {
         lines
     };
     let lines = written(&trace);
-    let again = Trace::read_lines(&lines, TraceLimits::default()).expect("what was written is read");
+    let again =
+        Trace::read_lines(&lines, TraceLimits::default()).expect("what was written is read");
     assert_eq!(written(&again), lines);
 }
 
@@ -71,7 +72,10 @@ fn constraint(text: &str) {
     let Ok(predicate) = text.parse::<Predicate>() else {
         return;
     };
-    let again: Predicate = predicate.to_string().parse().expect("what was written is read");
+    let again: Predicate = predicate
+        .to_string()
+        .parse()
+        .expect("what was written is read");
     for value in ["null", "[1,\"a\"]", r#"{"a":{"b":2},"c":"text"}"#] {
         let value = RawBuf::parse(value).expect("it is JSON");
         assert_eq!(predicate.holds(value.as_raw()), again.holds(value.as_raw()));
@@ -87,9 +91,14 @@ fn place(text: &str) {
     let again = TraceContext::read(&place.traceparent(), place.tracestate());
     assert_eq!(again.as_ref(), Some(&place));
     let member = |name| place.to_carry().filter(move |(key, _)| *key == name);
-    let carried: Vec<_> = ["traceparent", "tracestate"].map(|name| member(name).next()).into();
+    let carried: Vec<_> = ["traceparent", "tracestate"]
+        .map(|name| member(name).next())
+        .into();
     let carried = TraceContext::carried(|name| {
-        let member = carried.iter().flatten().filter(move |(key, _)| *key == name);
+        let member = carried
+            .iter()
+            .flatten()
+            .filter(move |(key, _)| *key == name);
         member.map(|(_, value)| value.as_str())
     });
     assert_eq!(carried.as_ref(), Some(&place));
@@ -101,7 +110,10 @@ fn answer(text: &str) {
         Turn::Done(reply) => {
             let written = json::to_string(&*reply);
             let again = Bridge::new("P".into()).answer(&written);
-            assert!(matches!(again, Turn::Done(again) if again == reply), "{written}");
+            assert!(
+                matches!(again, Turn::Done(again) if again == reply),
+                "{written}"
+            );
         }
         // No text of the model gets into the next question.
         Turn::Again(prompt) => assert!(prompt.starts_with("P\n")),

@@ -133,8 +133,14 @@ mod tests {
         assert_eq!(writes(&small, 3), [3]);
         let most = MAX_RECORDS;
         assert_eq!(writes(&small, 2 * most + 1), [most, most, 1]);
-        let payload = Payload::file("p", "", "", vec![0; MAX_BYTES / 2]);
-        let large = Record::Accepted(Job::test("t", vec![payload]));
+        let of = |bytes| {
+            let payload = Payload::file("p", "", "", vec![0; bytes]);
+            Record::Accepted(Job::test("t", vec![payload]))
+        };
+        // Two have just so many bytes.
+        let half = MAX_BYTES / 2;
+        let large = of(half - (of(half).weight() - half));
+        assert_eq!(large.weight(), half);
         assert_eq!(writes(&large, 5), [2, 2, 1]);
     }
 
