@@ -139,5 +139,6 @@ mod tests {
         let id = CallId::new(ids.uuid());
         table.insert(id.clone(), 7);
         assert_eq!((table.get(&id), table.len()), (Some(&7), 1));
+        assert_eq!(table.calls.len(), 1);
     }
 }

@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use ubos_common::json::{MemberWriter, Write};
-use ubos_common::time::Now;
+use ubos_common::time::{Now, Timestamp};
 
 use super::request::{CallIds, CallRequest, Outcome, PendingCall};
 use super::state::{CoreConnection, Event, Output, Timer, millis};
@@ -51,7 +51,10 @@ impl CoreConnection {
         if !self.enter(&mut call, waits.then_some(&request)) {
             return Err(self.refuse_unsent(now, request, call.ids, CommandError::Busy));
         }
-        let frame = match self.write_call(now, &id, &call, &request) {
+        // What waits is written again when it is sent, where its time stamp may be longer.
+        let wall = if waits { Timestamp::MAX } else { now.wall };
+        let written = self.write_call(Now::new(now.mono, wall), &id, &call, &request);
+        let frame = match written {
             Ok(frame) => frame,
             Err(error) => return Err(self.refuse_unsent(now, request, call.ids, error.into())),
         };
@@ -284,7 +287,7 @@ impl CoreConnection {
             if let Some(Ok(frame)) = frame {
                 self.send_call(now, &id, frame);
             } else {
-                // It could be written when it was asked for, so this is a fault of ours.
+                // What waits could be written with the longest time stamp, so this is a fault of ours.
                 let text = "the call cannot be written";
                 let unwritten = Outcome::failed(ErrorObject::of(ErrorCode::ToolInternal, text));
                 self.finish(now, &id, unwritten);

@@ -216,7 +216,6 @@ impl Bridge {
         let changed = Arc::clone(&service.service().changed);
         let peer = service.peer().clone();
         let listener = service.service().clone();
-        let end = service.cancellation_token();
         let following = async {
             loop {
                 changed.notified().await;
@@ -239,14 +238,15 @@ impl Bridge {
             // However it ended.
             let _ = service.waiting().await;
             control.shutdown().await;
+            // The agent has still to end the calls that run.
             core::future::pending::<()>().await;
         };
+        // The session ends with these, where they are dropped.
         let ended = tokio::select! {
             ended = serving => ended,
             () = following => Ok(CloseReason::Shutdown),
             () = ending => Ok(CloseReason::Shutdown),
         };
-        end.cancel();
         if let Some(mut child) = child {
             // It sees the end of its input first; what is still there after that goes with the handle.
             let _ = tokio::time::timeout(Duration::from_secs(2), child.wait()).await;

@@ -208,3 +208,52 @@ pub(super) fn features(server: &ServerCapabilities) -> Vec<NotCarried> {
     let lost = features.into_iter().filter(|(there, _)| *there);
     lost.map(|(_, name)| NotCarried::Feature(name)).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use core::time::Duration;
+
+    use rmcp::model::{ErrorData, ListToolsResult};
+    use rmcp::service::{RequestContext, RoleServer};
+    use rmcp::{ServerHandler, ServiceExt as _};
+    use tokio::time::{sleep, timeout};
+
+    use super::super::lines::Lines;
+    use super::*;
+
+    const SOON: Duration = Duration::from_secs(1);
+
+    /// A server that takes longer to list its tools than anybody waits.
+    struct Slow;
+
+    impl ServerHandler for Slow {
+        async fn list_tools(
+            &self,
+            _: Option<PaginatedRequestParams>,
+            _: RequestContext<RoleServer>,
+        ) -> Result<ListToolsResult, ErrorData> {
+            sleep(2 * SOON).await;
+            Ok(ListToolsResult::default())
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_more_than_one_list_is_kept_that_came_too_late() {
+        let (theirs, ours) = tokio::io::duplex(1 << 16);
+        let listener = Listener::default();
+        let calls = Arc::clone(&listener.calls);
+        let lines = Lines::new(ours, Arc::clone(&calls));
+        let (server, client) = tokio::join!(Slow.serve(theirs), listener.serve(lines));
+        let (_server, client) = (server.unwrap(), client.unwrap());
+        for _ in 0..3 {
+            let late = timeout(SOON, listed(client.peer(), &calls)).await;
+            assert!(late.is_err());
+            sleep(2 * SOON).await;
+            let results = &calls.lock().await.results;
+            assert_eq!(results.len(), 1);
+            assert!(matches!(results.values().next(), Some(Answered::Text(_))));
+        }
+        assert!(listed(client.peer(), &calls).await.is_ok());
+        assert!(calls.lock().await.results.is_empty());
+    }
+}

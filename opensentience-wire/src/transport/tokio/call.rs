@@ -376,8 +376,12 @@ mod tests {
             full.unwrap()
         };
         let long = "x".repeat(100_000);
+        let beside = piece(&ledger, "").chunk.weight();
+        // As much as there is room for.
+        let exact = "x".repeat(Room::CONNECTION.bytes - beside);
         for (is_routed, text, most) in [
             (false, "x", 65),
+            (false, &*exact, 2),
             (false, &*long, 11),
             (true, "x", 9),
             (true, &*long, 1),

@@ -261,8 +261,9 @@ mod tests {
     fn what_was_sent_is_not_kept_while_more_waits() {
         let mut wire = Wire::new(Box::pin(Slow));
         let mut context = Context::from_waker(std::task::Waker::noop());
-        for _ in 0..1_000 {
-            wire.send(vec![0; FRAME]);
+        let frames = core::iter::repeat_n(FRAME, 1_000);
+        for bytes in core::iter::once(2 * HIGH_WATER).chain(frames) {
+            wire.send(vec![0; bytes]);
             assert!(wire.poll_flush(&mut context).is_pending());
             assert!((1..=FRAME).contains(&wire.waiting()));
             let kept = wire.unsent.len();

@@ -108,6 +108,17 @@ mod tests {
             std::fs::remove_file(&path).unwrap();
             std::os::unix::fs::symlink("/proc/self/mem", &path).unwrap();
             assert!(matches!(read_manifest(&path), Err(ManifestError::Read(_))));
+            // One that says that it is empty, and is not. Not every kernel has it.
+            let symbols = "/proc/kallsyms";
+            if std::fs::metadata(symbols).is_ok_and(|found| found.len() == 0) {
+                std::fs::remove_file(&path).unwrap();
+                std::os::unix::fs::symlink(symbols, &path).unwrap();
+                let fat = read_manifest(&path);
+                assert!(matches!(
+                    fat,
+                    Err(ManifestError::TooLarge { bytes: 256_001 })
+                ));
+            }
         }
     }
 }

@@ -3,10 +3,11 @@
 use core::time::Duration;
 
 use opensentience_wire::message::{ActorType, CallContext};
-use opensentience_wire::role::CallId;
 use opensentience_wire::role::core::{Config, CoreConnection};
+use opensentience_wire::role::{CallId, Input};
 use opensentience_wire::{CommandError, Limits, Share};
 use serde_json::json;
+use ubos_common::time::Now;
 
 use crate::kit::RequestExt as _;
 use crate::kit::*;
@@ -189,6 +190,31 @@ fn one_place_is_given_to_one_call() {
         assert_eq!(sent.collect::<Vec<_>>(), [&next.to_string()]);
         running = next;
     }
+}
+
+// Its time stamp is that of its sending, and may be longer than when it was asked for.
+#[test]
+fn a_call_that_is_taken_to_wait_fits_into_a_frame_whenever_it_is_sent() {
+    let limits = Limits::default()
+        .with_max_inflight_requests(1)
+        .with_max_frame_bytes(4_096);
+    let mut conn = open_core(Config::default().with_limits(limits));
+    let running = started(&mut conn, 0);
+    let mut longest = (0..4_096).rev().filter_map(|bytes| {
+        let mut call = request("echo");
+        call.input = object(&json!({"text": "x".repeat(bytes)}));
+        conn.call_tool(at(0), call).ok()
+    });
+    let waiting = longest.next().unwrap();
+    drain_core(&mut conn);
+    let wall = at(0).wall.saturating_add(Duration::from_nanos(1));
+    let result = frame(&result(&running, "succeeded"));
+    let now = Now::new(at(0).mono, wall);
+    conn.handle_input(now, Input::Bytes(&result)).unwrap();
+    let said = drain_core(&mut conn);
+    assert_eq!(said.ended(), ["succeeded"]);
+    assert_eq!(said.sent[0]["payload"]["call_id"], waiting.to_string());
+    assert_eq!(said.sent[0].to_string().len(), 4_096, "no room is left");
 }
 
 // spec: OSW-2-6

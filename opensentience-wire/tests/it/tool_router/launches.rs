@@ -336,24 +336,41 @@ async fn a_process_may_fail_the_handshake_a_few_times_and_not_for_ever() {
 // An agent has its place until its process has ended.
 #[tokio::test]
 async fn an_agent_is_not_added_in_the_place_of_one_that_is_still_ending() {
-    let lingering = || {
-        Launcher::new("com.example.a", "/bin/sh")
-            .args(["-c", "trap '' TERM; \"$0\" \"$@\"; sleep 600"])
+    let folder = tempfile::tempdir().unwrap();
+    let (path, go) = (folder.path().join("pid"), folder.path().join("go"));
+    // An agent, and what its process does after it.
+    let lingering = |agent: &str, script: &str, path: &Path| {
+        let script = format!("trap '' TERM; \"$0\" \"$@\"; {script}");
+        Launcher::new(agent, "/bin/sh")
+            .args(["-c", &script])
             .args([std::env::current_exe().unwrap()])
             .args(["transport::agent_process", "--exact", "--nocapture"])
+            .env("HOME_OF_TEST", path)
             .with_stop_timeout(PATIENCE * 10)
     };
+    let until_told = "until [ -e \"$HOME_OF_TEST\" ]; do sleep 0.1; done";
+    let first = go.clone();
+    let a_second = "printf $$ > \"$HOME_OF_TEST\"; sleep 1";
+    let second = path.clone();
+    let slow = AgentSource::new("com.example.b", move || {
+        lingering("com.example.b", a_second, &second)
+    });
     let config = Config::default().with_max_agents(1);
     let (events, mut records) = tokio::sync::mpsc::unbounded_channel();
     let router = ToolRouter::builder(config)
-        .agent("com.example.a", lingering)
+        .agent("com.example.a", move || {
+            lingering("com.example.a", until_told, &first)
+        })
         .with_audit(move |event: AuditEvent| drop(events.send(event)))
         .start()
         .unwrap();
     router.ready().await;
     router.stop("com.example.a").await;
-    let full = router.add(source("com.example.b")).await.unwrap_err();
+    let full = router.add(slow).await.unwrap_err();
     assert!(matches!(full, AddError::TooMany { limit: 1 }), "{full}");
+    std::fs::write(&go, "").unwrap();
+    router.shutdown().await;
+    assert!(!is_alive(&path), "the one that was refused has ended");
     // The one that came too late is asked to end, and not killed.
     let end = loop {
         let record = records.recv().await.unwrap();

@@ -139,6 +139,12 @@ async fn no_more_is_read_of_an_agent_that_takes_nothing_than_a_socket_keeps() {
         tokio::io::sink(),
     )));
     made.read_last();
+    // Exactly what is left is read.
+    made.last.as_mut().unwrap().bytes = 4 << 10;
+    let read = made.poll_last(&mut Context::from_waker(Waker::noop()));
+    assert!(matches!(read, Poll::Ready(Moved::Read(4_096))));
+    made.last = None;
+    made.read_last();
     let mut sum = 0;
     let reading = poll_fn(|context| {
         while let Moved::Read(count @ 1..) = ready!(made.poll_last(context)) {

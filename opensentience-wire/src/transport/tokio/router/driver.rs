@@ -268,3 +268,41 @@ impl Driver {
             .send_if_modified(|shown| View::show(shown, agent, now));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::{Status, ToolSpec};
+    use crate::role::core::Outcome;
+    use crate::role::router::Config;
+    use crate::transport::tokio::ToolRouter;
+    use ubos_common::json::RawObject;
+
+    // What the task of a call has said is in the set alone, and comes once.
+    #[tokio::test]
+    async fn a_call_ends_as_it_did_though_an_agent_goes_down_at_the_same_time() {
+        let (view, _) = watch::channel(Arc::default());
+        let (ready, _) = watch::channel(false);
+        let builder = ToolRouter::builder(Config::default());
+        let mut driver = Driver::new(builder, view, ready).unwrap();
+        let mut tool = ToolSpec::local("t", "of a test", RawObject::empty());
+        tool.tool_id = "a/t".into();
+        let (agent, tools) = ("a".to_owned(), vec![Arc::new(tool)]);
+        driver.input(Input::AgentUp { agent, tools });
+        let request = CallRequest::new("a/t", RawObject::empty());
+        let route = driver.router.call(driver.clock.now(), request).unwrap();
+        let outcome = Box::new(Outcome::canceled("enough"));
+        driver
+            .tasks
+            .spawn(core::future::ready(Report::Called(route, Ok(outcome))));
+        tokio::task::yield_now().await;
+        let down = AgentEvent::Down(Ended::Failed);
+        driver.on_report(Report::Agent("b".into(), 1, down));
+        let mut outputs = core::iter::from_fn(|| driver.router.poll_output());
+        let end = outputs.find_map(|output| match output {
+            Output::Ended { route: it, outcome } if it == route => Some(outcome),
+            _ => None,
+        });
+        assert_eq!(end.unwrap().status, Status::Canceled);
+    }
+}
