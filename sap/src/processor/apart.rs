@@ -373,10 +373,10 @@ mod tests {
 
     #[test]
     fn what_is_as_long_as_may_be_is_written_at_once() {
-        let says: Says = |metrics| {
-            let mut outcome = Outcome::default();
-            outcome.metrics = Some(metrics);
-            (None, Ok(outcome))
+        let says: Says = |long| {
+            let metrics = Some(long);
+            let outcome = Outcome::default();
+            (None, Ok(Outcome { metrics, ..outcome }))
         };
         let times = [HEAVY, HEAVY + 1].map(|bytes| handed_over_with(bytes, says));
         assert_eq!(times, [0, 1]);
