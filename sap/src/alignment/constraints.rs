@@ -259,6 +259,9 @@ mod tests {
             (MAX_PREPARED_BYTES - 1_024..=MAX_PREPARED_BYTES).contains(&held),
             "{held}"
         );
+        let longest = format!("output {:1024}", ". < 2");
+        context.constraints = Some(vec![longest; MAX_CHECKED]);
+        assert_eq!(Prepared::default().of(&context).len(), 8);
     }
 
     // spec: SAP-4.2-9

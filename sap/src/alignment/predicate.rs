@@ -208,7 +208,6 @@ impl Term {
         let found = find(output, &self.place)?.unwrap_or_default();
         let mut holds = !found.is_empty();
         for value in found {
-            output.spend(VISIT)?;
             if !self.test.holds(value, output)? {
                 holds = false;
                 break;
@@ -244,7 +243,6 @@ fn find<'a>(output: &mut Output<'a>, place: &[Token]) -> Result<Option<Vec<Raw<'
     for token in place {
         let mut next = Vec::new();
         for value in values {
-            output.spend(VISIT)?;
             let before = next.len();
             if step(output, value, token, &mut next)?.is_none() {
                 return Ok(None);
@@ -406,7 +404,7 @@ fn is_equal<'a>(value: Raw<'a>, other: &Constant, output: &mut Output<'a>) -> Re
     })
 }
 
-/// Steps of looking at one value.
+/// Steps of a value that is found at a place.
 const VISIT: usize = 16;
 
 #[cfg(test)]
@@ -491,6 +489,26 @@ mod tests {
             let mut output = Output::with_steps(output.as_raw(), 2_000);
             let predicate: Predicate = text.parse().unwrap();
             assert_eq!(predicate.holds_within(&mut output), Err(Spent), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_value_is_paid_for_when_it_is_found_and_no_second_time() {
+        let lists = |element| format!("[{}{element}]", format!("{element},").repeat(999));
+        for (output, text, steps) in [
+            (lists("1"), "/* exists", 2_001 + 1_000 * VISIT),
+            (
+                lists("[1]"),
+                "/*/0 exists",
+                4_001 + 1_000 * (VISIT + 3 + VISIT),
+            ),
+        ] {
+            let output = RawBuf::parse(&output).unwrap();
+            let predicate: Predicate = text.parse().unwrap();
+            for (steps, held) in [(steps - 1, Err(Spent)), (steps, Ok(true))] {
+                let mut output = Output::with_steps(output.as_raw(), steps);
+                assert_eq!(predicate.holds_within(&mut output), held, "{text}");
+            }
         }
     }
 

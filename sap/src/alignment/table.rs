@@ -318,3 +318,28 @@ const MAX_OPEN: usize = 100_000;
 const MAX_OPEN_BYTES: usize = 64 << 20;
 const MAX_ROWS: usize = 10_000;
 const MAX_SAMPLES: usize = 8;
+
+#[cfg(all(test, feature = "driver"))]
+mod tests {
+    use futures::executor::block_on;
+    use ubos_common::time::Timestamp;
+
+    use super::super::Rules;
+    use super::*;
+    use crate::samples;
+
+    #[test]
+    fn nothing_is_kept_of_a_task_that_has_its_end() {
+        let (mut reading, task) = (Reading::default(), samples::task());
+        let result = samples::result(&task, Status::Succeeded);
+        let entries = [
+            Entry::of(EntryKind::Task, Timestamp::EPOCH, &task).unwrap(),
+            Entry::of(EntryKind::Result, Timestamp::EPOCH, &result).unwrap(),
+        ];
+        for (number, entry) in (0..).zip(&entries) {
+            block_on(reading.take(number, entry, &Rules::default(), Clone::clone));
+        }
+        assert_eq!((reading.open.len(), reading.latest.len()), (0, 0));
+        assert_eq!((reading.bytes, reading.table.rows.len()), (0, 1));
+    }
+}

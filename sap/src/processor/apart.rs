@@ -289,9 +289,14 @@ mod tests {
 
     /// How often work is handed over while a handler says something long in one of its parts.
     fn handed_over(says: Says) -> usize {
+        handed_over_with(HEAVY + 1, says)
+    }
+
+    /// The same for so many bytes of it.
+    fn handed_over_with(bytes: usize, says: Says) -> usize {
         let transcript = Arc::new(MemoryTranscript::default());
         let handler = move |mut cx: Context| async move {
-            let text = format!(r#"{{"long":"{}"}}"#, "long ".repeat(HEAVY / 4));
+            let text = format!(r#"{{"long":"{}"}}"#, "x".repeat(bytes - 11));
             let (part, said) = says(RawObject::new(RawBuf::parse(&text)?).ok_or("no object")?);
             if let Some(part) = part {
                 cx.report(part).await;
@@ -364,6 +369,17 @@ mod tests {
         {
             assert_eq!(handed_over(says), 1);
         }
+    }
+
+    #[test]
+    fn what_is_as_long_as_may_be_is_written_at_once() {
+        let says: Says = |long| {
+            let metrics = Some(long);
+            let outcome = Outcome::default();
+            (None, Ok(Outcome { metrics, ..outcome }))
+        };
+        let times = [HEAVY, HEAVY + 1].map(|bytes| handed_over_with(bytes, says));
+        assert_eq!(times, [0, 1]);
     }
 
     /// A clock at which a thread that works apart stops the second time, until it may go on.

@@ -249,19 +249,29 @@ mod tests {
     #[test]
     fn what_takes_its_time_is_done_apart_and_the_rest_at_once() {
         let schemas = Schemas::default();
-        let mut contract = OutputContract::new();
-        let branches = vec![r#"{"type":"integer"}"#; 100].join(",");
-        let schema = format!(r#"{{"items":{{"anyOf":[{branches}]}}}}"#);
-        contract.schema = RawObject::new(RawBuf::parse(&schema).unwrap());
-        let check = |elements: usize| {
-            let output = RawBuf::parse(&format!("[{}1]", "1,".repeat(elements - 1))).unwrap();
+        let check = |schema: &str, output: &str| {
+            let mut contract = OutputContract::new();
+            contract.schema = RawObject::new(RawBuf::parse(schema).unwrap());
+            let output = RawBuf::parse(output).unwrap();
             let check = || futures::executor::block_on(schemas.check(&contract, output.as_raw()));
             let (found, handed_over) = work::handed_over(check);
             assert_eq!(found, ContractFinding::Kept);
             handed_over
         };
+        let branches = vec![r#"{"type":"integer"}"#; 100].join(",");
+        let schema = format!(r#"{{"items":{{"anyOf":[{branches}]}}}}"#);
+        let ones = |elements: usize| format!("[{}1]", "1,".repeat(elements - 1));
         // To compile what is long takes its time, and so do many elements.
-        assert_eq!([1, 1, 10, 400, 1].map(check), [1, 0, 0, 1, 0]);
+        let apart = [1, 1, 10, 400, 1].map(|elements| check(&schema, &ones(elements)));
+        assert_eq!(apart, [1, 0, 0, 1, 0]);
+        let titled = |bytes: usize| format!(r#"{{"title":"{}"}}"#, "x".repeat(bytes - 12));
+        let made = [r#"{"type":"integer"}"#, r#"{"pattern":"a"}"#].map(str::to_owned);
+        let made = made.into_iter().chain([SHORT, SHORT + 1].map(titled));
+        let apart: Vec<usize> = made.map(|schema| check(&schema, "1")).collect();
+        assert_eq!(apart, [0, 1, 0, 1]);
+        let text = |bytes: usize| format!("\"{}\"", "x".repeat(bytes - 2));
+        let apart = [HEAVY, HEAVY + 1].map(|bytes| check("{}", &text(bytes)));
+        assert_eq!(apart, [0, 1]);
     }
 
     #[test]

@@ -210,7 +210,7 @@ mod tests {
             3
         );
         assert_eq!(*lock(&line.shelf.0), [LONG, 10, 20, LONG + 1]);
-        let short = line.record(&entry(30)).now_or_never();
+        let short = line.record_made(entry(HEAVY), same).now_or_never();
         assert_eq!(short.unwrap().unwrap(), 4);
     }
 

@@ -4,11 +4,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use futures::executor::block_on;
-use sap::processor::{AllowAll, Answer, Config, Context, Outcome, Peer, Processor};
+use sap::alignment::{Rules, WhatIfTable};
+use sap::processor::{AllowAll, Answer, Config, Context, Interrupted, Outcome, Peer, Processor};
 use sap::store::MemoryTranscript;
 use sap::transcript::{Entry, Head, Proof, Transcript, TranscriptError};
 use sap::transport::{Message, Service};
-use sap::{BoxFuture, ErrorCode, Producer, ProducerKind, Status};
+use sap::{BoxFuture, ConstitutionalContext, ErrorCode, Producer, ProducerKind, Status};
 use serde_json::Value;
 
 use crate::processor::{Jumping, consult, no_cache, result, run, text};
@@ -58,6 +59,43 @@ impl Transcript for Faulty {
     fn verify(&self, kept: Option<&Head>) -> Result<Proof, TranscriptError> {
         self.log.verify(kept)
     }
+}
+
+/// A transcript that says of its first entry both that it went and that it is the first that is left. Who asks again and
+/// again is stopped.
+#[derive(Debug, Default)]
+struct Contradictory(AtomicUsize);
+
+impl Transcript for Contradictory {
+    fn record(&self, _: &Entry) -> BoxFuture<'_, Result<u64, TranscriptError>> {
+        unreachable!("it is only read")
+    }
+
+    fn read(&self, first: u64, _: usize) -> BoxFuture<'_, Result<Vec<Entry>, TranscriptError>> {
+        assert!(self.0.fetch_add(1, Ordering::SeqCst) < 10, "asked again");
+        Box::pin(async move { Err(TranscriptError::Archived { first }) })
+    }
+
+    fn verify(&self, _: Option<&Head>) -> Result<Proof, TranscriptError> {
+        unreachable!("it is only read")
+    }
+}
+
+#[test]
+fn a_transcript_that_contradicts_itself_cannot_be_read() {
+    let unread = Contradictory::default();
+    let same = ConstitutionalContext::clone;
+    let table = block_on(WhatIfTable::of(&unread, &Rules::default(), same));
+    assert!(matches!(table, Err(TranscriptError::Archived { first: 0 })));
+    let producer = Producer::new("A-ml-001".parse().unwrap(), ProducerKind::Agent);
+    let config = Config::default();
+    let processor = Processor::new(producer, Arc::new(AllowAll), Arc::new(unread), config);
+    let mut processor = processor.unwrap();
+    let resumed = block_on(processor.resume(&Jumping::new(), Interrupted::Fail));
+    assert!(matches!(
+        resumed,
+        Err(TranscriptError::Archived { first: 0 })
+    ));
 }
 
 /// A processor that has done `no_cache` once, and whose transcript alone has its result.

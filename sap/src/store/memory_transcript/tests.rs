@@ -5,10 +5,11 @@ use ubos_common::json::{RawBuf, RawObject};
 
 /// Three fit into a block.
 fn entry(number: usize) -> Entry {
-    let body = format!(
-        r#"{{"number":{number},"text":"{}"}}"#,
-        "x".repeat(BLOCK / 3)
-    );
+    entry_with(number, BLOCK / 3)
+}
+
+fn entry_with(number: usize, text: usize) -> Entry {
+    let body = format!(r#"{{"number":{number},"text":"{}"}}"#, "x".repeat(text));
     let at = "2026-01-01T00:00:00Z".parse().unwrap();
     Entry::new(
         EntryKind::Task,
@@ -39,6 +40,13 @@ fn many_entries_are_read_where_that_holds_up_nobody() {
         let read = || block_on(transcript.read(0, most)).unwrap();
         let (entries, handed_over) = crate::work::handed_over(read);
         assert_eq!((entries.len(), handed_over), (most, apart));
+    }
+    let rest = json::to_vec(&entry_with(0, 0)).len();
+    for (bytes, apart) in [(LONG, 0), (LONG + 1, 1)] {
+        let transcript = MemoryTranscript::default();
+        block_on(transcript.record(&entry_with(0, bytes - rest))).unwrap();
+        let read = || block_on(transcript.read(0, 1)).unwrap();
+        assert_eq!(crate::work::handed_over(read).1, apart);
     }
 }
 

@@ -8,6 +8,8 @@ use sap::learning::{
     Aggregate, Artifact, ArtifactKind, Feedback, Heuristics, Publisher, Signal, Support,
 };
 use serde_json::{Value, json};
+use ubos_common::canon::{self, Domain};
+use ubos_common::json::to_vec;
 use ubos_common::time::Timestamp;
 
 use super::{Shelf, decision, decisions, learned, published, signal};
@@ -38,6 +40,13 @@ fn new_knowledge_is_filed_once_with_digest_and_sources() {
         let known: Vec<_> = decisions().map(|signal| signal.id).collect();
         assert_eq!(artifact.sources.len(), 20);
         assert!(artifact.sources.iter().all(|id| known.contains(id)));
+        // Where it was filed before an upgrade it is known by this.
+        let mut said: Value = serde_json::from_slice(&to_vec(artifact)).unwrap();
+        for other in ["at", "digest", "sources"] {
+            said.as_object_mut().unwrap().remove(other);
+        }
+        let digest = canon::digest_slice(&Domain::plain(), said.to_string().as_bytes());
+        assert_eq!(artifact.digest.to_string(), digest.unwrap().to_string());
     }
     let body: Value = filed[0].body.deserialize().unwrap();
     assert_eq!(body["signals"], 20);

@@ -1,17 +1,20 @@
 //! What becomes of a task before a handler sees it.
 
 use futures::executor::block_on;
+use std::future::Future as _;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context as Waking, Waker};
 use std::time::Duration;
 
-use sap::processor::{AllowAll, Answer, Config, Context, Delivery, Outcome, Processor, Table};
+use sap::processor::{
+    Access, AllowAll, Answer, Authorize, Config, Context, Delivery, Outcome, Peer, Processor, Table,
+};
 use sap::store::MemoryTranscript;
 use sap::transcript::Transcript;
 use sap::validate::Options;
-use sap::{ErrorCode, Producer, ProducerKind, Status};
+use sap::{BoxFuture, ErrorCode, Producer, ProducerKind, Status};
 use serde_json::json;
 use ubos_common::violation::Profile;
 
@@ -281,4 +284,59 @@ fn what_is_turned_away_fills_no_transcript() {
         (done.status, calls.load(Ordering::SeqCst)),
         (Status::Succeeded, 1)
     );
+}
+
+/// Counts who asks it.
+#[derive(Debug, Default)]
+struct Counting(AtomicUsize);
+
+impl Authorize for Counting {
+    fn authorize<'a>(&'a self, _: &'a Peer, _: &'a sap::Task) -> BoxFuture<'a, Access> {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        Box::pin(std::future::ready(Access::Allowed))
+    }
+}
+
+#[test]
+fn others_have_their_turn_after_a_long_task_was_read_and_after_each_of_its_steps() {
+    const LARGE: usize = 16 << 10;
+    let task = |text: usize| {
+        let payload = Some(json!({"text": "x".repeat(text)}));
+        let task = with(no_cache(), "/payload", payload);
+        let task = crate::samples::read_task(&task, &Options::default());
+        task.unwrap().0.encode()
+    };
+    let rest = task(0).len();
+    for (bytes, polls) in [(LARGE, 1), (LARGE + 1, 3)] {
+        let hook = Arc::new(Counting::default());
+        let producer = Producer::new("A-ml-001".parse().unwrap(), ProducerKind::Agent);
+        let log = Arc::new(MemoryTranscript::default());
+        let processor = Processor::new(producer, hook.clone(), log, Config::default()).unwrap();
+        let task = task(bytes - rest);
+        let (clock, mut sink) = (Jumping::new(), |_: Delivery<'_>| {});
+        let mut run = pin!(processor.process(&clock, &task, &mut sink));
+        let until_asked = (1..10).find(|_| {
+            let _ = run.as_mut().poll(&mut Waking::from_waker(Waker::noop()));
+            hook.0.load(Ordering::SeqCst) > 0
+        });
+        assert_eq!(until_asked, Some(polls), "{bytes} bytes");
+    }
+}
+
+#[test]
+fn others_have_their_turn_after_a_long_output() {
+    for (bytes, is_long) in [(16 << 10, false), ((16 << 10) + 1, true)] {
+        let log = Log::default();
+        let output = format!("\"{}\"", "x".repeat(bytes - 2));
+        let processor =
+            super::processor(&log).handle("consult.align".parse().unwrap(), move |_: Context| {
+                let output = text(&output);
+                async { Ok(Outcome::new(output)) }
+            });
+        let (clock, task) = (Jumping::new(), no_cache().to_string());
+        let mut sink = |_: Delivery<'_>| {};
+        let mut run = pin!(processor.process(&clock, task.as_bytes(), &mut sink));
+        let polled = run.as_mut().poll(&mut Waking::from_waker(Waker::noop()));
+        assert_eq!(polled.is_pending(), is_long, "{bytes} bytes");
+    }
 }

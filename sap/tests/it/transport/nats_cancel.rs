@@ -55,6 +55,24 @@ impl Authorize for Hesitant {
     }
 }
 
+/// Takes what comes from a place in a trace, and is busy with anything else. Who asks without a pause is refused in the end.
+#[derive(Debug, Default)]
+struct Overloaded(Arc<AtomicUsize>);
+
+impl Authorize for Overloaded {
+    fn authorize<'a>(&'a self, peer: &'a Peer, _: &'a Task) -> BoxFuture<'a, Access> {
+        let access = match &peer.trace {
+            Some(_) => Access::Allowed,
+            None if self.0.fetch_add(1, Ordering::SeqCst) < MAX_ASKED => Access::Busy,
+            None => Access::Forbidden,
+        };
+        Box::pin(std::future::ready(access))
+    }
+}
+
+/// Far more often than anybody asks who pauses in between.
+const MAX_ASKED: usize = 100_000;
+
 /// The queue of one whose tasks are taken.
 fn traced(queue: &Queue) -> Queue {
     let parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
@@ -193,4 +211,26 @@ async fn a_cancel_that_was_not_looked_at_in_time_stops_the_task_once_it_runs() {
     let (ended, worker) = tokio::join!(end(&mine, &task), asking);
     assert_eq!(ended, Status::Cancelled);
     worker.unwrap().abort();
+}
+
+/// It is asked again, and what the worker does goes on meanwhile.
+#[tokio::test]
+async fn a_hook_that_is_busy_with_a_cancel_holds_up_no_task() {
+    let (nats, seen) = (Nats::start(), Seen::default());
+    let nobody = nats.queue(config()).await;
+    let mine = traced(&nobody);
+    let hook = Overloaded::default();
+    let asked = Arc::clone(&hook.0);
+    let worker = worker(&mine, &seen, hook);
+    let task = typed(&ask(1, "test.gate").to_string());
+    let asking = async {
+        until(|| seen.entries() >= 3).await;
+        nobody.cancel(&task).await.unwrap();
+        until(|| asked.load(Ordering::SeqCst) >= 2).await;
+        seen.gate.store(true, Ordering::SeqCst);
+    };
+    let (ended, ()) = tokio::join!(end(&mine, &task), asking);
+    assert_eq!(ended, Status::Succeeded);
+    assert!(asked.load(Ordering::SeqCst) < MAX_ASKED);
+    worker.abort();
 }

@@ -148,7 +148,7 @@ async fn who_sends_a_task_that_runs_already_asks_again_when_the_patience_is_over
     let config = bus::Config::default()
         .with_patience(Duration::from_secs(20))
         .with_resends(1);
-    let (bus, seen, clock, _) = silent(config, 0);
+    let (bus, seen, clock, asked) = silent(config, 0);
     let task = typed(&ask(1, "test.gate").to_string());
     let told = AtomicUsize::new(0);
     let mut note = |_: &Message| _ = told.fetch_add(1, Ordering::SeqCst);
@@ -166,6 +166,43 @@ async fn who_sends_a_task_that_runs_already_asks_again_when_the_patience_is_over
     let (first, again, ()) = tokio::join!(bus.send(&task, &mut ignored), again, opening);
     assert_eq!(again.unwrap(), first.unwrap());
     assert_eq!(told.into_inner(), 2);
+    // The first, the one that is told how far it is, and that one again.
+    assert_eq!(asked.load(Ordering::SeqCst), 3);
+}
+
+#[tokio::test]
+async fn who_sends_a_task_that_runs_already_is_told_how_far_it_is_where_nothing_is_sent_again() {
+    let config = bus::Config::default()
+        .with_patience(Duration::from_secs(20))
+        .with_resends(0);
+    let (bus, seen, _clock, _) = silent(config, 0);
+    let task = typed(&ask(1, "test.gate").to_string());
+    let again = async {
+        until(|| seen.entries() == 3).await;
+        let mut ignored = |_: &Message| {};
+        let again = bus.send(&task, &mut ignored);
+        // Far more turns than it takes.
+        let turns = async {
+            for _ in 0..1_000 {
+                tokio::task::yield_now().await;
+            }
+        };
+        let again = tokio::select! {
+            biased;
+            again = again => again,
+            () = turns => panic!("it does not come to an end"),
+        };
+        seen.gate.store(true, Ordering::SeqCst);
+        again.unwrap()
+    };
+    let mut ignored = |_: &Message| {};
+    let (ended, again) = join(bus.send(&task, &mut ignored), again).await;
+    let status = |message| match message {
+        Some(Message::Result(result)) => result.status,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(status(again), Status::Running);
+    assert_eq!(status(ended.unwrap()), Status::Succeeded);
 }
 
 /// The bus does not hear what goes to an endpoint, and takes that for no silence.

@@ -221,3 +221,46 @@ async fn a_connection_that_is_kept_is_closed_when_the_server_has_ended() {
     let _ = stream.read_to_end(&mut answer).await;
     assert_eq!(answer, b"");
 }
+
+#[tokio::test]
+async fn a_server_waits_for_what_a_route_beside_still_says() {
+    use tokio::sync::Notify;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let gate = Arc::new((Notify::new(), Notify::new()));
+    let held = Arc::clone(&gate);
+    let waits = axum::routing::get(async move || {
+        held.0.notify_one();
+        held.1.notified().await;
+        "whole"
+    });
+    let beside = axum::Router::new().route("/slow", waits);
+    let patience = http::Config::default().with_shutdown_grace(Duration::from_secs(3_600));
+    let service = Seen::default().service_of(Config::default());
+    let (stop, stopped) = oneshot::channel::<()>();
+    let serving = http::serve_with(listener, service, patience, beside, async {
+        let _ = stopped.await;
+    });
+    #[expect(clippy::disallowed_methods, reason = "a server beside the test")]
+    let server = tokio::spawn(serving);
+    let asking = async {
+        let asked = plain().get(format!("http://{address}/slow")).send().await;
+        asked.unwrap().text().await.unwrap()
+    };
+    let stopping = async {
+        gate.0.notified().await;
+        stop.send(()).unwrap();
+        until_closed(&address).await;
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        let is_over = server.is_finished();
+        gate.1.notify_one();
+        server.await.unwrap().unwrap();
+        is_over
+    };
+    assert_eq!(
+        futures::future::join(asking, stopping).await,
+        ("whole".into(), false)
+    );
+}
