@@ -283,7 +283,11 @@ impl Runner {
             Some(parent) => {
                 let answer = self.subtask_answer(scope);
                 self.set_timer(parent, None);
-                self.on_output(parent, answer);
+                if let Err(cause) = self.keep(parent, answer) {
+                    // Else its steps would count as done in its next attempt, and their outputs against the limit.
+                    self.stop_subtask(parent);
+                    self.work.push_back(Work::Failed(parent, cause));
+                }
             }
             None => self.conclude(),
         }
