@@ -181,12 +181,14 @@ impl Runner {
         if self.bytes.saturating_add(bytes) > all {
             return over(all, true);
         }
-        self.bytes += bytes;
         self.finish(step, Progress::Done(Arc::new(output)));
         Ok(())
     }
 
     pub(super) fn finish(&mut self, step: usize, progress: Progress) {
+        if let Progress::Done(output) = &progress {
+            self.bytes = self.bytes.saturating_add(output.as_str().len());
+        }
         if let Some(run) = self.step_mut(step) {
             run.progress = progress;
             self.work.push_back(Work::Ended(step));

@@ -631,6 +631,25 @@ fn the_outputs_of_a_run_may_be_as_long_as_their_limit() {
         }
         assert_eq!(run.end(), Some(&end));
     }
+    // The output of a fallback counts for both steps that have it, as in a saved run that is taken up.
+    let text = r#"{"g":"G","plan":[["a","T",{}],["b","T",{}],["c","T",{}]]}"#;
+    let rule = Rule {
+        verb: Some("b".into()),
+        recoveries: vec![Recovery::Fallback(1)],
+        ..Rule::default()
+    };
+    for (bytes, end) in [(11, End::Done), (10, End::Failed)] {
+        let config = Config::default().with_max_bytes(9, bytes);
+        let mut run = begun(text, config.with_rule(rule.clone()));
+        for output in [Some("12345"), None, Some("1")] {
+            let ticket = one(&mut run);
+            match output {
+                Some(output) => done(&mut run, at(0), ticket, output),
+                None => fail(&mut run, ticket),
+            }
+        }
+        assert_eq!(run.end(), Some(&end));
+    }
 }
 
 #[test]
