@@ -324,6 +324,7 @@ enum Way {
 
 struct Spelling {
     from: Names,
+    way: Way,
 }
 
 impl Spelling {
@@ -334,6 +335,7 @@ impl Spelling {
         };
         Self {
             from: names.iter().map(turned).collect(),
+            way,
         }
     }
 
@@ -357,10 +359,9 @@ impl Spelling {
             double.then(|| (name.clone(), other.clone()))
         });
         if let Some((name, other)) = both {
-            let (short, long) = if name.len() <= other.len() {
-                (name, other)
-            } else {
-                (other, name)
+            let (short, long) = match self.way {
+                Way::Expand => (name, other),
+                Way::Compact => (other, name),
             };
             return Err(AliasError::BothSpellings {
                 pointer: at.to_owned(),

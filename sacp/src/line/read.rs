@@ -137,11 +137,11 @@ impl Building {
         if bars > MAX_GROUP_DEPTH {
             return Err(words.wanted("at most 8 groups inside one another"));
         }
-        if bars > 0 && words.is_empty() {
+        if words.is_empty() {
             if self.open.len() <= bars {
                 return Err(words.wanted("an act, since no such group is open"));
             }
-            self.close_to(bars - 1);
+            self.close_to(bars.saturating_sub(1));
             return Ok(());
         }
         self.close_to(bars);

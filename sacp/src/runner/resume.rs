@@ -282,7 +282,9 @@ impl Runner {
                     .is_some_and(|run| matches!(run.progress, Progress::Subtask))
             });
             // A step that became startable just before the save was not yet saved as ready.
-            let startable: Vec<usize> = node.steps.iter().copied().filter(|_| runs).collect();
+            // Of a scope in which none is open, the end may reset them.
+            let starts = runs && run.open > 0;
+            let startable = node.steps.iter().copied().filter(|_| starts);
             if let Some(slot) = self.scopes.get_mut(scope) {
                 *slot = run;
             }

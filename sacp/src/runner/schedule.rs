@@ -181,12 +181,14 @@ impl Runner {
         if self.bytes.saturating_add(bytes) > all {
             return over(all, true);
         }
-        self.bytes += bytes;
         self.finish(step, Progress::Done(Arc::new(output)));
         Ok(())
     }
 
     pub(super) fn finish(&mut self, step: usize, progress: Progress) {
+        if let Progress::Done(output) = &progress {
+            self.bytes = self.bytes.saturating_add(output.as_str().len());
+        }
         if let Some(run) = self.step_mut(step) {
             run.progress = progress;
             self.work.push_back(Work::Ended(step));
@@ -283,7 +285,11 @@ impl Runner {
             Some(parent) => {
                 let answer = self.subtask_answer(scope);
                 self.set_timer(parent, None);
-                self.on_output(parent, answer);
+                if let Err(cause) = self.keep(parent, answer) {
+                    // Else its steps would count as done in its next attempt, and their outputs against the limit.
+                    self.stop_subtask(parent);
+                    self.work.push_back(Work::Failed(parent, cause));
+                }
             }
             None => self.conclude(),
         }

@@ -7,7 +7,7 @@ use ubos_common::time::{Mono, Now};
 use super::attempt::Ticket;
 use super::outcome::End;
 use super::state::{Runner, Work};
-use super::steps::Progress;
+use super::steps::{Progress, StepRun};
 use super::{Cause, Failure, Output};
 use crate::draw::StepState;
 use crate::trace::{debug, trace};
@@ -116,22 +116,20 @@ impl Runner {
     pub(super) fn stop_subtask(&mut self, step: usize) {
         self.set_timer(step, None);
         let graph = Arc::clone(&self.graph);
-        let scope = graph
+        let Some(scope) = graph
             .step(step)
             .and_then(|node| node.subtask)
-            .and_then(|scope| graph.scopes().get(scope));
-        for inner in scope
-            .iter()
-            .flat_map(|scope| scope.steps.iter().chain(&scope.last))
-        {
-            let holds = graph
-                .step(*inner)
-                .is_some_and(|node| node.subtask.is_some());
-            if holds && self.done(*inner).is_some() {
-                // Without a reset, its inner steps would count as done in the next attempt.
+            .and_then(|scope| graph.scopes().get(scope))
+        else {
+            return;
+        };
+        for inner in scope.steps.iter().chain(&scope.last) {
+            if self.done(*inner).is_some() {
+                // Without a reset, its own steps would count as done in the next attempt.
                 self.stop_subtask(*inner);
+            } else {
+                self.stop(*inner);
             }
-            self.stop(*inner);
             let is_deferred = graph.is_deferred(*inner);
             let bytes = self.done(*inner).map_or(0, |output| output.as_str().len());
             self.bytes = self.bytes.saturating_sub(bytes);
@@ -146,7 +144,7 @@ impl Runner {
         }
         self.work.retain(|work| {
             let (Work::Failed(about, _) | Work::Ended(about)) = work;
-            !scope.is_some_and(|scope| scope.steps.contains(about) || scope.last == Some(*about))
+            !scope.steps.contains(about) && scope.last != Some(*about)
         });
     }
 
@@ -198,7 +196,19 @@ impl Runner {
             .copied()
             .collect();
         if stuck.is_empty() {
-            return self.conclude();
+            let runs = |step: &usize| {
+                self.step_run(*step)
+                    .is_some_and(|run| run.state() == StepState::Running)
+            };
+            let Some(step) = (1..=self.steps.len()).rev().find(runs) else {
+                return self.conclude();
+            };
+            // Rules can make steps the fallbacks of each other. Such a run does not end by itself, and is not done.
+            self.fail_scope(
+                now,
+                step,
+                Cause::permanent("its fallback step waits for it"),
+            );
         }
         for step in stuck {
             self.skip(step);
@@ -213,6 +223,8 @@ impl Runner {
                 run.progress = Progress::Skipped;
             }
         }
+        let is_open = |run| matches!(StepRun::state(run), StepState::Waiting | StepState::Running);
+        debug_assert!(!self.steps.iter().any(is_open), "a step has not ended");
         self.end = Some(End::Done);
         self.emit_end(None);
     }

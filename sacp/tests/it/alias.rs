@@ -96,6 +96,19 @@ fn both_spellings_in_one_object_are_an_error() {
     };
     assert_eq!(table.expand(&both).unwrap_err(), wanted);
     assert_eq!(table.compact(&both).unwrap_err(), wanted);
+    // The table says which one is short, not their lengths.
+    for (short, long) in [("ab", "cd"), ("abc", "d")] {
+        let table = format!(r#"{{"version":"2","keys":{{"{short}":"{long}"}}}}"#);
+        let table: AliasTable = table.parse().unwrap();
+        let both = read(&json!({"g": "G", "ctx": {short: 1, long: 2}, "plan": []}));
+        let wanted = AliasError::BothSpellings {
+            pointer: "/ctx".into(),
+            short: short.into(),
+            long: long.into(),
+        };
+        assert_eq!(table.expand(&both).unwrap_err(), wanted);
+        assert_eq!(table.compact(&both).unwrap_err(), wanted);
+    }
 }
 
 // spec: SACP-1-1

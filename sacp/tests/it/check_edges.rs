@@ -201,6 +201,7 @@ fn a_parameter_that_has_a_meaning_is_not_renamed() {
         ("limit", inputs("budgets", "x"), json!("any")),
         ("made", inputs("tooly", "x"), json!("any")),
         ("near", inputs("window", "x"), json!("any")),
+        ("short", inputs("axy", "x"), json!("any")),
     ]);
     let renames = |verb: &str, param: &str| {
         let message = old(json!([[verb, "T", {param: 5, "x": 1}]]));
@@ -209,7 +210,13 @@ fn a_parameter_that_has_a_meaning_is_not_renamed() {
         repairs.any(|repair| matches!(repair, Repair::RenameParam { .. }))
     };
     assert!(renames("near", "windo"));
-    for (verb, param) in [("declared", "rates"), ("limit", "budget"), ("made", "tool")] {
+    for (verb, param) in [
+        ("declared", "rates"),
+        ("limit", "budget"),
+        ("made", "tool"),
+        // Any two names of three letters are almost alike.
+        ("short", "abc"),
+    ] {
         assert!(!renames(verb, param), "{param}");
     }
     // Nor to a name that is taken.

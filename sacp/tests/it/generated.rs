@@ -2,7 +2,7 @@
 
 use arbitrary::{Arbitrary, Unstructured};
 use proptest::prelude::*;
-use sacp::{AnyMessage, line};
+use sacp::{AnyMessage, Message, line};
 use serde_json::Value;
 
 /// What the generators never draw, no test sees.
@@ -69,6 +69,13 @@ fn every_member_is_drawn() {
         assert!(seen.contains(&format!("\"{member}\":")), "{member}");
     }
     assert!(seen.contains("]},[\"join\","), "a join behind a group");
+}
+
+#[test]
+fn bytes_that_always_go_deeper_make_a_message() {
+    for bytes in [&[][..], &[8; 4096]] {
+        Message::arbitrary(&mut Unstructured::new(bytes)).unwrap();
+    }
 }
 
 /// How many members of this name stand in one another.

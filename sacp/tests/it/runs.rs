@@ -601,6 +601,26 @@ fn a_step_that_holds_a_subtask_is_told_to_run() {
 }
 
 #[test]
+fn a_run_whose_steps_wait_for_each_other_is_not_done() {
+    let of = |verb: &str, recovery| Rule {
+        verb: Some(verb.into()),
+        recoveries: vec![recovery],
+        ..Rule::default()
+    };
+    let config = Config::default()
+        .with_rule(of("a", Recovery::Fallback(2)))
+        .with_rule(of("b", Recovery::Fallback(1)));
+    let mut run = begun(
+        r#"{"g":"G","plan":[{"parallel":[["a","T",{}],["b","T",{}]]}]}"#,
+        config,
+    );
+    for ticket in asked(&mut run) {
+        fail(&mut run, ticket);
+    }
+    assert_eq!(run.end(), Some(&End::Failed));
+}
+
+#[test]
 fn the_outputs_of_a_run_may_be_as_long_as_their_limit() {
     let text = r#"{"g":"G","plan":[["a","T",{}],["b","T",{}]]}"#;
     for (bytes, end) in [(10, End::Done), (9, End::Failed)] {
@@ -608,6 +628,25 @@ fn the_outputs_of_a_run_may_be_as_long_as_their_limit() {
         for _ in 0..2 {
             let ticket = one(&mut run);
             done(&mut run, at(0), ticket, "12345");
+        }
+        assert_eq!(run.end(), Some(&end));
+    }
+    // The output of a fallback counts for both steps that have it, as in a saved run that is taken up.
+    let text = r#"{"g":"G","plan":[["a","T",{}],["b","T",{}],["c","T",{}]]}"#;
+    let rule = Rule {
+        verb: Some("b".into()),
+        recoveries: vec![Recovery::Fallback(1)],
+        ..Rule::default()
+    };
+    for (bytes, end) in [(11, End::Done), (10, End::Failed)] {
+        let config = Config::default().with_max_bytes(9, bytes);
+        let mut run = begun(text, config.with_rule(rule.clone()));
+        for output in [Some("12345"), None, Some("1")] {
+            let ticket = one(&mut run);
+            match output {
+                Some(output) => done(&mut run, at(0), ticket, output),
+                None => fail(&mut run, ticket),
+            }
         }
         assert_eq!(run.end(), Some(&end));
     }
@@ -634,6 +673,22 @@ fn a_saved_run_whose_steps_are_all_done_ends() {
     let mut again = self::run(text, Config::default());
     again.restore(at(0), forged.as_bytes()).unwrap();
     assert!(again.output(1).is_some(), "{forged}");
+    // Where the answer of the subtask is too large, none of its steps starts.
+    let text = r#"{"g":"G","plan":[{"parallel":[["a","T",{"subtask":{"g":"S","plan":[["b","T",{}]]}}],["c","T",{}]]}]}"#;
+    let rule = Rule {
+        verb: Some("a".into()),
+        recoveries: vec![Recovery::Continue],
+        ..Rule::default()
+    };
+    let config = Config::default().with_max_bytes(9, 9).with_rule(rule);
+    let run = begun(text, config.clone());
+    let saved = String::from_utf8(run.save(at(0)).unwrap()).unwrap();
+    let (head, tail) = saved.rsplit_once("\"running\"").unwrap();
+    let mut again = self::run(text, config);
+    again
+        .restore(at(0), format!("{head}\"failed\"{tail}").as_bytes())
+        .unwrap();
+    assert_eq!(one(&mut again).step, 2);
 }
 
 #[test]

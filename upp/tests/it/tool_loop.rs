@@ -525,6 +525,39 @@ fn no_event_follows_an_abort() {
     });
 }
 
+#[test]
+fn tools_run_no_further_while_events_wait() {
+    let yielding = |name| {
+        let run = move |_, _| async move {
+            let mut yielded = false;
+            std::future::poll_fn(|cx| {
+                if std::mem::replace(&mut yielded, true) {
+                    return Poll::Ready(());
+                }
+                cx.waker().wake_by_ref();
+                Poll::Pending
+            })
+            .await;
+            Ok(json_text(name))
+        };
+        Arc::new(FnTool::new(name, "d", empty(), run)) as Arc<dyn Tool>
+    };
+    let tools = vec![yielding("first"), yielding("second")];
+    let (instance, model) = instance([calling(1), Reply::text("done")], tools, None);
+    let mut stream = instance.stream(&List::default(), ["hi"], call()).unwrap();
+    block_on(async {
+        let mut starts = 0;
+        while starts < 2 {
+            let event = stream.next().await.unwrap().unwrap();
+            starts += u64::from(event.event_type == StreamEventType::ToolExecutionStart);
+        }
+        assert_eq!(model.requests().len(), 1);
+        stream.abort();
+        let error = stream.next().await.unwrap().unwrap_err();
+        assert!(error.partial_turn.unwrap().tool_executions.is_empty());
+    });
+}
+
 struct Clumsy;
 
 impl ToolUseStrategy for Clumsy {

@@ -1,7 +1,7 @@
 //! Limits of the context, and what is forbidden.
 
 use sacp::AnyMessage;
-use sacp::check::{Config, Finding, check_plan, repair};
+use sacp::check::{Config, Finding, Repair, check_plan, repair};
 use sacp::registry::Registry;
 use sacp::registry::VerbDef;
 use serde_json::{Value, json};
@@ -63,6 +63,20 @@ fn an_amount_in_quotes_that_is_not_allowed_takes_one_round() {
     let message = json!({"g": "G", "ctx": {"budget": 100}, "plan": [act]});
     let config = Config::default();
     judge(&decode(&message), None, &[], &config, usize::MAX).unwrap();
+}
+
+#[test]
+fn of_two_equal_limits_the_first_is_offered() {
+    let text =
+        r#"{"g":"G","ctx":{"budget":150,"bdg":1.5e2},"plan":[["search","H_API",{"budget":200}]]}"#;
+    let (message, _) = AnyMessage::decode(text.as_bytes()).unwrap();
+    let findings = check_plan(&message, None, &Config::default());
+    let mut repairs = findings.iter().flat_map(|finding| &finding.repairs);
+    let set = repairs.find_map(|repair| match repair {
+        Repair::SetParam { value, .. } => Some(value.as_str()),
+        _ => None,
+    });
+    assert_eq!(set, Some("150"), "{findings:?}");
 }
 
 /// Pointers of the MUST findings about the limits of a plan.

@@ -86,6 +86,43 @@ fn a_failed_subtask_fails_its_step() {
 }
 
 #[test]
+fn the_steps_of_a_subtask_whose_answer_is_too_large_run_again() {
+    let rule = |verb: &str, recovery: Recovery| Rule {
+        verb: Some(verb.into()),
+        recoveries: vec![recovery],
+        ..Rule::default()
+    };
+    let again = Recovery::Retry(Retry::fixed(2, Duration::ZERO));
+    // The output of a step fits, the answer of a subtask does not.
+    let config = Config::default()
+        .with_max_bytes(20, 20)
+        .with_rule(rule("o", again))
+        .with_rule(rule("i", Recovery::Continue))
+        .with_rule(rule("a", Recovery::OtherAgents { up_to: 1 }));
+    let steps = |tickets: &[Ticket]| -> Vec<(usize, u32)> {
+        tickets.iter().map(|t| (t.step, t.attempt)).collect()
+    };
+    let plan = r#"[["a","S",{"subtask":{"g":"H","plan":[["b","U",{}],["c","U",{}]]}}]]"#;
+    let mut run = runner(plan, config.clone());
+    for attempt in [1, 2] {
+        for step in [2, 3] {
+            let tickets = dispatched(&drain(&mut run));
+            assert_eq!(steps(&tickets), [(step, attempt)]);
+            done(&mut run, tickets[0]);
+        }
+    }
+    assert_eq!(run.end(), Some(&End::Failed));
+    // The subtask inside another one, which fails later.
+    let plan = r#"[["o","S",{"subtask":{"g":"H","plan":[{"parallel":[
+        ["i","S",{"subtask":{"g":"I","plan":[["x","T",{}]]}}],["y","T",{}]]}]}}]]"#;
+    let mut run = runner(plan, config);
+    done(&mut run, first(4));
+    fail(&mut run, first(3));
+    let tickets = dispatched(&drain(&mut run));
+    assert_eq!(steps(&tickets), [(3, 1), (4, 1), (3, 2), (4, 2)]);
+}
+
+#[test]
 fn a_step_of_a_subtask_that_is_stopped_leaves_its_place() {
     let skip = Rule {
         recoveries: vec![Recovery::Skip(RawBuf::parse("null").unwrap())],

@@ -319,5 +319,15 @@ mod tests {
             assert_eq!(error.code, ErrorCode::InvalidResponse, "{choice}");
             assert!(error.message.contains("64 MiB"), "{error}");
         }
+        // What is empty needs no room.
+        for choice in [r#"{"delta":{}}"#, r#"{"delta":{},"logprobs":{}}"#] {
+            let event = SseEvent {
+                name: None,
+                data: format!(r#"{{"choices":[{choice}]}}"#),
+            };
+            let mut reader = CompletionReader::new(&request, "openai".into());
+            reader.first.extras = Extras::full();
+            reader.read_event(&event).unwrap();
+        }
     }
 }

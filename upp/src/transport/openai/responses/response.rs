@@ -323,3 +323,28 @@ impl ResponseReader for ItemReader {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::list::List;
+    use crate::message::Stamp;
+
+    #[test]
+    fn items_may_have_64_mib_together() {
+        let stamp = Stamp::with_id("m", ubos_common::time::Timestamp::EPOCH);
+        let request = LlmRequest::new(List::default(), stamp);
+        let text = r#"{"type":"new"}"#;
+        let event = SseEvent {
+            name: None,
+            data: format!(
+                r#"{{"type":"response.output_item.done","output_index":0,"item":{text}}}"#
+            ),
+        };
+        for (room, is_ok) in [(text.len(), true), (text.len() - 1, false)] {
+            let mut reader = ItemReader::new(&request, "openai".into());
+            reader.bytes = MAX_BODY_BYTES - room;
+            assert_eq!(reader.read_event(&event).is_ok(), is_ok);
+        }
+    }
+}
