@@ -405,7 +405,7 @@ fn is_equal<'a>(value: Raw<'a>, other: &Constant, output: &mut Output<'a>) -> Re
 }
 
 /// Steps of a value that is found at a place.
-const VISIT: usize = 16;
+const VISIT: usize = 32;
 
 #[cfg(test)]
 std::thread_local! {

@@ -323,7 +323,7 @@ fn another_context_flips_stored_outcomes_and_runs_nothing() {
 
 #[test]
 fn what_the_constraints_of_a_task_cost_is_bounded() {
-    let elements = vec!["7"; 150_000].join(",");
+    let elements = vec!["7"; 100_000].join(",");
     let output = RawBuf::parse(&format!(r#"{{"l":[{elements}]}}"#)).unwrap();
     let mut context = context(&[], RiskTolerance::Medium);
     context.pressure_level = PressureLevel::Consulted;
