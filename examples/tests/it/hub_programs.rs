@@ -148,6 +148,7 @@ impl Drop for Agent {
 /// Passes connections on to an address, until they are cut.
 pub(crate) struct Proxy {
     pub(crate) address: String,
+    to: Arc<Mutex<String>>,
     open: Arc<Mutex<Vec<TcpStream>>>,
 }
 
@@ -155,12 +156,15 @@ impl Proxy {
     pub(crate) fn start(to: String) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let address = listener.local_addr().unwrap().to_string();
+        let to = Arc::new(Mutex::new(to));
         let open = Arc::new(Mutex::new(Vec::new()));
-        let kept = Arc::clone(&open);
+        let (leads, kept) = (Arc::clone(&to), Arc::clone(&open));
         thread::spawn(move || {
             for agent in listener.incoming().map_while(Result::ok) {
-                let Ok(hub) = TcpStream::connect(&to) else {
-                    return;
+                let to = leads.lock().unwrap().clone();
+                // Where nobody listens, the connection is closed.
+                let Ok(hub) = TcpStream::connect(to) else {
+                    continue;
                 };
                 let both = [(&agent, &hub), (&hub, &agent)];
                 for (from, into) in both.map(|(from, into)| (from.try_clone(), into.try_clone())) {
@@ -174,7 +178,12 @@ impl Proxy {
                 kept.lock().unwrap().push(agent);
             }
         });
-        Self { address, open }
+        Self { address, to, open }
+    }
+
+    /// Passes later connections on to another address.
+    pub(crate) fn lead(&self, to: String) {
+        *self.to.lock().unwrap() = to;
     }
 
     /// Cuts all connections.

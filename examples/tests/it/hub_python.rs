@@ -304,11 +304,11 @@ fn their_agent_that_knows_nothing_of_resumption_is_treated_as_ever() {
 // ---- our agent, their hub
 
 /// A hub, and its news as JSON.
-fn their_hub(arguments: &[&str]) -> (Python, u64) {
+fn their_hub(arguments: &[&str]) -> (Python, String) {
     let hub = Python::start("hub.py", arguments);
     let serving: Value = serde_json::from_str(&hub.says("serving")).unwrap();
-    let port = serving["port"].as_u64().unwrap();
-    (hub, port)
+    let address = format!("127.0.0.1:{}", serving["port"]);
+    (hub, address)
 }
 
 impl Python {
@@ -332,10 +332,8 @@ impl Python {
     }
 }
 
-fn our_agent(port: u64) -> AgentHandle {
-    work::agent("ours")
-        .start(&format!("http://127.0.0.1:{port}"))
-        .unwrap()
+fn our_agent(hub: &str) -> AgentHandle {
+    work::agent("ours").start(&format!("http://{hub}")).unwrap()
 }
 
 // spec: HUB-8-1, HUB-2-7, HUB-4-8
@@ -344,8 +342,8 @@ fn our_agent_bears_the_habits_of_their_hub() {
     let runtime = Runtime::new().unwrap();
     let _entered = runtime.enter();
     for habits in [&[][..], &["--waits-for-first"], &["--never-ends"]] {
-        let (mut hub, port) = their_hub(habits);
-        let _agent = our_agent(port);
+        let (mut hub, address) = their_hub(habits);
+        let _agent = our_agent(&address);
         hub.hears("listening");
         hub.hears("ready");
         hub.give(&json!({"type": "echo", "text": "hello"}));
@@ -373,8 +371,8 @@ fn our_agent_bears_the_habits_of_their_hub() {
 fn our_agent_takes_and_sends_6_megabytes() {
     let runtime = Runtime::new().unwrap();
     let _entered = runtime.enter();
-    let (mut hub, port) = their_hub(&[]);
-    let _agent = our_agent(port);
+    let (mut hub, address) = their_hub(&[]);
+    let _agent = our_agent(&address);
     hub.hears("listening");
     hub.give(&json!({"type": "echo", "text": "x".repeat(6_000_000), "bytes": 6_000_000}));
     let (state, _, bytes) = hub.outcome();
@@ -386,8 +384,10 @@ fn our_agent_takes_and_sends_6_megabytes() {
 fn our_agent_comes_back_to_their_hub() {
     let runtime = Runtime::new().unwrap();
     let _entered = runtime.enter();
-    let (mut hub, port) = their_hub(&[]);
-    let agent = our_agent(port);
+    let (mut hub, address) = their_hub(&[]);
+    // A hub that starts again may find its port taken.
+    let proxy = Proxy::start(address);
+    let agent = our_agent(&proxy.address);
     let mut news = agent.events();
     hub.hears("listening");
     hub.give(&json!({"do": "end-listen"}));
@@ -404,7 +404,8 @@ fn our_agent_comes_back_to_their_hub() {
         "an end with OK is no hot loop"
     );
     hub.kill();
-    let (mut hub, _) = their_hub(&["--port", &port.to_string()]);
+    let (mut hub, address) = their_hub(&[]);
+    proxy.lead(address);
     hub.hears("listening");
     hub.give(&json!({"type": "echo", "text": "again"}));
     assert_eq!(hub.outcome().1, "again");

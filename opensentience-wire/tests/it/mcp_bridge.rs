@@ -569,6 +569,31 @@ async fn what_a_server_logs_is_passed_over_and_what_cannot_be_read_ends_its_call
 }
 
 #[tokio::test]
+async fn a_call_that_runs_when_the_server_ends_is_answered_before_the_agent_ends() {
+    let asked_for = Arc::new(Notify::new());
+    let called = Arc::clone(&asked_for);
+    let (bridge, writer) = by_hand(move |asked| {
+        if asked.method == "tools/list" {
+            return vec![asked.answer(&format!(r#"{{"tools":[{ECHO}]}}"#))];
+        }
+        called.notify_one();
+        Vec::new()
+    })
+    .await;
+    let (core, agent) = behind(bridge).await;
+    let request = CallRequest::new(format!("{AGENT}/echo"), object(&json!({})));
+    let call = core.call(request).await.unwrap();
+    asked_for.notified().await;
+    writer.lock().await.shutdown().await.unwrap();
+    let error = call.result().await.error.unwrap();
+    assert_eq!(
+        (error.code.as_str(), error.message.as_str()),
+        ("tool.failed", "the MCP server has ended")
+    );
+    assert_eq!(agent.await.unwrap(), CloseReason::Shutdown);
+}
+
+#[tokio::test]
 async fn a_result_that_fits_into_no_frame_ends_its_call_alone() {
     let (bridge, _) = by_hand(|asked| match asked.method.as_str() {
         "tools/list" => vec![asked.answer(&format!(r#"{{"tools":[{ECHO}]}}"#))],

@@ -2,9 +2,9 @@
 //!
 //! Needs a Python with `litellm[proxy]`; `UBOS_PYTHON` names it, `python3` by default.
 
+use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::time::Duration;
 
 use upp::transport::{
     AnthropicModel, GoogleModel, OpenAiModel, OpenAiResponsesModel, ProviderConfig,
@@ -29,38 +29,28 @@ impl Drop for Proxy {
     }
 }
 
-async fn start() -> Proxy {
+fn start() -> Proxy {
     let python = std::env::var("UBOS_PYTHON").unwrap_or_else(|_| "python3".into());
-    let free = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let port = free.local_addr().unwrap().port();
-    drop(free);
-    let config = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/external/litellm.yaml");
+    let files = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/external");
     let mut process = Command::new(python)
         .args([
-            "-c",
-            "from litellm import run_server; run_server()",
-            "--config",
-            config,
+            format!("{files}/litellm_proxy.py"),
+            format!("{files}/litellm.yaml"),
         ])
-        .args(["--host", "127.0.0.1", "--port", &port.to_string()])
         .env("LITELLM_MASTER_KEY", KEY)
         .env("LITELLM_LOCAL_MODEL_COST_MAP", "True")
-        .stdout(Stdio::null())
+        .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    while tokio::net::TcpStream::connect(("127.0.0.1", port))
-        .await
-        .is_err()
-    {
-        let ended = process.try_wait().unwrap();
-        assert!(
-            ended.is_none(),
-            "this test needs a Python with litellm[proxy]: set UBOS_PYTHON"
-        );
-        tokio::time::sleep(Duration::from_millis(200)).await;
-    }
-    let url = format!("http://127.0.0.1:{port}/v1");
+    let mut port = String::new();
+    let answer = process.stdout.take().unwrap();
+    BufReader::new(answer).read_line(&mut port).unwrap();
+    assert!(
+        !port.is_empty(),
+        "this test needs a Python with litellm[proxy]: set UBOS_PYTHON"
+    );
+    let url = format!("http://127.0.0.1:{}/v1", port.trim_end());
     Proxy { process, url }
 }
 
@@ -94,7 +84,7 @@ fn next(response: &upp::LlmResponse) -> LlmRequest {
 // spec: UPP-3, UPP-10
 #[tokio::test]
 async fn a_proxy_is_a_vendor_whatever_shape_it_is_spoken_to_in() {
-    let proxy = start().await;
+    let proxy = start();
     for (n, model) in proxy.models("mocked").iter().enumerate() {
         let whole = model.complete(asked(None)).await.unwrap();
         let again = model.complete(next(&whole)).await.unwrap();
