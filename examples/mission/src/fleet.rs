@@ -21,7 +21,7 @@ use super::step_words;
 /// Agents of the fleet.
 pub const AGENTS: usize = 2;
 /// How long agents may take to register.
-const ARRIVAL: Duration = Duration::from_secs(10);
+const ARRIVAL: Duration = Duration::from_secs(60);
 /// How long a share may wait for an agent.
 const WAIT: Duration = Duration::from_secs(30);
 

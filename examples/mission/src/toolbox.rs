@@ -24,6 +24,8 @@ use super::words::with_causes;
 
 /// How long one pass may take.
 const PASS: Duration = Duration::from_secs(600);
+/// How long its process may take to start on a slow machine.
+const START: Duration = Duration::from_secs(60);
 /// Launches for one call: a process that dies twice in it is given up.
 const LAUNCHES: usize = 2;
 
@@ -72,7 +74,9 @@ impl Toolbox {
         let audit = self.audit.clone();
         let mut launcher = Launcher::new(AGENT_ID, program)
             .with_config(
-                Config::default().with_server(env!("CARGO_PKG_VERSION"), &self.correlation_id),
+                Config::default()
+                    .with_server(env!("CARGO_PKG_VERSION"), &self.correlation_id)
+                    .with_handshake_timeout(START),
             )
             .with_audit(move |event| audit.take(&event));
         for (name, value) in environment(&self.folder) {

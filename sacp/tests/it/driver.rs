@@ -76,7 +76,8 @@ fn attempts_that_fail_or_last_too_long_are_made_again() {
         ..Rule::default()
     };
     let config = Config::default().with_rule(rule);
-    let config = config.with_step_timeout(Duration::from_millis(30));
+    // The third attempt has to be begun within it.
+    let config = config.with_step_timeout(Duration::from_millis(500));
     let mut runner = Runner::new(&decode(r#"{"g":"G","plan":[["get","A",{}]]}"#), config).unwrap();
     let made = Arc::new(Mutex::new(Vec::new()));
     let outcome = block_on(run(&mut runner, &TokioClock::default(), |call| {

@@ -534,7 +534,7 @@ fn ctrl_c_is_heard_from_the_first_word_on() {
 fn a_tool_process_that_is_killed_is_launched_again() {
     let place = Place::new();
     // Large enough that the passes still read it when the process dies.
-    place.put("large.txt", "one more line of plain text\n".repeat(1 << 16));
+    place.put("large.txt", "one more line of plain text\n".repeat(1 << 18));
     let running = Running::until(&mut place.command(), "secrets: called");
     kill_process(running.tool_process(), Signal::KILL).unwrap();
     let (code, screen, errors) = running.end();
@@ -545,7 +545,7 @@ fn a_tool_process_that_is_killed_is_launched_again() {
         "{screen}"
     );
     assert!(
-        screen.contains("1 files, 65536 lines") && screen.contains("chain verified"),
+        screen.contains("1 files, 262144 lines") && screen.contains("chain verified"),
         "{screen}"
     );
 }

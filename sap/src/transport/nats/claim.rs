@@ -22,6 +22,8 @@ pub(super) struct Claim {
     pub(super) begun: u32,
     /// The number of the message that says so; 0 where there is none.
     pub(super) place: u64,
+    /// The number, in the stream of tasks, of the delivery that began it last; 0 where that is not said.
+    pub(super) by: u64,
     /// A processor has written the task down: it will have its end, and no other task of the id begins before it.
     pub(super) is_taken: bool,
 }
@@ -37,9 +39,11 @@ impl Queue {
         let place = said.sequence;
         let is_taken = said.headers.get(TAKEN).is_some();
         if is_of(&said.headers, body) {
+            let by = said.headers.get(BY).map(|by| by.as_str().parse());
             return Ok(Holder::This(Claim {
                 begun,
                 place,
+                by: by.and_then(Result::ok).unwrap_or(0),
                 is_taken,
             }));
         }
@@ -54,5 +58,7 @@ impl Queue {
     }
 }
 
+/// The header by which a claim says which delivery began the task.
+pub(super) const BY: &str = "Sap-Delivery";
 /// The header by which a claim says that its task is taken.
 pub(super) const TAKEN: &str = "Sap-Taken";

@@ -68,11 +68,19 @@ impl Job<'_> {
             }
             Holder::Another { is_taken: true } => return self.refuse(SECOND).await,
         };
+        let by = self.number();
         if before.begun >= self.queue.config.max_attempts {
+            // A copy gives nothing up that another delivery may be at: where that one's worker died, it comes again itself.
+            if before.by != by && self.queue.has_task(before.by).await? {
+                return self.queue.give_back(self.delivery).await;
+            }
             return self.give_up(before).await;
         }
         let begun = match self.read {
-            Ok(_) => self.claim(before, before.begun + 1).await?,
+            Ok(_) => {
+                let own = Claim { by, ..before };
+                self.claim(own, before.begun + 1).await?
+            }
             Err(_) => Some(before),
         };
         match begun {
@@ -285,6 +293,11 @@ impl Job<'_> {
 
     pub(super) fn subject(&self, kind: &str) -> String {
         self.queue.subject(&self.task_id, &self.issuer, kind)
+    }
+
+    /// The number of the task in the stream of tasks; 0 where that is not said.
+    fn number(&self) -> u64 {
+        self.delivery.info().map_or(0, |info| info.stream_sequence)
     }
 
     /// The user on whose subject the task was published.

@@ -12,7 +12,8 @@
 //! A task is acknowledged after its result is stored, so a worker that is killed loses nothing: the task is
 //! delivered again. One that has its result is not run again. A task that was begun
 //! [`max_attempts`](Config::with_max_attempts) times without an end goes to the dead letters, and its result is FAILED,
-//! `INTERNAL`. Where all places are taken a task is returned with a delay, which is no attempt.
+//! `INTERNAL`. Where all places are taken a task is returned with a delay, which is no attempt. A copy of a task is given back
+//! for as long as another delivery may be at it.
 //!
 //! An id belongs to the first task that is begun with it: `attempt` says which and how often, and each who writes it says
 //! what it takes the place of, and that it is taken, where it goes on for longer than a busy delay. Another task of the

@@ -1,7 +1,7 @@
 //! What a job says of its claim on an id.
 
 use super::QueueError;
-use super::claim::{Claim, Holder, TAKEN};
+use super::claim::{BY, Claim, Holder, TAKEN};
 use super::job::Job;
 
 impl Job<'_> {
@@ -9,6 +9,7 @@ impl Job<'_> {
     pub(super) async fn claim(&self, last: Claim, begun: u32) -> Result<Option<Claim>, QueueError> {
         let (subject, payload) = (self.subject("attempt"), begun.to_string().into_bytes());
         let mut headers = self.headers(self.correlation_id.as_ref());
+        headers.insert(BY, last.by.to_string());
         let is_taken = last.is_taken && begun > 0;
         if is_taken {
             headers.insert(TAKEN, "true");
@@ -21,6 +22,7 @@ impl Job<'_> {
             begun,
             place,
             is_taken,
+            ..last
         }))
     }
 

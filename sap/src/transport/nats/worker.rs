@@ -12,7 +12,7 @@ use futures::stream::FuturesUnordered;
 
 use super::cancel::Cancels;
 use super::job::{Job, done};
-use super::{BODY, MAX_IN_FLIGHT, Queue, QueueError, digest_apart};
+use super::{BODY, MAX_IN_FLIGHT, Queue, QueueError, digest_apart, found};
 use crate::processor::{Warning, guarded};
 use crate::receipt::Nack;
 use crate::trace;
@@ -151,6 +151,17 @@ impl Queue {
         headers.insert(WHY, why);
         headers.insert(BODY, digest_apart(payload).await.to_string());
         self.store(subject, Bytes::new(), headers).await
+    }
+
+    /// Whether a task still waits for its end in the stream of tasks.
+    pub(super) async fn has_task(&self, number: u64) -> Result<bool, QueueError> {
+        if number == 0 {
+            return Ok(false);
+        }
+        let name = format!("{}_tasks", self.config.name);
+        let tasks = self.context.get_stream_no_info(name).await;
+        let tasks = tasks.map_err(QueueError::nats)?;
+        Ok(found(tasks.get_raw_message(number).await)?.is_some())
     }
 
     pub(super) async fn give_back(&self, delivery: &Delivery) -> Result<(), QueueError> {

@@ -50,7 +50,7 @@ impl Nats {
             .stderr(Stdio::null())
             .spawn()
             .expect("these tests need a nats-server in the path: apt-get install nats-server");
-        for _ in 0..500 {
+        for _ in 0..3_000 {
             let mut files = std::fs::read_dir(ports.path()).unwrap();
             let text = files
                 .next()
@@ -64,8 +64,7 @@ impl Nats {
     }
 
     pub(super) async fn open(&self, config: Config) -> Result<Queue, QueueError> {
-        let client = async_nats::connect(&self.url).await.unwrap();
-        Queue::open(client, config).await
+        Queue::open(self.client().await, config).await
     }
 
     pub(super) async fn queue(&self, config: Config) -> Queue {
@@ -73,7 +72,17 @@ impl Nats {
     }
 
     pub(super) async fn context(&self) -> jetstream::Context {
-        jetstream::new(async_nats::connect(&self.url).await.unwrap())
+        let mut context = jetstream::new(self.client().await);
+        context.set_timeout(PATIENCE);
+        context
+    }
+
+    /// One that waits for a server that has little of the machine.
+    async fn client(&self) -> async_nats::Client {
+        let options = async_nats::ConnectOptions::new();
+        let options = options.connection_timeout(PATIENCE);
+        let options = options.request_timeout(Some(PATIENCE));
+        options.connect(&self.url).await.unwrap()
     }
 
     pub(super) async fn stream(&self, name: &str) -> Stream {
@@ -85,13 +94,12 @@ impl Nats {
     }
 
     pub(super) async fn put_on(&self, subject: &str, body: &str, headers: &[(&str, &str)]) {
-        let client = async_nats::connect(&self.url).await.unwrap();
         let mut all = async_nats::HeaderMap::new();
         for (name, value) in headers {
             all.insert(*name, *value);
         }
-        let context = jetstream::new(client);
         let body = body.to_owned().into();
+        let context = self.context().await;
         let put = context.publish_with_headers(subject.to_owned(), all, body);
         put.await.unwrap().await.unwrap();
     }
@@ -102,7 +110,7 @@ impl Nats {
         let issuer = ubos_common::canon::Digest::of_bytes(issuer.as_bytes()).to_string();
         let (id, issuer) = (task["taskId"].as_str().unwrap(), &issuer[..16]);
         let subject = format!("sap.out.{id}.{issuer}.{kind}");
-        for _ in 0..1_000 {
+        for _ in 0..6_000 {
             if let Ok(said) = out.get_last_raw_message_by_subject(&subject).await {
                 return Message::decode(&said.payload, &Options::default()).unwrap();
             }
@@ -129,10 +137,19 @@ impl Drop for Nats {
     }
 }
 
+/// For what a server does at once where it has the machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// For workers that live: a task comes again where one that has little of the machine is silent for longer.
 pub(super) fn config() -> Config {
     Config::default()
-        .with_ack_wait(Duration::from_millis(600))
+        .with_ack_wait(Duration::from_secs(30))
         .with_busy_delay(Duration::from_millis(50))
+}
+
+/// For workers that die: the next has the task soon.
+pub(super) fn mortal() -> Config {
+    config().with_ack_wait(Duration::from_secs(2))
 }
 
 pub(super) fn work(queue: &Queue, service: Service) -> JoinHandle<()> {
@@ -241,7 +258,7 @@ fn fragile(seen: &Seen, hangs: bool) -> Service {
 #[tokio::test]
 async fn a_worker_that_is_killed_loses_nothing() {
     let (nats, seen, next) = (Nats::start(), Seen::default(), Seen::default());
-    let queue = nats.queue(config()).await;
+    let queue = nats.queue(mortal()).await;
     let task = typed(&ask(1, "test.echo").to_string());
     let (client, mut told) = (queue.clone(), Vec::new());
     let mut tell = |message: &Message| told.push(message.clone());
@@ -293,7 +310,7 @@ async fn a_worker_that_is_killed_loses_nothing() {
 #[tokio::test]
 async fn what_is_begun_too_often_is_a_dead_letter_and_has_a_result() {
     let (nats, seen, last) = (Nats::start(), Seen::default(), Seen::default());
-    let queue = nats.queue(config().with_max_attempts(2)).await;
+    let queue = nats.queue(mortal().with_max_attempts(2)).await;
     let task = typed(&ask(1, "test.echo").to_string());
     let client = queue.clone();
     let mut ignored = |_: &Message| {};
@@ -523,7 +540,6 @@ async fn signatures_go_in_headers() {
 #[tokio::test]
 async fn a_stream_of_an_earlier_version_gets_the_subjects_that_it_lacks() {
     let nats = Nats::start();
-    let client = async_nats::connect(&nats.url).await.unwrap();
     let earlier = jetstream::stream::Config {
         name: "sap_tasks".into(),
         retention: jetstream::stream::RetentionPolicy::WorkQueue,
@@ -531,7 +547,7 @@ async fn a_stream_of_an_earlier_version_gets_the_subjects_that_it_lacks() {
         max_messages: 7,
         ..jetstream::stream::Config::default()
     };
-    jetstream::new(client).create_stream(earlier).await.unwrap();
+    nats.context().await.create_stream(earlier).await.unwrap();
     let queue = nats.queue(config().with_user("desk")).await;
     let stream = nats.stream("sap_tasks").await;
     let now = &stream.cached_info().config;

@@ -14,7 +14,7 @@ use ubos_common::driver::Sleep;
 use ubos_common::time::{Mono, Now};
 use ubos_common::violation::Profile;
 
-use super::nats::{Nats, OnNats, config, work};
+use super::nats::{Nats, OnNats, config, mortal, work};
 use super::suite::{Harness as _, until};
 use super::world::{ByHand, Real, Seen, ask, typed};
 use crate::samples::with;
@@ -25,7 +25,7 @@ const MAX_PAYLOAD: usize = 1 << 20;
 const MAX_HEADERS: usize = 64 << 10;
 
 pub(super) async fn until_kept(nats: &Nats, stream: &str, messages: u64) {
-    for _ in 0..2_000 {
+    for _ in 0..6_000 {
         if nats.kept(stream).await == messages {
             return;
         }
@@ -261,7 +261,7 @@ async fn a_panic_beside_the_hooks_gives_its_task_back_and_ends_no_worker() {
 #[tokio::test]
 async fn a_task_given_up_by_a_stricter_worker_is_a_dead_letter_and_a_nack() {
     let (nats, first, second) = (Nats::start(), Seen::default(), Seen::default());
-    let queue = nats.queue(config().with_max_attempts(1)).await;
+    let queue = nats.queue(mortal().with_max_attempts(1)).await;
     let pressure = "/constitutionalContext/pressureLevel";
     let task = with(ask(1, "test.hang"), pressure, None);
     nats.put(&task.to_string(), &[]).await;
@@ -356,7 +356,7 @@ async fn tasks_that_wait_have_a_bound_of_bytes() {
 #[tokio::test]
 async fn a_copy_of_a_task_that_runs_is_no_attempt() {
     let (nats, seen) = (Nats::start(), Seen::default());
-    let queue = nats.queue(config().with_max_attempts(3)).await;
+    let queue = nats.queue(mortal().with_max_attempts(3)).await;
     let task = ask(1, "test.hang").to_string();
     let worker = work(&queue, seen.service_of(processor::Config::default()));
     nats.put(&task, &[]).await;
@@ -381,6 +381,40 @@ async fn a_copy_of_a_task_that_runs_is_no_attempt() {
     until(|| next.entries() == 2).await;
     assert_eq!(nats.kept("sap_dead").await, 0);
     worker.abort();
+}
+
+// spec: SAP-10-4
+#[tokio::test]
+async fn a_copy_of_a_task_that_runs_on_another_worker_is_not_given_up() {
+    let (nats, seen, next) = (Nats::start(), Seen::default(), Seen::default());
+    let queue = nats.queue(config().with_max_attempts(1)).await;
+    let task = ask(1, "test.gate");
+    let worker = work(&queue, seen.service_of(processor::Config::default()));
+    nats.put(&task.to_string(), &[]).await;
+    until(|| seen.entries() == 3).await;
+    let other = work(&queue, next.service_of(processor::Config::default()));
+    nats.put(&task.to_string(), &[]).await;
+    // Both workers have had the copy by then.
+    let tasks = nats.stream("sap_tasks").await;
+    let delivered = async || {
+        let workers = tasks.consumer_info("sap_workers").await.unwrap();
+        workers.delivered.consumer_sequence
+    };
+    let wanted = delivered().await + 40;
+    while delivered().await < wanted && nats.kept("sap_dead").await == 0 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!(nats.kept("sap_dead").await, 0);
+    seen.gate.store(true, Ordering::SeqCst);
+    let Message::Result(result) = nats.said(&task, "result").await else {
+        panic!("a result")
+    };
+    assert_eq!(result.status, Status::Succeeded);
+    // The copy is answered by that result.
+    until_kept(&nats, "sap_tasks", 0).await;
+    assert_eq!(next.written(0), Vec::<String>::new());
+    worker.abort();
+    other.abort();
 }
 
 // spec: SAP-10-4, SAP-5-8

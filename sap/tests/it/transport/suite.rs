@@ -353,7 +353,7 @@ async fn results_go_to_the_endpoint<H: Harness>(harness: &H, seen: &Seen) {
 
 /// Waits for something that another task does.
 pub(crate) async fn until(holds: impl Fn() -> bool) {
-    for _ in 0..2_000 {
+    for _ in 0..12_000 {
         if holds() {
             return;
         }

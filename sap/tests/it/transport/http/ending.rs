@@ -7,9 +7,13 @@ use super::*;
 
 /// Waits until nobody listens at an address.
 async fn until_closed(address: &str) {
-    while tokio::net::TcpStream::connect(address).await.is_ok() {
+    for _ in 0..60_000 {
+        if tokio::net::TcpStream::connect(address).await.is_err() {
+            return;
+        }
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
+    panic!("somebody listens at {address}");
 }
 
 // spec: SAP-5-2
