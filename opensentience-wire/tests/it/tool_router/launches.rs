@@ -137,7 +137,11 @@ fn terse_process() {
         hello["payload"]["session_token"] = json!("x".repeat(43));
     }
     core.write_all(&frame(&hello)).unwrap();
-    core.read_exact(&mut [0; 64]).unwrap();
+    let mut length = [0; 4];
+    core.read_exact(&mut length).unwrap();
+    let mut welcome = vec![0; u32::from_be_bytes(length) as usize];
+    core.read_exact(&mut welcome).unwrap();
+    let welcome: Value = serde_json::from_slice(&welcome).unwrap();
     std::fs::write(var("HOME_OF_TEST"), std::process::id().to_string()).unwrap();
     let read_until = |end: &str| {
         let mut text = String::new();
@@ -152,7 +156,9 @@ fn terse_process() {
         (&core).write_all(&frame(&message(kind, payload))).unwrap();
     };
     let register = |tools: Value| say("agent.tools.register", json!({"tools": tools}));
-    let unwell = json!({"uptime_ms": 1, "status": "unhealthy"});
+    let session = &welcome["payload"]["session_id"];
+    let unwell =
+        json!({"session_id": session, "uptime_ms": 1, "inflight_calls": 0, "status": "unhealthy"});
     match &*role {
         // It has been turned away, and tries again and again.
         "with a wrong token" => loop {
