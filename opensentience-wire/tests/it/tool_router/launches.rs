@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use opensentience_wire::message::{ActorType, Health, Status};
-use opensentience_wire::role::core::Config as CoreConfig;
 use opensentience_wire::role::router::{AgentPolicy, Config, Quota, Refused, RestartPolicy};
 use opensentience_wire::transport::tokio::{
     AddError, AgentSource, AuditSink, LaunchError, Launcher, ToolRouter,
@@ -15,7 +14,7 @@ use opensentience_wire::transport::tokio::{
 use opensentience_wire::{AuditEvent, AuditName, Severity};
 use serde_json::{Value, json};
 
-use super::{builder, call, code, launcher, pid, request, source};
+use super::{PATIENCE, builder, call, code, launcher, patient, pid, request, source};
 use crate::kit::{RequestExt as _, frame, message, tool};
 
 /// Longer than a router waits before it launches an agent again for the first time.
@@ -24,6 +23,7 @@ fn slow(agent: &str) -> Launcher {
         .args(["-c", "sleep 3; exec \"$0\" \"$@\""])
         .args([std::env::current_exe().unwrap()])
         .args(["transport::agent_process", "--exact", "--nocapture"])
+        .with_config(patient())
 }
 
 // spec: OSW-4.5-3
@@ -214,7 +214,7 @@ fn terse(role: &'static str, tools_timeout: Duration, pid: &Path) -> AgentSource
             ])
             .env(ROLE, role)
             .env("HOME_OF_TEST", &pid)
-            .with_config(CoreConfig::default().with_handshake_timeout(tools_timeout))
+            .with_config(patient().with_handshake_timeout(tools_timeout))
             .with_stop_timeout(Duration::from_millis(300))
     })
 }
@@ -225,9 +225,6 @@ fn is_alive(pid: &Path) -> bool {
     let state = stat.rsplit(") ").next();
     state.is_some_and(|rest| !rest.is_empty() && !rest.starts_with(['Z', 'X']))
 }
-
-// However busy the machine is, a hello comes in this time.
-const PATIENCE: Duration = Duration::from_secs(120);
 
 #[tokio::test]
 async fn an_agent_that_does_not_register_takes_nobodys_place() {
@@ -352,6 +349,7 @@ async fn an_agent_is_not_added_in_the_place_of_one_that_is_still_ending() {
             .args([std::env::current_exe().unwrap()])
             .args(["transport::agent_process", "--exact", "--nocapture"])
             .env("HOME_OF_TEST", path)
+            .with_config(patient())
             .with_stop_timeout(PATIENCE * 10)
     };
     let until_told = "until [ -e \"$HOME_OF_TEST\" ]; do sleep 0.1; done";
