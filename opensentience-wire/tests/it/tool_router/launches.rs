@@ -190,7 +190,10 @@ fn terse_process() {
             say("agent.tool.result", result);
         }
         "says too much and dies" => {
-            // Compiling these costs more than may be said at once.
+            // Less than may be said at once; compiling what comes then costs twice as much as may.
+            for _ in 0..7 {
+                say("agent.later", json!({"text": "x".repeat(1_000_000)}));
+            }
             let mut dear = tool("echo");
             dear["input_schema"] = json!({"type": "object", "description": r"\w".repeat(20_000)});
             register(json!([dear]));
@@ -516,7 +519,7 @@ async fn an_agent_that_said_too_much_and_died_is_launched_again() {
         match record.name {
             AuditName::Throttled => throttled = throttled.or(Some(at)),
             // It could have been read again only then.
-            AuditName::RunCrashed if at - throttled.unwrap() < Duration::from_secs(30) => break,
+            AuditName::RunCrashed if at - throttled.unwrap() < Duration::from_secs(50) => break,
             AuditName::RunCrashed => panic!("its end was found late"),
             _ => {}
         }
