@@ -49,7 +49,7 @@ mod core {
 
     use opensentience_wire::AuditEvent;
     use opensentience_wire::message::{Health, Status};
-    use opensentience_wire::role::core::CallRequest;
+    use opensentience_wire::role::core::{CallRequest, Config as CoreConfig};
     use opensentience_wire::role::router::Config;
     use opensentience_wire::transport::tokio::{Captured, Launcher, ToolRouter, View};
     use tokio::time::timeout;
@@ -66,7 +66,13 @@ mod core {
 
     fn launcher(role: &str) -> Launcher {
         let program = std::env::current_exe().unwrap();
-        Launcher::new(format!("com.example.{role}"), program).env(ROLE, role)
+        // However busy the machine is, none is turned away for being late.
+        let patient = CoreConfig::default()
+            .with_handshake_timeout(DEAD)
+            .with_heartbeat_interval(DEAD * 10);
+        Launcher::new(format!("com.example.{role}"), program)
+            .env(ROLE, role)
+            .with_config(patient)
     }
 
     /// What tells that a flood has come.

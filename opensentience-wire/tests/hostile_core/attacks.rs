@@ -180,9 +180,11 @@ async fn one(attack: &Attack) -> Seen {
     // However busy the machine is, an attack is to come through.
     while !counts.have_come_to(attack, has_ended) || !has_ended && began.elapsed() < WATCHED {
         tokio::select! {
+            // After a long stall it looks no further: an agent waits 10 s for a welcome, and ends then.
+            biased;
+            () = tokio::time::sleep(Duration::from_millis(20)) => {}
             // One that the agent turns away has no more to do.
             _ = &mut attacking, if !has_ended => has_ended = true,
-            () = tokio::time::sleep(Duration::from_millis(20)) => {}
         }
         most.0 = most.0.max(held(pid, "VmRSS:"));
         most.1 = most.1.max(held(pid, "Threads:"));

@@ -154,7 +154,11 @@ async fn behind(bridge: Bridge) -> (CoreHandle, JoinHandle<CloseReason>) {
     let grant = Grant::new(clock.now().mono, token(), AGENT);
     let ids = IdSource::seeded(1);
     let audit = AuditSink::default();
-    let mut core = attach(core_end, clock, Config::default(), ids, grant, audit)
+    // However busy the machine is: no test is about these spans.
+    let patient = Config::default()
+        .with_heartbeat_interval(Duration::from_secs(600))
+        .with_room_timeout(Duration::from_secs(3_600));
+    let mut core = attach(core_end, clock, patient, ids, grant, audit)
         .await
         .unwrap();
     core.tools_changed().await;
@@ -523,7 +527,7 @@ async fn a_list_that_never_comes_stops_no_later_one() {
     .await;
     let (told, mut changes) = tokio::sync::mpsc::unbounded_channel();
     let bridge = bridge
-        .with_list_timeout(Duration::from_millis(50))
+        .with_list_timeout(Duration::from_secs(1))
         .with_on_change(move |change| told.send(change).unwrap());
     let (mut core, _agent) = behind(bridge).await;
     let changing = async {
@@ -723,14 +727,18 @@ async fn a_server_that_reads_nothing_is_sent_no_more_than_may_wait() {
     for _ in 0..40 {
         let core = Arc::clone(&core);
         let request = CallRequest::new(format!("{AGENT}/echo"), input.clone());
-        calls.spawn(async move {
-            // Those that wait for the server stay there: about 16 MiB of them.
-            let result = core.call(request).await.unwrap().result();
-            tokio::time::timeout(Duration::from_secs(5), result).await
-        });
+        calls.spawn(async move { core.call(request).await.unwrap().result().await.status });
     }
-    let ended = calls.join_all().await;
-    let is_refused = |ended: &&Result<Outcome, _>| matches!(ended, Ok(outcome) if outcome.status == Status::Failed);
-    let refused = ended.iter().filter(is_refused).count();
-    assert!((20..30).contains(&refused), "{refused} of 40");
+    for _ in 0..20 {
+        let refused = calls.join_next().await.unwrap().unwrap();
+        assert_eq!(refused, Status::Failed);
+    }
+    // Those that wait for the server stay there: about 16 MiB of them.
+    let more = async {
+        while let Some(ended) = calls.join_next().await {
+            ended.unwrap();
+        }
+    };
+    let quiet = tokio::time::timeout(Duration::from_secs(5), more).await;
+    assert!(quiet.is_err() && calls.len() > 10, "{} of 40", calls.len());
 }

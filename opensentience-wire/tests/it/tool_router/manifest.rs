@@ -3,13 +3,12 @@
 use std::time::Duration;
 
 use opensentience_wire::message::{ActorType, Caller, Status};
-use opensentience_wire::role::core::Config as CoreConfig;
 use opensentience_wire::role::router::{AgentPolicy, Config, Quota, Refused};
 use opensentience_wire::transport::tokio::{AddError, AgentSource, LaunchError, ToolRouter};
 use opensentience_wire::{CommandError, Manifest};
 use serde_json::json;
 
-use super::{code, launcher, request};
+use super::{code, launcher, patient, request};
 
 // spec: OSW-4.1-9
 #[tokio::test]
@@ -29,7 +28,7 @@ async fn a_manifest_binds() {
         "the manifest is that of com.example.a, the agent is com.example.b"
     );
     // A manifest loosens nothing, and settings that come later loosen no manifest.
-    let within = |span| CoreConfig::default().with_call_timeout(Duration::from_millis(span));
+    let within = |span| patient().with_call_timeout(Duration::from_millis(span));
     let slow = br#"{"id": "com.example.a", "entrypoint": {"type": "command", "value": "a"}, "permissions": [],
         "execution_limits": {"max_tool_call_duration": "60s"}}"#;
     let slow = Manifest::decode(slow).unwrap();
@@ -59,7 +58,7 @@ async fn a_manifest_binds() {
     let echo = || request("com.example.a/echo", json!({}));
     let launched = {
         let (rated, hash) = (rated.clone(), hash.clone());
-        let own = CoreConfig::default().with_call_rate(1_000, Duration::from_secs(1));
+        let own = patient().with_call_rate(1_000, Duration::from_secs(1));
         move || {
             let launcher = launcher("com.example.a").with_config(own.clone());
             launcher.with_manifest(&rated, hash.as_str())

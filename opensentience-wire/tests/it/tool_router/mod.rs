@@ -16,11 +16,12 @@ use opensentience_wire::{AuditEvent, AuditName, Share};
 use serde_json::json;
 
 use crate::kit::object;
+use crate::transport::{PATIENCE, patient};
 
 fn launcher(agent: &str) -> Launcher {
     Launcher::new(agent, std::env::current_exe().unwrap())
         .args(["transport::agent_process", "--exact", "--nocapture"])
-        .with_config(CoreConfig::default().with_heartbeat_interval(Duration::from_secs(5)))
+        .with_config(patient())
         .with_stop_timeout(Duration::from_millis(300))
 }
 
@@ -328,6 +329,7 @@ async fn the_router_is_there_at_once_and_ready_after_every_first_launch() {
             .args(["-c", "sleep 2; exec \"$0\" \"$@\""])
             .args([program])
             .args(["transport::agent_process", "--exact", "--nocapture"])
+            .with_config(patient())
     };
     let router = ToolRouter::builder(config)
         .agent("com.example.none", || {
@@ -370,6 +372,7 @@ async fn an_agent_is_down_when_its_connection_ends_however_long_its_process_live
             .args(["-c", "trap '' TERM; \"$0\" \"$@\"; sleep 600"])
             .args([program])
             .args(["transport::agent_process", "--exact", "--nocapture"])
+            .with_config(patient())
             .with_stop_timeout(Duration::from_secs(300))
     };
     let router = ToolRouter::builder(Config::default()).agent("com.example.a", lingering);
@@ -395,6 +398,7 @@ async fn an_agent_that_is_stopped_gets_no_calls_however_long_its_process_lives()
             .args(["-c", "trap '' TERM; \"$0\" \"$@\"; sleep 600"])
             .args([program])
             .args(["transport::agent_process", "--exact", "--nocapture"])
+            .with_config(patient())
             .with_stop_timeout(Duration::from_secs(300))
     };
     let config = Config::default().with_restart(RestartPolicy::Always);
@@ -621,7 +625,7 @@ async fn an_agent_that_is_replaced_goes_on_with_its_calls() {
 // spec: OSW-4.5-2
 #[tokio::test]
 async fn an_agent_that_hangs_is_unhealthy_and_gets_no_calls() {
-    let hasty = CoreConfig::default().with_heartbeat_interval(Duration::from_secs(1));
+    let hasty = patient().with_heartbeat_interval(Duration::from_secs(1));
     let source = move || launcher("com.example.a").with_config(hasty.clone());
     let router = ToolRouter::builder(Config::default()).agent("com.example.a", source);
     let mut router = router.start().unwrap();

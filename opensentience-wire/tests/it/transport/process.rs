@@ -56,12 +56,22 @@ async fn a_leader_that_exits_well_leaves_no_process_of_its_group() {
         .expect("its group is killed with it");
 }
 
+#[tokio::test]
+async fn a_process_that_ends_by_itself_is_not_asked_to() {
+    let process = noisy("sleep 1; exit 3").spawn().unwrap();
+    let status = process.stop(Duration::from_secs(300)).await;
+    assert_eq!(status.unwrap().code(), Some(3));
+}
+
 // spec: OSW-7-2
 #[tokio::test]
 async fn what_a_process_writes_of_its_token_is_not_kept() {
     let launcher = noisy("echo \"<$OPENSENTIENCE_SESSION_TOKEN>\"");
     let process = launcher.spawn().unwrap();
     let token = process.token().expose().to_owned();
+    while launcher.output().text().is_empty() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
     process.stop(Duration::from_secs(300)).await;
     let said = launcher.output().text();
     assert!(said.starts_with('<') && said.ends_with(">\n"), "{said}");

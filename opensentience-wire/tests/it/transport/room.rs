@@ -23,7 +23,7 @@ async fn a_call_waits_for_room_no_longer_than_it_may_take() {
 async fn a_call_without_a_time_waits_for_room_as_long_as_its_core_says() {
     let within = Duration::from_secs(7);
     let (sink, mut audit) = audit_channel();
-    let (core, _far) = audited_raw_agent(Config::default().with_room_timeout(within), sink).await;
+    let (core, _far) = audited_raw_agent(patient().with_room_timeout(within), sink).await;
     let text = "x".repeat(900_000);
     for timeout in [None, Some(Duration::from_secs(3_600))] {
         let mut endless = request("echo", json!({"text": text}));
@@ -48,7 +48,7 @@ async fn a_call_without_a_time_waits_for_room_as_long_as_its_core_says() {
 // One read takes all that stands in the stream, and nothing happens after it.
 #[tokio::test(start_paused = true)]
 async fn who_waits_for_room_has_it_as_soon_as_there_is_some() {
-    let (core, mut far) = raw_agent_over(1 << 20, Config::default(), AuditSink::default()).await;
+    let (core, mut far) = raw_agent_over(1 << 20, patient(), AuditSink::default()).await;
     let full = || request("echo", json!({"text": "x".repeat(900_000)}));
     let mut calls = Vec::new();
     let mut waiting = loop {
@@ -71,7 +71,7 @@ async fn who_waits_for_room_has_it_as_soon_as_there_is_some() {
 #[tokio::test]
 async fn a_call_that_found_no_room_in_its_time_is_audited() {
     let (sink, mut audit) = audit_channel();
-    let (core, _far) = audited_raw_agent(Config::default(), sink).await;
+    let (core, _far) = audited_raw_agent(patient(), sink).await;
     let text = "x".repeat(900_000);
     let timed = || request("echo", json!({"text": text})).with_timeout(Duration::from_millis(50));
     while core.call(timed()).await.is_ok() {}

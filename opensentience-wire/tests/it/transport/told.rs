@@ -26,6 +26,7 @@ async fn an_observer_alone_hears_of_calls() {
     };
     let launcher = Launcher::new(AGENT, std::env::current_exe().unwrap())
         .args(["transport::agent_process", "--exact", "--nocapture"])
+        .with_config(patient())
         .with_observer(observer);
     let handle = launcher.launch().await.unwrap();
     let echo = handle.call(request("echo", json!({}))).await.unwrap();
@@ -45,7 +46,7 @@ async fn an_observer_alone_hears_of_calls() {
 async fn a_launch_that_is_given_up_is_recorded_with_the_end_of_its_process() {
     let (sink, mut audit) = audit_channel();
     let launcher = Launcher::new(AGENT, "/bin/sh").args(["-c", "sleep 600"]);
-    let launcher = launcher.with_audit(sink);
+    let launcher = launcher.with_config(patient()).with_audit(sink);
     tokio::select! {
         launched = launcher.launch() => panic!("{launched:?}"),
         begun = audit.recv() => assert_eq!(begun.unwrap().name, AuditName::RunStarted),

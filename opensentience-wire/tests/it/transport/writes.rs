@@ -9,14 +9,13 @@ use std::task::{Context, Poll};
 use opensentience_wire::Grant;
 use opensentience_wire::message::{SemVer, Status};
 use opensentience_wire::role::agent;
-use opensentience_wire::role::core::Config;
 use opensentience_wire::transport::tokio::{AuditSink, attach};
 use serde_json::json;
 use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf};
 use ubos_common::id::IdSource;
 use ubos_common::os::Clock;
 
-use super::{AGENT, request, token, tools};
+use super::{AGENT, patient, request, token, tools};
 
 /// A stream that counts what is written at once.
 struct Counted(DuplexStream, Arc<AtomicUsize>);
@@ -60,7 +59,7 @@ async fn pieces_that_are_there_are_sent_by_one_write() {
     let clock = Clock::start();
     let grant = Grant::new(clock.now().mono, token(), AGENT);
     let (ids, audit) = (IdSource::seeded(1), AuditSink::default());
-    let core = attach(near, clock, Config::default(), ids, grant, audit);
+    let core = attach(near, clock, patient(), ids, grant, audit);
     let mut core = core.await.unwrap();
     core.tools_changed().await;
     let mut calls = Vec::new();

@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::task::JoinHandle;
-use ubos_common::os::Clock;
+use tokio::time::Instant;
 use ubos_common::secret::Redactor;
+use ubos_common::time::Mono;
 
 use super::super::rate::{LEAST, Rate};
 use crate::ledger::{Charge, Ledger, Share};
@@ -109,13 +110,15 @@ impl Captured {
         tokio::spawn(async move {
             let mut buffer = [0; 4096];
             let mut line = Line::default();
-            let clock = Clock::start();
+            // The same clock as that of the rests below.
+            let zero = Instant::now();
+            let mono = || Mono::ZERO.saturating_add(zero.elapsed());
             let mut rate = Rate::default();
             while let Ok(count @ 1..) = pipe.read(&mut buffer).await {
-                let begun = clock.mono();
+                let begun = mono();
                 let bytes = buffer.get(..count).unwrap_or_default();
                 line.read(bytes, &captured);
-                let now = clock.mono();
+                let now = mono();
                 let spent = now.saturating_since(begun);
                 let share = if spent > BRIEF {
                     spent.saturating_mul(REST)
@@ -308,7 +311,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_stream_without_lines_has_a_rate() {
         // Whoever waits lets this clock go on, and nothing else does.
-        let began = tokio::time::Instant::now();
+        let began = Instant::now();
         let text = "x".repeat(12 << 20);
         let log = written(&text, LogLimits::default(), &token()).await;
         assert!(!log.text().is_empty());

@@ -162,7 +162,8 @@ impl Launcher {
         self
     }
 
-    /// Sets how long the process may take to end before it is killed.
+    /// Sets how long the process may take to end, once it has got SIGTERM, before it is killed. First it has half a second to end by
+    /// itself: the span, if that is shorter, or a tenth of the span, if that is longer.
     #[must_use]
     pub const fn with_stop_timeout(mut self, span: Duration) -> Self {
         self.stop_timeout = span;
@@ -441,7 +442,8 @@ impl AgentProcess {
         }
     }
 
-    /// Asks the process to end, and kills it where it does not within a span.
+    /// Asks the process to end where it does not by itself, and kills it where it does not within a span: see
+    /// [`Launcher::with_stop_timeout`].
     pub async fn stop(mut self, within: Duration) -> Option<ExitStatus> {
         self.process.stop(within).await
     }

@@ -94,13 +94,13 @@ impl Process {
         }
     }
 
-    /// Asks the group to end, kills what is left of it after `patience`, and reaps the process.
+    /// Asks the group to end where it does not by itself, kills what is left of it after `patience`, and reaps the process.
     pub(in crate::transport::tokio) async fn stop(
         &mut self,
         patience: Duration,
     ) -> Option<ExitStatus> {
         // After a clean goodbye it ends by itself, or it has ended already.
-        let grace = patience.min(Duration::from_millis(500));
+        let grace = patience.min(Duration::from_millis(500)).max(patience / 10);
         let mut status = tokio::time::timeout(grace, self.child.wait()).await;
         if status.is_err() {
             self.signal(Signal::TERM);
