@@ -307,7 +307,14 @@ pub(super) const fn index(side: Side) -> usize {
 }
 
 /// How much later than it must a thing may happen before a judge speaks of it: machines are busy.
-pub(super) const SLACK: Duration = Duration::from_secs(3);
+pub(super) const SLACK: Duration = Duration::from_secs(10);
+
+/// How long a judge waits for what must come before it counts as missing.
+pub(super) const PATIENCE: Duration = SLACK.saturating_add(Duration::from_millis(100));
+
+/// How long a peer may take for its first word, as a process that starts, and for what a scenario goes on with: a case without
+/// it judges nothing.
+pub(super) const START: Duration = Duration::from_secs(60);
 
 /// The call that a payload names, also one that breaks the rules.
 fn call_id_of(payload: Raw<'_>) -> Option<String> {

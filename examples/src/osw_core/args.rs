@@ -13,6 +13,7 @@ usage: core [OPTIONS] -- COMMAND ARGUMENTS...
 
   --agent-id ID          the id that the agent is launched with; default com.example.agent
   --heartbeat-ms N       how often it must say that it lives, 10 to 3600000; default 5000
+  --handshake-ms N       how long its hello may take, and then its tools, 10 to 3600000; default 10000
   --max-frame-bytes N    the longest message, 1024 to 4294967295; default 4194304
   --script FILE          the calls, a JSON object a line; - is standard input; without it none is made
   --help                 this text
@@ -34,6 +35,8 @@ pub(super) struct Args {
     pub(super) agent_id: String,
     /// How often it must say that it lives.
     pub(super) heartbeat: Duration,
+    /// How long it may take to say hello.
+    pub(super) handshake: Duration,
     /// The longest message.
     pub(super) max_frame_bytes: usize,
     /// Where the calls stand.
@@ -48,7 +51,7 @@ pub(super) struct Args {
 pub(super) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Option<Args>, String> {
     let mut arguments = arguments.into_iter();
     let (mut agent_id, mut heartbeat) = ("com.example.agent".to_owned(), 5_000);
-    let (mut max_frame_bytes, mut script) = (4_194_304, None);
+    let (mut handshake, mut max_frame_bytes, mut script) = (10_000, 4_194_304, None);
     loop {
         let option = arguments.next().ok_or("a command is wanted, behind --")?;
         let name = option.to_string_lossy().into_owned();
@@ -62,6 +65,7 @@ pub(super) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Opt
                 }
             }
             "--heartbeat-ms" => heartbeat = number(&mut arguments, &name, 10, 3_600_000)?,
+            "--handshake-ms" => handshake = number(&mut arguments, &name, 10, 3_600_000)?,
             "--max-frame-bytes" => {
                 max_frame_bytes = number(&mut arguments, &name, 1_024, u64::from(u32::MAX))?
             }
@@ -77,6 +81,7 @@ pub(super) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Opt
     Ok(Some(Args {
         agent_id,
         heartbeat: Duration::from_millis(heartbeat),
+        handshake: Duration::from_millis(handshake),
         max_frame_bytes: usize::try_from(max_frame_bytes)
             .map_err(|_| "--max-frame-bytes is too large")?,
         script,

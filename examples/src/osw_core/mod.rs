@@ -121,7 +121,8 @@ fn launcher(args: &Args) -> Launcher {
         .with_max_agent_bytes(kept);
     let config = Config::default()
         .with_limits(limits)
-        .with_heartbeat_interval(args.heartbeat);
+        .with_heartbeat_interval(args.heartbeat)
+        .with_handshake_timeout(args.handshake);
     let launcher = Launcher::new(args.agent_id.as_str(), &args.command).with_config(config);
     launcher.args(&args.arguments)
 }

@@ -14,15 +14,21 @@ use uap_hub_proto::wire::Payload;
 
 use crate::hub_programs::Agent;
 
+/// How long what must come is waited for: longer than the busiest machine takes.
+const LONG: Duration = Duration::from_secs(300);
+
 fn a_hub(runtime: &Runtime, config: ServerConfig) -> HubHandle {
-    runtime
-        .block_on(serve(([127, 0, 0, 1], 0).into(), config))
-        .unwrap()
+    at(runtime, [127, 0, 0, 1], config)
+}
+
+/// A hub at any port of an address.
+fn at(runtime: &Runtime, ip: [u8; 4], config: ServerConfig) -> HubHandle {
+    runtime.block_on(serve((ip, 0).into(), config)).unwrap()
 }
 
 fn outcome(runtime: &Runtime, hub: &HubHandle, job: Job) -> Outcome {
     let job = hub.submit(job).unwrap();
-    let done = async { tokio::time::timeout(Duration::from_secs(30), job.outcome()).await };
+    let done = async { tokio::time::timeout(LONG, job.outcome()).await };
     runtime.block_on(done).unwrap()
 }
 
@@ -114,7 +120,8 @@ fn it_shows_its_token_and_comes_back() {
             }
         })
     };
-    let hub = a_hub(&runtime, config());
+    // Between two hubs no other test's takes the port.
+    let hub = at(&runtime, [127, 0, 1, 1], config());
     let (url, addr) = (hub.url(), hub.local_addr());
     let mut stranger = Agent::start(&["--hub", &url]);
     assert!(stranger.says("trying again in 1s").ends_with("who?"));
@@ -134,7 +141,8 @@ fn it_shows_its_token_and_comes_back() {
 #[test]
 fn it_goes_on_when_nobody_reads_what_it_says() {
     let runtime = Runtime::new().unwrap();
-    let hub = a_hub(&runtime, ServerConfig::default());
+    // Between two hubs no other test's takes the port.
+    let hub = at(&runtime, [127, 0, 1, 2], ServerConfig::default());
     let addr = hub.local_addr();
     let mut agent = Agent::start(&["--hub", &hub.url()]);
     agent.says("listening as ");

@@ -60,7 +60,7 @@ fn attack(hub: &Hub, dir: &Path, arguments: &[&str]) -> Output {
 fn attack_for(seconds: &str, hub: &Hub, dir: &Path, arguments: &[&str]) -> Output {
     // A tool that stands still is killed, and fails.
     Command::new("timeout")
-        .arg("600")
+        .arg("7200")
         .arg(program())
         .args(["hub-hostile", "--url", &hub.url, "--seconds", seconds])
         .args(["--pid", &hub.child.id().to_string(), "--token-file"])

@@ -63,11 +63,16 @@ impl Hub {
 
     /// Reads lines up to the first of an event.
     pub(crate) fn until(&mut self, event: &str) -> Value {
+        self.until_one_of(&[event])
+    }
+
+    /// Reads lines up to the first of some events.
+    pub(crate) fn until_one_of(&mut self, events: &[&str]) -> Value {
         loop {
             let line = self.lines.next().expect("more lines").unwrap();
             let line: Value = serde_json::from_str(&line).unwrap();
             self.seen.push(line.clone());
-            if line["event"] == event {
+            if events.iter().any(|event| line["event"] == **event) {
                 return line;
             }
         }

@@ -22,6 +22,9 @@ use ubos_conformance::{Expectations, Verdict as Judgement};
 
 use crate::hub_programs::Proxy;
 
+/// How long what must come is waited for: longer than Python takes to start on the busiest machine.
+const LONG: Duration = Duration::from_secs(300);
+
 /// A script that runs, and what it says; killed when it is dropped.
 struct Python {
     child: Child,
@@ -61,7 +64,7 @@ impl Python {
 
     fn says(&self, wanted: &str) -> String {
         loop {
-            let line = self.said.recv_timeout(Duration::from_secs(60));
+            let line = self.said.recv_timeout(LONG);
             let line = line.unwrap_or_else(|_| {
                 panic!("no {wanted:?}: are grpcio and grpcio-tools there? see examples/python")
             });
@@ -104,7 +107,7 @@ fn their_agent(hub: &HubHandle, arguments: &[&str]) -> Python {
 
 fn done(runtime: &Runtime, hub: &HubHandle, job: Job) -> Outcome {
     let job = hub.submit(job).unwrap();
-    let outcome = async { tokio::time::timeout(Duration::from_secs(60), job.outcome()).await };
+    let outcome = async { tokio::time::timeout(LONG, job.outcome()).await };
     runtime.block_on(outcome).unwrap()
 }
 
@@ -195,7 +198,8 @@ fn payloads_of_6_megabytes_go_there_and_back_beside_others() {
 #[test]
 fn our_hub_outlives_their_agent_and_their_agent_our_hub() {
     let runtime = Runtime::new().unwrap();
-    let hub = a_hub(&runtime, anywhere());
+    // Between two hubs no other test's takes the port.
+    let hub = a_hub(&runtime, ([127, 0, 1, 3], 0).into());
     let addr = hub.local_addr();
     let agent = their_agent(&hub, &[]);
     let mut lost = hub.submit(Job::test("hang", vec![])).unwrap();
@@ -221,7 +225,7 @@ fn the_kit_finds_the_habits_of_their_agent_and_no_more() {
     let hub = TestHub::bind(anywhere()).unwrap();
     let addr = hub.url().replace("http://", "");
     let _agent = Python::start("agent.py", &["--hub", &addr]);
-    assert!(hub.wait_for_agent(Duration::from_secs(60)));
+    assert!(hub.wait_for_agent(LONG));
     let kit = agent_kit();
     let expectations = Expectations::new().with_floor(kit.cases().len());
     let report = kit.run(&expectations, |_| Ok(hub.peer()));
@@ -264,7 +268,7 @@ fn a_session_of_their_agent_outlives_its_connection() {
     proxy.cut();
     let (mut lines, mut begun, mut resumed) = (Vec::new(), 0, 0);
     let outcome = loop {
-        let next = async { tokio::time::timeout(Duration::from_secs(60), job.next_event()).await };
+        let next = async { tokio::time::timeout(LONG, job.next_event()).await };
         match runtime.block_on(next).unwrap().unwrap() {
             JobEvent::Telemetry { telemetry, .. } => lines.push(telemetry.message),
             JobEvent::Started { .. } => begun += 1,

@@ -16,7 +16,7 @@ use ubos_common::id::IdSource;
 use ubos_common::json::{self, Limits, RawBuf};
 use ubos_common::violation::Profile;
 
-use crate::core::{AGENT, core, results};
+use crate::core::{AGENT, PATIENT, core, results};
 
 fn python() -> String {
     std::env::var("UBOS_PYTHON").unwrap_or_else(|_| "python3".to_owned())
@@ -172,7 +172,7 @@ fn the_everything_server_of_npm_works_under_a_core() {
         {"call":"echo","input":{}}
         {"call":"get-sum","input":{"a":2,"b":3.50}}"#;
     let agent = [AGENT, "--mcp", "node", server.to_str().unwrap(), "stdio"];
-    let (code, lines, said) = core(&[], Some(script), &agent);
+    let (code, lines, said) = core(&PATIENT, Some(script), &agent);
     assert_eq!(code, 0, "{said}");
     let codes: Vec<_> = results(&lines)
         .into_iter()

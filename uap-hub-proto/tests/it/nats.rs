@@ -29,6 +29,9 @@ use ubos_common::{
 /// Address of the nats-server, given to a process that is a hub.
 const URL: &str = "HUB_NATS_TEST_URL";
 
+/// How long the server may take for an answer.
+const LONG: Duration = Duration::from_secs(60);
+
 struct Nats {
     child: Child,
     url: String,
@@ -52,7 +55,7 @@ impl Nats {
             url: String::new(),
             _folder: folder,
         };
-        for _ in 0..500 {
+        while nats.child.try_wait().unwrap().is_none() {
             let files = std::fs::read_dir(nats._folder.path()).unwrap();
             let mut files = files.map(|file| file.unwrap().path());
             let ports = files.find(|path| path.extension().is_some_and(|end| end == "ports"));
@@ -64,7 +67,7 @@ impl Nats {
             }
             std::thread::sleep(Duration::from_millis(20));
         }
-        panic!("the nats-server does not say its port");
+        panic!("the nats-server ended");
     }
 }
 
@@ -75,12 +78,26 @@ impl Drop for Nats {
     }
 }
 
+/// A client that waits for as long as a busy machine takes.
+async fn client(url: &str) -> async_nats::Client {
+    let options = async_nats::ConnectOptions::new()
+        .connection_timeout(LONG)
+        .request_timeout(Some(LONG));
+    options.connect(url).await.unwrap()
+}
+
+async fn context(url: &str) -> async_nats::jetstream::Context {
+    let mut context = async_nats::jetstream::new(client(url).await);
+    context.set_timeout(LONG);
+    context
+}
+
 async fn queue(url: &str) -> JobQueue {
     queue_with(url, |config| config).await
 }
 
 async fn queue_with(url: &str, change: impl FnOnce(QueueConfig) -> QueueConfig) -> JobQueue {
-    let client = async_nats::connect(url).await.unwrap();
+    let client = client(url).await;
     let config = QueueConfig::default()
         .with_ack_wait(Duration::from_millis(1500))
         .with_busy_delay(Duration::from_millis(50))
@@ -129,7 +146,7 @@ async fn submit(queue: &JobQueue, count: usize) -> Vec<(JobId, String)> {
 
 async fn ends(queue: &JobQueue, jobs: &[(JobId, String)]) -> BTreeMap<JobId, Outcome> {
     let mut ends = BTreeMap::new();
-    for _ in 0..1200 {
+    for _ in 0..6000 {
         for (id, _) in jobs {
             if !ends.contains_key(id)
                 && let Some(outcome) = queue.outcome(*id).await.unwrap()
@@ -186,7 +203,11 @@ async fn a_killed_hub_loses_no_job_to_the_others() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_hubs_share_the_work_and_each_job_has_one_end() {
     let nats = Nats::start();
-    let queue = queue(&nats.url).await;
+    // A hub that is slow for once keeps its jobs.
+    let queue = queue_with(&nats.url, |config| {
+        config.with_ack_wait(Duration::from_secs(600))
+    });
+    let queue = queue.await;
     let jobs = submit(&queue, 60).await;
     let (one, two) = (hub().await, hub().await);
     let told = Mutex::new((Vec::new(), Vec::new()));
@@ -237,7 +258,7 @@ async fn a_hub_that_leaves_settles_what_it_has() {
     let mut leaves = leave.subscribe();
     let drain = async {
         let _ = leaves.wait_for(|leaving| *leaving).await;
-        one.0.shutdown(Duration::from_millis(200)).await.unwrap();
+        one.0.shutdown(Duration::from_secs(600)).await.unwrap();
     };
     let (done, ()) = tokio::join!(queue.work(&one.0, hear, left), drain);
     done.unwrap();
@@ -285,7 +306,7 @@ async fn to_give_a_job_back_for_lack_of_room_is_no_attempt() {
     };
     tokio::select! {
         done = queue.work(&hub, |_, _| {}, pending()) => done.unwrap(),
-        () = tokio::time::sleep(Duration::from_secs(60)) => panic!("it did not come back"),
+        () = tokio::time::sleep(Duration::from_secs(300)) => panic!("it did not come back"),
         ended = room => all_done(&jobs, &ended),
     }
     drop(agent);
@@ -368,7 +389,7 @@ async fn a_job_that_runs_is_not_delivered_again_from_one_sign_of_life_to_the_nex
     let long = |config: QueueConfig| config.with_ack_wait(Duration::from_secs(9));
     let queue = queue_with(&nats.url, long).await;
     let jobs = submit(&queue, 1).await;
-    let client = async_nats::connect(&nats.url).await.unwrap();
+    let client = client(&nats.url).await;
     let mut signs = client.subscribe("$JS.ACK.>").await.unwrap();
     client.flush().await.unwrap();
     let hub = serve(([127, 0, 0, 1], 0).into(), ServerConfig::default());
@@ -397,7 +418,7 @@ async fn what_has_an_end_or_is_no_job_leaves_the_queue_at_once() {
         config.with_ack_wait(Duration::from_secs(600))
     });
     let queue = queue.await;
-    let context = async_nats::jetstream::new(async_nats::connect(&nats.url).await.unwrap());
+    let context = context(&nats.url).await;
     let left = async || {
         let mut jobs = context.get_stream("uap-hub_jobs").await.unwrap();
         jobs.info().await.unwrap().state.messages
@@ -437,15 +458,14 @@ async fn what_has_an_end_or_is_no_job_leaves_the_queue_at_once() {
     let one = hub().await;
     tokio::select! {
         done = queue.work(&one.0, |_, _| {}, pending()) => panic!("{done:?}"),
-        () = tokio::time::sleep(Duration::from_secs(60)) => panic!("{} are left", left().await),
+        () = tokio::time::sleep(Duration::from_secs(300)) => panic!("{} are left", left().await),
         () = all => {}
     }
 }
 
 /// How often a job was given back, as the queue keeps it.
 async fn queue_backs(url: &str, job: JobId) -> u64 {
-    let client = async_nats::connect(url).await.unwrap();
-    let context = async_nats::jetstream::new(client);
+    let context = context(url).await;
     let backs = context.get_stream("uap-hub_backs").await.unwrap();
     let subject = format!("uap-hub.back.{job}");
     let Ok(last) = backs.get_last_raw_message_by_subject(&subject).await else {
@@ -458,15 +478,18 @@ async fn queue_backs(url: &str, job: JobId) -> u64 {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_first_stored_end_is_reported() {
     let nats = Nats::start();
-    let queue = queue(&nats.url).await;
+    // The first job does not come again.
+    let queue = queue_with(&nats.url, |config| {
+        config.with_ack_wait(Duration::from_secs(600))
+    });
+    let queue = queue.await;
     let one = hub().await;
     let jobs = submit(&queue, 1).await;
     let first = tokio::select! {
         done = queue.work(&one.0, |_, _| {}, pending()) => panic!("{done:?}"),
         mut ended = ends(&queue, &jobs) => ended.remove(&jobs[0].0).unwrap(),
     };
-    let client = async_nats::connect(&nats.url).await.unwrap();
-    let context = async_nats::jetstream::new(client);
+    let context = context(&nats.url).await;
     let (told, heard) = (Mutex::new(Vec::new()), tokio::sync::Notify::new());
     let others = |id: JobId, event: &JobEvent| match event {
         JobEvent::Started { .. } => tokio::task::block_in_place(|| {
@@ -609,8 +632,7 @@ async fn tracing_hub() -> (HubHandle, AgentHandle) {
 
 /// The headers of a trace on the last message of a stream, and whether its bytes say anything of it.
 async fn carried(nats: &Nats, stream: &str) -> (Vec<String>, Vec<String>, bool) {
-    let client = async_nats::connect(&nats.url).await.unwrap();
-    let stream = async_nats::jetstream::new(client).get_stream(stream).await;
+    let stream = context(&nats.url).await.get_stream(stream).await;
     let mut stream = stream.unwrap();
     let last = stream.info().await.unwrap().state.last_sequence;
     let message = stream.get_raw_message(last).await.unwrap();
@@ -649,7 +671,7 @@ async fn the_place_of_a_job_in_a_trace_goes_in_headers_once() {
 async fn a_place_that_is_absent_or_not_valid_is_dropped_and_the_job_runs() {
     let nats = Nats::start();
     let queue = queue(&nats.url).await;
-    let client = async_nats::connect(&nats.url).await.unwrap();
+    let client = client(&nats.url).await;
     let mut ids = IdSource::from_os().unwrap();
     let mut jobs = Vec::new();
     for (parents, state, wanted) in [

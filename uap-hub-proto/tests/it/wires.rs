@@ -319,6 +319,9 @@ async fn connections_are_bounded_and_their_places_come_back() {
 /// How HTTP/2 begins, with settings that set nothing.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00";
 
+/// How long a connection may make no call: a busy machine makes one in that time.
+const SHORT: Duration = Duration::from_secs(1);
+
 /// Reads until the other side closes.
 async fn closed(mut socket: TcpStream) {
     while within(socket.read(&mut [0; 64])).await.is_ok_and(|n| n > 0) {}
@@ -327,7 +330,7 @@ async fn closed(mut socket: TcpStream) {
 // spec: HUB-4-6
 #[tokio::test]
 async fn a_connection_that_makes_no_call_is_closed() {
-    let config = ServerConfig::default().with_first_call_timeout(Duration::from_millis(100));
+    let config = ServerConfig::default().with_first_call_timeout(SHORT);
     let hub = serve(([127, 0, 0, 1], 0).into(), config).await.unwrap();
     let mut client = within(called(&hub.url())).await;
     hub.submit(hub::Job::test("t", vec![])).unwrap();
@@ -338,7 +341,7 @@ async fn a_connection_that_makes_no_call_is_closed() {
     closed(begun).await;
     let agents = hub.agents();
     assert!(agents.iter().any(|agent| agent.is_available), "it called");
-    let quiet = tokio::time::timeout(Duration::from_millis(200), listening.message());
+    let quiet = tokio::time::timeout(SHORT * 2, listening.message());
     assert!(quiet.await.is_err());
 }
 
@@ -358,8 +361,8 @@ async fn called(hub: &str) -> AgentHubClient<tonic::transport::Channel> {
 async fn a_connection_that_makes_no_more_calls_is_closed() {
     let config = ServerConfig::default()
         .with_max_connections(2)
-        .with_first_call_timeout(Duration::from_millis(100))
-        .with_idle_timeout(Duration::from_millis(100));
+        .with_first_call_timeout(SHORT)
+        .with_idle_timeout(SHORT);
     let hub = serve(([127, 0, 0, 1], 0).into(), config).await.unwrap();
     let mut busy = within(called(&hub.url())).await;
     hub.submit(hub::Job::test("t", vec![])).unwrap();
@@ -367,7 +370,7 @@ async fn a_connection_that_makes_no_more_calls_is_closed() {
     let _idle = within(called(&hub.url())).await;
     // There is a place for it when the idle one is closed.
     within(called(&hub.url())).await;
-    let quiet = tokio::time::timeout(Duration::from_millis(200), listening.message());
+    let quiet = tokio::time::timeout(SHORT * 2, listening.message());
     assert!(quiet.await.is_err(), "a call that is open keeps its own");
 }
 
@@ -376,7 +379,7 @@ async fn a_connection_that_makes_no_more_calls_is_closed() {
 async fn a_place_is_not_kept_by_calls_that_anybody_can_make() {
     let config = ServerConfig::default()
         .with_max_connections(1)
-        .with_first_call_timeout(Duration::from_millis(100))
+        .with_first_call_timeout(SHORT)
         .with_authorize(|caller| async move {
             let denied = || Denied::Unauthenticated("who are you".to_owned());
             caller.bearer_token().map(Into::into).ok_or_else(denied)

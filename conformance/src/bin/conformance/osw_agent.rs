@@ -55,7 +55,7 @@ pub(super) fn proof() -> Proof {
 pub(super) struct Time(ubos_common::os::Clock);
 
 impl Time {
-    const MOST: Duration = Duration::from_secs(180);
+    const MOST: Duration = Duration::from_secs(900);
 
     pub(super) fn start() -> Self {
         Self(ubos_common::os::Clock::start())

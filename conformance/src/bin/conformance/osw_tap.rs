@@ -15,7 +15,7 @@ use ubos_conformance::osw::{Launch, Tap, relay};
 use super::{Judgement, Stop};
 
 /// How long the agent may take to connect.
-const CONNECTING: Duration = Duration::from_secs(10);
+const CONNECTING: Duration = Duration::from_secs(60);
 
 /// How long the agent may take to end, when its connection has.
 const ENDING: Duration = Duration::from_millis(400);

@@ -26,6 +26,9 @@ const RETURN: Duration = Duration::from_secs(75);
 /// How long a session may take.
 const WORK: Duration = Duration::from_secs(30);
 
+/// How long its first word is waited for: not as long as agents wait for their job.
+const FIRST_WORD: Duration = Duration::from_secs(20);
+
 /// Drives an agent and records what it does.
 pub(super) struct Driver<'a> {
     pub(super) peer: &'a mut dyn AgentPeer,
@@ -278,7 +281,8 @@ pub(super) fn ready_for_nobody(agent: &mut Driver<'_>) -> Option<()> {
 pub(super) fn silent_hub(agent: &mut Driver<'_>) -> Option<()> {
     let listen = agent.listening()?;
     let (stream, skill) = agent.session(listen, "JOB-silent")?;
-    agent.watch(SILENCE * 2);
+    let said = |action: &AgentAction| matches!(action, AgentAction::Sent(on, _) if *on == stream);
+    agent.until(FIRST_WORD, |action| said(action).then_some(()));
     agent.send(stream, skill.job());
     agent.half_closed(stream)?;
     agent.end(stream, Status::ok());

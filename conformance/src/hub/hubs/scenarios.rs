@@ -209,7 +209,7 @@ impl Driver<'_> {
         const MANY: usize = 8;
         self.hub.half_close(stream);
         for _ in 0..MANY {
-            match self.next(stream, SOON * 2) {
+            match self.next(stream, SOON) {
                 Some(HubAction::Sent(_)) => {}
                 Some(HubAction::Ended(_)) | None => return,
             }

@@ -2,9 +2,9 @@
 
 use core::time::Duration;
 
-use crate::osw::defaults::{HANDSHAKE_TIMEOUT, MAX_SCHEMA_BYTES};
+use crate::osw::defaults::MAX_SCHEMA_BYTES;
 use crate::osw::observed::ObservedState;
-use crate::osw::recording::{FramingError, Line, LineKind, SLACK};
+use crate::osw::recording::{FramingError, Line, LineKind, SLACK, START};
 use crate::osw::rule::RuleVerdict;
 use opensentience_wire::MAX_FRAME_BYTES;
 use opensentience_wire::message::{Message, MessageType, Side, is_tool_name};
@@ -21,8 +21,8 @@ pub(super) fn hello_first(state: &ObservedState, line: &Line, me: Side, verdict:
             verdict.broken("first", "no message at all")
         }
         (LineKind::End { .. }, None) if line.from == me => verdict.broken("end", "no hello"),
-        _ if line.at >= state.connected_at.saturating_add(HANDSHAKE_TIMEOUT) => {
-            verdict.broken("begin", "no hello within 10 seconds");
+        _ if line.at >= state.connected_at.saturating_add(START) => {
+            verdict.broken("begin", "no hello within a minute");
         }
         _ => {}
     }
@@ -141,7 +141,7 @@ pub(super) fn goodbye(state: &ObservedState, line: &Line, me: Side, verdict: &mu
 }
 
 /// How long an agent may take to end after a goodbye before a judge speaks of it.
-pub(super) const DRAIN: Duration = Duration::from_secs(8);
+pub(super) const DRAIN: Duration = Duration::from_secs(15);
 
 /// A tool's id is the agent's, a slash and the name.
 pub(super) fn tool_ids(state: &ObservedState, line: &Line, me: Side, verdict: &mut RuleVerdict) {
@@ -210,8 +210,8 @@ pub(super) fn heartbeats(state: &ObservedState, line: &Line, me: Side, verdict: 
     }
     let interval = Duration::from_millis(welcome.heartbeat_interval_ms.max(1));
     let last = state.heartbeat.as_ref().map_or(*since, |(at, _)| *at);
-    // Three intervals without a beat are bad health; a busy machine may not make one of two.
-    let late = last.saturating_add(interval.saturating_mul(3).max(Duration::from_secs(1)));
+    // Three intervals without a beat are bad health; a busy machine may not make one of two, nor one of some seconds.
+    let late = last.saturating_add(interval.saturating_mul(3).max(Duration::from_secs(5)));
     if line.at > late && welcome.accepted_version == 1 {
         verdict.broken("heartbeat", "none for three intervals");
     }
@@ -243,7 +243,7 @@ fn calls_around(state: &ObservedState, line: &Line) -> (usize, usize) {
 }
 
 /// What happened this lately may be unknown to the other side.
-const LATELY: Duration = Duration::from_millis(500);
+const LATELY: Duration = Duration::from_secs(3);
 
 /// A ping is answered with a pong that names it. An agent that knows no ping is not put to the test.
 pub(super) fn pongs(state: &ObservedState, line: &Line, me: Side, verdict: &mut RuleVerdict) {

@@ -4,10 +4,11 @@ use ubos_common::json::RawObject;
 
 use crate::osw::agents::call_rules::breaks;
 use crate::osw::agents::test_core::{
-    BEAT, CallOptions, PATIENCE, all_ended, call, call_frame, call_known, cancel, goodbye,
+    BEAT, CallOptions, SHORT_BEAT, all_ended, beats, call, call_frame, call_known, cancel, goodbye,
     hello_received, open, open_with, options, send_welcome, welcome,
 };
 use crate::osw::malformed::{self, Malformed};
+use crate::osw::recording::{PATIENCE, START};
 use crate::osw::test_peer::{TestPeer, ids, ms, object};
 use crate::osw::writer::{Head, head};
 use opensentience_wire::MAX_FRAME_BYTES;
@@ -116,7 +117,7 @@ pub(super) fn small_frames(peer: &mut TestPeer<'_>) {
         let least = padded(peer, id, 0).len() - 4;
         let frame = padded(peer, id, length.saturating_sub(least));
         peer.send_bytes(&frame);
-        peer.wait_until(ms(1_000), |state| state.running() == 0);
+        peer.wait_until(PATIENCE, |state| state.running() == 0);
     }
     peer.wait(PATIENCE);
 }
@@ -139,7 +140,7 @@ pub(super) fn fragmented(peer: &mut TestPeer<'_>) {
     for byte in &welcome {
         peer.send_bytes(&[*byte]);
     }
-    if !peer.wait_until(ms(5_000), |state| !state.tools.is_empty()) {
+    if !peer.wait_until(START, |state| !state.tools.is_empty()) {
         return peer.wait(PATIENCE);
     }
     let mut together = Vec::new();
@@ -185,20 +186,17 @@ pub(super) fn call_and_cancel(peer: &mut TestPeer<'_>) {
 /// One call more than may run at once.
 pub(super) fn over_limit(peer: &mut TestPeer<'_>) {
     if open(peer) && peer.state.tool("sleep").is_some() {
+        let mut options = options("req-1");
+        options.timeout_ms = None;
         for n in 0..=256 {
-            call(
-                peer,
-                &format!("sleep-{n}"),
-                "sleep",
-                r#"{"ms":6000}"#,
-                &options("req-1"),
-            );
+            let id = format!("sleep-{n}");
+            call(peer, &id, "sleep", r#"{"ms":60000}"#, &options);
         }
         peer.wait_until(PATIENCE, |state| {
             state.calls.values().any(|call| call.end.is_some())
         });
     }
-    peer.wait(PATIENCE);
+    peer.wait(ms(3_000));
 }
 
 /// A refusal, and a version that was not offered.
@@ -257,13 +255,13 @@ pub(super) fn unknown_types(peer: &mut TestPeer<'_>) {
 
 /// A second welcome, and messages that only an agent sends.
 pub(super) fn wrong_direction(peer: &mut TestPeer<'_>) {
-    if open_with(peer, 300, MAX_FRAME_BYTES) {
+    if open_with(peer, SHORT_BEAT, MAX_FRAME_BYTES) {
         let mut second = welcome(60_000, MAX_FRAME_BYTES);
         second.session_id = "another".into();
         send_welcome(peer, &second);
         peer.send_payload(MessageType::Unregister, r#"{"tool_ids":[]}"#);
         peer.send_payload(MessageType::Pong, "{}");
-        peer.wait(ms(1_200));
+        beats(peer);
     }
     goodbye(peer);
 }
@@ -338,13 +336,13 @@ pub(super) fn early_goodbye(peer: &mut TestPeer<'_>) {
 
 /// A short cadence while a tool runs.
 pub(super) fn heartbeats(peer: &mut TestPeer<'_>) {
-    open_with(peer, 300, MAX_FRAME_BYTES);
+    open_with(peer, SHORT_BEAT, MAX_FRAME_BYTES);
     let options = CallOptions {
         timeout_ms: None,
         ..options("req-1")
     };
     if call_known(peer, "long", "sleep", r#"{"ms":60000}"#, &options) {
-        peer.wait(ms(2_500));
+        beats(peer);
         cancel(peer, "long", None);
         all_ended(peer);
     }

@@ -1,11 +1,10 @@
 //! The core that tests agents: how most scenarios begin and end, and what it sends in between.
 
-use core::time::Duration;
-
 use ubos_common::json::RawObject;
 
 use crate::osw::agents::rules::DRAIN;
-use crate::osw::recording::{Line, SLACK};
+use crate::osw::observed::ObservedState;
+use crate::osw::recording::{Line, PATIENCE, START};
 use crate::osw::test_peer::{TestPeer, ids, ms, object};
 use crate::osw::writer::{Head, head};
 use opensentience_wire::Correlation;
@@ -14,11 +13,10 @@ use opensentience_wire::message::{
     Goodbye, Message, MessageType, Registered, Server, Side, ToolCall, ToolCancel, Welcome,
 };
 
-/// How long a judge waits for what must come before it counts as missing.
-pub(super) const PATIENCE: Duration = SLACK.saturating_add(Duration::from_millis(100));
-
 /// Milliseconds between heartbeats in most scenarios.
 pub(super) const BEAT: u64 = 2_000;
+/// The same where they are looked at.
+pub(super) const SHORT_BEAT: u64 = 1_500;
 
 /// Accepts all tools.
 pub(super) fn answer_registrations(peer: &mut TestPeer<'_>, line: &Line) {
@@ -47,7 +45,7 @@ pub(super) fn welcome(heartbeat_ms: u64, max_frame_bytes: usize) -> Welcome {
 }
 
 pub(super) fn hello_received(peer: &mut TestPeer<'_>) -> bool {
-    peer.wait_until(ms(10_050), |state| {
+    peer.wait_until(START.saturating_add(ms(50)), |state| {
         state.hello.is_some() || state.before_hello.is_some()
     })
 }
@@ -71,7 +69,7 @@ pub(super) fn open_with(
         return false;
     }
     send_welcome(peer, &welcome(heartbeat_ms, max_frame_bytes));
-    peer.wait_until(ms(5_000), |state| !state.tools.is_empty())
+    peer.wait_until(START, |state| !state.tools.is_empty())
 }
 
 pub(super) fn open(peer: &mut TestPeer<'_>) -> bool {
@@ -160,7 +158,18 @@ pub(super) fn cancel(peer: &mut TestPeer<'_>, id: &str, deadline_ms: Option<u64>
 }
 
 pub(super) fn all_ended(peer: &mut TestPeer<'_>) -> bool {
-    peer.wait_until(ms(9_000), |state| state.running() == 0)
+    peer.wait_until(START, |state| state.running() == 0)
+}
+
+/// Waits until heartbeats have come for some seconds, or none any more; a judge sees which.
+pub(super) fn beats(peer: &mut TestPeer<'_>) {
+    let Some((welcomed, _)) = &peer.state.welcome else {
+        return;
+    };
+    let end = welcomed.saturating_add(ms(3 * SHORT_BEAT));
+    let last = |state: &ObservedState| state.heartbeat.as_ref().map(|(at, _)| *at);
+    peer.wait_until(PATIENCE, |state| last(state) >= Some(end));
+    peer.wait(ms(0));
 }
 
 /// Sends a goodbye and waits for the end.

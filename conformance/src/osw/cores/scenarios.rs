@@ -3,12 +3,12 @@
 use ubos_common::json::RawObject;
 
 use crate::osw::cores::test_agent::{
-    ANSWER, PATIENCE, handshake, handshake_and_register, hello, reference_tools, register,
-    register_texts, send_chunk, send_heartbeat, send_hello, send_result, serve, serve_slowly,
-    serve_until_goodbye, tool,
+    handshake, handshake_and_register, hello, reference_tools, register, register_texts,
+    send_chunk, send_heartbeat, send_hello, send_result, serve, serve_slowly, serve_until_goodbye,
+    tool,
 };
 use crate::osw::malformed::{self, Malformed};
-use crate::osw::recording::Line;
+use crate::osw::recording::{Line, PATIENCE, START};
 use crate::osw::test_peer::{Responder, TestPeer, ids, ms, object};
 use crate::osw::writer::{Head, head};
 use opensentience_wire::SessionToken;
@@ -64,7 +64,7 @@ pub(super) fn fragmented(peer: &mut TestPeer<'_>) {
     for byte in &frame {
         peer.send_bytes(&[*byte]);
     }
-    if peer.wait_until(ANSWER, |state| state.welcome.is_some()) {
+    if peer.wait_until(START, |state| state.welcome.is_some()) {
         let mut together = Vec::new();
         for name in ["hello_world", "sleep"] {
             let spec = ubos_common::json::to_string(&tool(peer, name));
@@ -72,7 +72,7 @@ pub(super) fn fragmented(peer: &mut TestPeer<'_>) {
             together.extend(peer.encode(&Head::new(MessageType::Register), &payload));
         }
         peer.send_bytes(&together);
-        peer.wait_until(ANSWER, |state| state.registration_replies == 2);
+        peer.wait_until(START, |state| state.registration_replies == 2);
     }
     peer.wait(ms(200));
 }
@@ -155,7 +155,7 @@ pub(super) fn registrations(peer: &mut TestPeer<'_>) {
         .map(|name| tool(peer, name).tool_id)
         .into();
     peer.send(&Head::new(MessageType::Unregister), &Unregister::new(gone));
-    peer.wait_until(ANSWER, |state| state.unregistrations.is_empty());
+    peer.wait_until(START, |state| state.unregistrations.is_empty());
     for replaces in [false, false, true] {
         register_texts(peer, std::slice::from_ref(&good), replaces);
     }
@@ -196,7 +196,7 @@ pub(super) fn unknown_types(peer: &mut TestPeer<'_>) {
             head.error = Some(&error);
         });
         peer.send(&head, &RawObject::empty());
-        peer.wait_until(ANSWER, |state| state.unknown.is_empty());
+        peer.wait_until(START, |state| state.unknown.is_empty());
         peer.wait(ms(200));
     });
 }

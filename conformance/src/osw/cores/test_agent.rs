@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use ubos_common::json::RawObject;
 
-use crate::osw::recording::{Line, SLACK};
+use crate::osw::recording::{Line, START};
 use crate::osw::test_peer::{TestPeer, ms, object};
 use crate::osw::writer::{Head, head};
 use opensentience_wire::Correlation;
@@ -13,15 +13,6 @@ use opensentience_wire::message::{
     SemVer, Side, Status, ToolCall, ToolOutcome, ToolSpec, ToolStream,
 };
 use opensentience_wire::{ErrorCode, ErrorObject};
-
-/// How long a judge waits for what must come before it counts as missing.
-pub(super) const PATIENCE: Duration = SLACK.saturating_add(Duration::from_millis(100));
-
-/// How long an answer is waited for that may take its time: on a busy machine a case without it would judge nothing.
-pub(super) const ANSWER: Duration = Duration::from_secs(10);
-
-/// How long a core may take to make its calls and say goodbye.
-pub(super) const WORK: Duration = Duration::from_secs(9);
 
 /// An agent that does what it is asked.
 pub(super) fn serve(peer: &mut TestPeer<'_>, line: &Line) {
@@ -189,7 +180,7 @@ pub(super) fn send_hello(peer: &mut TestPeer<'_>, change: impl FnOnce(&mut Hello
 /// Handshake; gives whether we are taken in.
 pub(super) fn handshake(peer: &mut TestPeer<'_>) -> bool {
     send_hello(peer, |_| {});
-    peer.wait_until(ms(5_000), |state| state.welcome.is_some())
+    peer.wait_until(START, |state| state.welcome.is_some())
 }
 
 pub(super) fn tool(peer: &TestPeer<'_>, name: &str) -> ToolSpec {
@@ -227,7 +218,7 @@ pub(super) fn register_texts(peer: &mut TestPeer<'_>, tools: &[String], replace:
         tools.join(",")
     ));
     peer.send(&Head::new(MessageType::Register), &payload);
-    peer.wait_until(ANSWER, move |state| state.registration_replies > answered)
+    peer.wait_until(START, move |state| state.registration_replies > answered)
 }
 
 /// Handshake and the reference tools.
@@ -240,6 +231,6 @@ pub(super) fn handshake_and_register(peer: &mut TestPeer<'_>) -> bool {
 
 /// Works until the core has nothing more to be done.
 pub(super) fn serve_until_goodbye(peer: &mut TestPeer<'_>) {
-    peer.wait_until(WORK, |state| state.goodbye.is_some());
+    peer.wait_until(START, |state| state.goodbye.is_some());
     peer.wait(ms(300));
 }

@@ -8,6 +8,7 @@ use tokio::runtime::Runtime;
 
 use super::{STOPPING, Wire, runtime};
 use crate::ConnectError;
+use crate::osw::recording::START;
 use crate::osw::{Launch, Peer, Received};
 use opensentience_wire::transport::tokio::{AgentProcess, Launcher};
 use ubos_common::os::Clock;
@@ -72,9 +73,6 @@ impl AgentUnderTest {
     }
 }
 
-/// How long an agent may stay away before it is taken for silent.
-const FIRST_WORD: Duration = Duration::from_secs(8);
-
 struct AgentPeer {
     runtime: Runtime,
     clock: Clock,
@@ -119,7 +117,7 @@ impl AgentPeer {
         match received {
             Received::Nothing => {
                 self.waited = self.waited.map(|waited| waited.saturating_add(span));
-                let silent = self.waited.is_some_and(|waited| waited >= FIRST_WORD);
+                let silent = self.waited.is_some_and(|waited| waited >= START);
                 self.silent.set(self.silent.get() || silent);
             }
             _ => self.waited = None,

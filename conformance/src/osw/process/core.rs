@@ -29,11 +29,12 @@ use ubos_common::violation::Profile;
 
 use super::{STOPPING, Wire, runtime};
 use crate::ConnectError;
+use crate::osw::recording::START;
 use crate::osw::{Launch, Peer, Received};
 use opensentience_wire::SessionToken;
 
 /// How long a core may take to launch its agent.
-const LAUNCHING: Duration = Duration::from_secs(10);
+const LAUNCHING: Duration = START;
 
 /// A core under test: a command that launches the agent whose path stands in it as `{}`.
 #[derive(Debug)]
