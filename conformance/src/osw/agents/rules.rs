@@ -2,9 +2,9 @@
 
 use core::time::Duration;
 
-use crate::osw::defaults::MAX_SCHEMA_BYTES;
+use crate::osw::defaults::{HANDSHAKE_TIMEOUT, MAX_SCHEMA_BYTES};
 use crate::osw::observed::ObservedState;
-use crate::osw::recording::{FramingError, Line, LineKind, SLACK, START};
+use crate::osw::recording::{FramingError, Line, LineKind, SLACK};
 use crate::osw::rule::RuleVerdict;
 use opensentience_wire::MAX_FRAME_BYTES;
 use opensentience_wire::message::{Message, MessageType, Side, is_tool_name};
@@ -21,8 +21,13 @@ pub(super) fn hello_first(state: &ObservedState, line: &Line, me: Side, verdict:
             verdict.broken("first", "no message at all")
         }
         (LineKind::End { .. }, None) if line.from == me => verdict.broken("end", "no hello"),
-        _ if line.at >= state.connected_at.saturating_add(START) => {
-            verdict.broken("begin", "no hello within a minute");
+        _ if line.at
+            >= state
+                .connected_at
+                .saturating_add(HANDSHAKE_TIMEOUT)
+                .saturating_add(SLACK) =>
+        {
+            verdict.broken("begin", "no hello within 10 seconds");
         }
         _ => {}
     }
