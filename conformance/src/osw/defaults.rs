@@ -8,8 +8,5 @@ pub(super) const MAX_INFLIGHT_REQUESTS: usize = 256;
 /// Bytes of one schema.
 pub(super) const MAX_SCHEMA_BYTES: usize = 64 << 10;
 
-/// How long a core waits for the hello, and an agent for the welcome.
-pub(super) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
-
 /// How much longer than `timeout_ms` a core waits for the result.
 pub(super) const CALL_GRACE: Duration = Duration::from_secs(1);

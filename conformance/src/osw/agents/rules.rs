@@ -2,12 +2,15 @@
 
 use core::time::Duration;
 
-use crate::osw::defaults::{HANDSHAKE_TIMEOUT, MAX_SCHEMA_BYTES};
+use crate::osw::defaults::MAX_SCHEMA_BYTES;
 use crate::osw::observed::ObservedState;
 use crate::osw::recording::{FramingError, Line, LineKind, SLACK};
 use crate::osw::rule::RuleVerdict;
 use opensentience_wire::MAX_FRAME_BYTES;
 use opensentience_wire::message::{Message, MessageType, Side, is_tool_name};
+
+/// The ten seconds of the specification, on a busy machine.
+const HELLO: Duration = SLACK.saturating_add(Duration::from_secs(10));
 
 /// A hello comes first, and soon.
 pub(super) fn hello_first(state: &ObservedState, line: &Line, me: Side, verdict: &mut RuleVerdict) {
@@ -21,12 +24,7 @@ pub(super) fn hello_first(state: &ObservedState, line: &Line, me: Side, verdict:
             verdict.broken("first", "no message at all")
         }
         (LineKind::End { .. }, None) if line.from == me => verdict.broken("end", "no hello"),
-        _ if line.at
-            >= state
-                .connected_at
-                .saturating_add(HANDSHAKE_TIMEOUT)
-                .saturating_add(SLACK) =>
-        {
+        _ if line.at >= state.connected_at.saturating_add(HELLO) => {
             verdict.broken("begin", "no hello within 10 seconds");
         }
         _ => {}
