@@ -1,6 +1,6 @@
 //! What the author of a peer declares about it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
 
@@ -100,6 +100,16 @@ impl Expectations {
             .is_none_or(|supported| supported.iter().any(|prefix| covers(prefix, clause)))
     }
 
+    /// What is declared as supported and covers none of these clauses.
+    pub(crate) fn supported_nowhere<'a>(
+        &'a self,
+        clauses: &BTreeSet<&str>,
+    ) -> impl Iterator<Item = &'a str> {
+        let covers_none = |prefix: &&str| !clauses.iter().any(|clause| covers(prefix, clause));
+        let supported = self.supports.iter().flatten().map(String::as_str);
+        supported.filter(covers_none)
+    }
+
     pub(crate) fn out_of_reach(&self) -> impl Iterator<Item = (&str, &str)> {
         self.out_of_reach
             .iter()
@@ -122,5 +132,5 @@ fn covers(prefix: &str, clause: &str) -> bool {
 
 /// Why a file of expectations cannot be read.
 #[derive(Debug, thiserror::Error)]
-#[error("no file of expectations: {0}")]
+#[error("not a file of expectations: {0}")]
 pub struct ExpectationsError(#[source] serde_json::Error);

@@ -65,7 +65,9 @@ impl fmt::Display for Line {
             LineKind::Launched(launch) => write!(f, "{millis} ms: {} launched", launch.agent_id),
             LineKind::Reconnected(_) => write!(f, "{millis} ms: connected once more"),
             LineKind::Message(message) => write!(f, "{millis} ms, {from}: {message:?}"),
-            LineKind::NotAMessage(error) => write!(f, "{millis} ms, {from}: no message, {error:?}"),
+            LineKind::NotAMessage(error) => {
+                write!(f, "{millis} ms, {from}: no message, {}", error.words())
+            }
             LineKind::End { .. } => write!(f, "{millis} ms, {from}: end of the stream"),
             LineKind::Silence => write!(f, "{millis} ms: nothing more came"),
         }
@@ -106,6 +108,14 @@ pub enum FramingError {
 }
 
 impl FramingError {
+    const fn words(self) -> &'static str {
+        match self {
+            Self::Empty => "a frame of no bytes",
+            Self::TooLarge => "a frame over the limit",
+            Self::NotAnObject => "a frame that is no JSON object",
+        }
+    }
+
     pub(super) const fn clause(self) -> &'static str {
         match self {
             Self::Empty => "OSW-2-4",
@@ -141,10 +151,19 @@ pub struct RecordedMessage {
     pub holds_token: bool,
 }
 
-/// Names and sizes alone.
+/// Its type and size, the code of an error that is known, and the first finding: nothing of a payload.
 impl fmt::Debug for RecordedMessage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}({} bytes)", self.kind, self.bytes)
+        write!(f, "{} ({} bytes)", self.kind, self.bytes)?;
+        if let Some(code) = self.error_code()
+            && !matches!(code, ErrorCode::Other(_))
+        {
+            write!(f, ", {code}")?;
+        }
+        match self.findings.iter().next() {
+            Some(first) => write!(f, "; {first}"),
+            None => Ok(()),
+        }
     }
 }
 

@@ -91,7 +91,8 @@ impl Report {
                     .out_of_reach()
                     .filter(|(clause, _)| !clauses.contains(clause))
                     .map(|(clause, _)| clause),
-            );
+            )
+            .chain(expectations.supported_nowhere(&clauses));
         Self {
             kit,
             outcomes: Vec::new(),

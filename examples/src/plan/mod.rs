@@ -176,7 +176,7 @@ fn draw(message: &AnyMessage, drawing: Drawing, out: &mut dyn Write) -> io::Resu
 
 fn read_library(file: &Path) -> Result<MemoryRegistry, String> {
     let bytes = read(file).map_err(|error| format!("{}: {error}", file.display()))?;
-    library::read(&bytes).map_err(|why| format!("{}: no library: {why}", file.display()))
+    library::read(&bytes).map_err(|why| format!("{}: not a library: {why}", file.display()))
 }
 
 /// A file, or standard input for `-`; one byte more than allowed is enough to see that it is too large.

@@ -68,7 +68,7 @@ When both have ended it writes its report to FILE, else to standard output:
     core --script calls -- conformance osw-tap --to report -- agent
 
 A program that does not know what it is asked exits with 127; it is not failed for that, but half of the cases must judge it. FILE of --expect is a JSON object:
-    {\"floor\":30, \"supports\":[\"OSW-4.3\"], \"out_of_reach\":{\"OSW-2-6\":\"why\"}, \"known_failures\":{\"name of a case\":\"why\"}}
+    {\"floor\":6, \"supports\":[\"OSW-4.3\"], \"out_of_reach\":{\"OSW-4.3-10\":\"why\"}, \"known_failures\":{\"name of a case\":\"why\"}}
 A MUST that was not tested fails the run unless it is declared out of reach there; known failures run all the same.
 
   --expect FILE   what the author of the peer declares about it

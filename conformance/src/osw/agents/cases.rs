@@ -40,12 +40,13 @@ fn case(
 
 pub(super) fn all() -> Vec<Case<Agents>> {
     [
+        // First, for an agent that says nothing is launched once.
+        handshake(),
         framing(),
         frame_limits(),
         envelopes(),
         correlation(),
         directions(),
-        handshake(),
         refused_handshake(),
         registrations(),
         call_inputs(),
