@@ -7,13 +7,18 @@ connections.
 
 import argparse
 import queue
+import sys
 import threading
 import time
 
-import grpc
+try:
+    import grpc
 
-import resume
-import wire
+    import resume
+    import wire
+except ModuleNotFoundError as lacking:
+    print(f"agent: {lacking}; pip install grpcio grpcio-tools", file=sys.stderr)
+    sys.exit(2)
 
 END = resume.END
 

@@ -15,9 +15,13 @@ import sys
 import threading
 import uuid
 
-import grpc
+try:
+    import grpc
 
-import wire
+    import wire
+except ModuleNotFoundError as lacking:
+    print(f"hub: {lacking}; pip install grpcio grpcio-tools", file=sys.stderr)
+    sys.exit(2)
 
 END = object()
 

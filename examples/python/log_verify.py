@@ -23,8 +23,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-import xxhash
-from blake3 import blake3
+try:
+    import xxhash
+    from blake3 import blake3
+except ModuleNotFoundError as lacking:
+    print(f"log_verify: {lacking}; pip install blake3 xxhash", file=sys.stderr)
+    sys.exit(2)
 
 SEGMENT_NAME = re.compile(r"([0-9a-f]{16})\.seg")
 SEGMENT_MAGIC = bytes.fromhex("8955424F534C4F47")
