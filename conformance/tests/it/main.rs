@@ -46,6 +46,8 @@ mod resume;
 #[path = "../../../uap-agent/tests/it/databases/server.rs"]
 #[allow(dead_code, reason = "the tests of that crate need more of it")]
 mod server;
+#[cfg(feature = "osw")]
+mod silent;
 mod toy;
 #[cfg(all(feature = "osw", feature = "sacp", feature = "sap", feature = "uap"))]
 mod words;

@@ -322,6 +322,12 @@ fn expectations_about_nothing_fail_the_run() {
             .to_string()
             .contains("not in this kit: nothing is sed twice")
     );
+    let typo = Expectations::new()
+        .with_supported("TOY")
+        .with_supported("TYO-1");
+    let report = kit().run(&typo, |_| Ok(Box::new(Fake::Reference)));
+    assert!(!report.is_conformant());
+    assert!(report.to_string().contains("not in this kit: TYO-1"));
 }
 
 #[test]

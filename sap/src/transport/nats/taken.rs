@@ -21,8 +21,8 @@ impl Job<'_> {
         Ok(place.map(|place| Claim {
             begun,
             place,
+            by: last.by,
             is_taken,
-            ..last
         }))
     }
 

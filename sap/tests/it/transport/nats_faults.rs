@@ -417,6 +417,30 @@ async fn a_copy_of_a_task_that_runs_on_another_worker_is_not_given_up() {
     other.abort();
 }
 
+#[tokio::test]
+async fn a_copy_of_a_task_is_given_up_where_the_delivery_that_began_it_is_gone() {
+    let (nats, seen) = (Nats::start(), Seen::default());
+    let queue = nats.queue(config().with_max_attempts(1)).await;
+    let task = ask(1, "test.hang");
+    let worker = work(&queue, seen.service_of(processor::Config::default()));
+    nats.put(&task.to_string(), &[]).await;
+    until(|| seen.entries() == 2).await;
+    worker.abort();
+    nats.stream("sap_tasks")
+        .await
+        .delete_message(1)
+        .await
+        .unwrap();
+    nats.put(&task.to_string(), &[]).await;
+    let worker = work(
+        &queue,
+        Seen::default().service_of(processor::Config::default()),
+    );
+    until_kept(&nats, "sap_dead", 1).await;
+    until_kept(&nats, "sap_tasks", 0).await;
+    worker.abort();
+}
+
 // spec: SAP-10-4, SAP-5-8
 #[tokio::test]
 async fn a_task_that_finds_no_place_in_its_time_is_turned_away() {

@@ -162,8 +162,8 @@ impl Launcher {
         self
     }
 
-    /// Sets how long the process may take to end, once it has got SIGTERM, before it is killed. First it has half a second to end by
-    /// itself: the span, if that is shorter, or a tenth of the span, if that is longer.
+    /// Sets how long the process may take to end after SIGTERM, before it is killed. Before SIGTERM it has a tenth of this span to
+    /// end by itself, but at least half a second, or the whole span where that is shorter.
     #[must_use]
     pub const fn with_stop_timeout(mut self, span: Duration) -> Self {
         self.stop_timeout = span;
