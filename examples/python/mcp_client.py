@@ -66,7 +66,8 @@ async def use(session):
     long = task("text.count", {"to": 1000})
     about = {"issuer": "A-python", "taskId": long["taskId"]}
     calling = asyncio.create_task(call(session, "text.count", long))
-    while (await call(session, "sap_status", about))[1]["status"] not in ("RUNNING", "PARTIAL"):
+    # One that has ended is told by what follows.
+    while (await call(session, "sap_status", about))[1]["status"] not in ("RUNNING", "PARTIAL", "SUCCEEDED"):
         await asyncio.sleep(0.02)
     following = asyncio.create_task(call(session, "sap_follow", about))
     await asyncio.sleep(0.05)

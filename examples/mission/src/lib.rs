@@ -32,6 +32,7 @@ pub mod run;
 pub mod scan;
 pub mod screen;
 pub mod sections;
+pub mod signals;
 pub mod step_id;
 pub mod step_words;
 pub mod steps;

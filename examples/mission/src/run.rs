@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use sap::transcript::{Proof, Verdict};
 use sap::{CorrelationId, Status, TaskResult};
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use ubos_common::canon::Digest;
 use ubos_common::id::IdSource;
 
@@ -21,6 +20,7 @@ use super::plan::{Ready, prepare};
 use super::report::Writer;
 use super::scan::{Folder, ScanError, tree_digest};
 use super::screen::{Screen, Who};
+use super::signals::Signals;
 use super::step_id;
 use super::step_words::{DONE, failed};
 use super::stores::Stores;
@@ -185,7 +185,8 @@ async fn audit(
     correlation: CorrelationId,
     screen: &Screen,
 ) -> Result<Document, Failure> {
-    let mut interrupt = Interrupt::listen()?;
+    let mut signals =
+        Signals::listen().map_err(|err| Failure::Ours(format!("no ear for signals: {err}")))?;
     let writer = Writer::new(args.model.as_deref(), &args.state).map_err(Failure::Input)?;
     let folder = folder(args)?;
     let stores = Stores::open(&args.state, screen).map_err(Failure::Ours)?;
@@ -199,7 +200,7 @@ async fn audit(
     let run = correlation.to_string();
     screen.trace().log_to(stores.steps(&run));
     screen.say(Who::Mission, format!("audits {}", folder.path.display()));
-    let (tree, files) = survey(&folder, &run, &mut interrupt, screen).await?;
+    let (tree, files) = survey(&folder, &run, &mut signals, screen).await?;
     screen.say(
         Who::Mission,
         format!(
@@ -224,7 +225,7 @@ async fn audit(
     };
     let mission = Mission::new(parts, &stores, ids, correlation).await;
     let mission = mission.map_err(Failure::Ours)?;
-    let result = work(&mission, &mut interrupt, screen).await;
+    let result = work(&mission, &mut signals, screen).await;
     let told = result.and_then(|result| tell(&mission, &ready, &result, &run));
     mission.stop().await;
     let proof = stores.verify(Some(&kept.head)).map_err(Failure::Ours)?;
@@ -241,7 +242,7 @@ fn part(screen: &Screen, who: Who, part: &str, run: &str, name: &str) -> OpenSpa
 async fn survey(
     folder: &Folder,
     run: &str,
-    interrupt: &mut Interrupt,
+    signals: &mut Signals,
     screen: &Screen,
 ) -> Result<(Digest, usize), Failure> {
     let folder = folder.clone();
@@ -253,7 +254,7 @@ async fn survey(
             step.end_with(&surveyed);
             surveyed.map_err(unreadable)
         }
-        failure = interrupt.came() => Err(failure),
+        code = signals.came() => Err(Failure::Interrupted(code)),
     }
 }
 
@@ -296,7 +297,7 @@ async fn launch(
 /// Runs the audit; Ctrl-C cancels every task, and their results are still written down.
 async fn work(
     mission: &Arc<Mission>,
-    interrupt: &mut Interrupt,
+    signals: &mut Signals,
     screen: &Screen,
 ) -> Result<TaskResult, Failure> {
     let governed = mission.governed().map_err(Failure::Ours)?;
@@ -308,47 +309,20 @@ async fn work(
         }
         Ok::<TaskResult, String>(result)
     });
-    let failure = tokio::select! {
+    let code = tokio::select! {
         // First the audit: a task can be cancelled once it has begun.
         biased;
         result = &mut audit => return result.map_err(Failure::Ours),
-        failure = interrupt.came() => failure,
+        code = signals.came() => code,
     };
     screen.say(Who::Mission, "interrupted; ending what runs");
     governed.cancel_all();
     // Whether they end in time or not, the transcript holds what was done.
     tokio::select! {
         _ = tokio::time::timeout(CLEAN_END, &mut audit) => {}
-        _ = interrupt.came() => {}
+        _ = signals.came() => {}
     }
-    Err(failure)
-}
-
-/// Ctrl-C or a request to end, heard from the moment this is made.
-struct Interrupt {
-    interrupt: Signal,
-    terminate: Signal,
-}
-
-impl Interrupt {
-    fn listen() -> Result<Self, Failure> {
-        let listen =
-            |kind| signal(kind).map_err(|err| Failure::Ours(format!("no ear for signals: {err}")));
-        Ok(Self {
-            interrupt: listen(SignalKind::interrupt())?,
-            terminate: listen(SignalKind::terminate())?,
-        })
-    }
-
-    /// Waits for one; gives the failure with the exit code that tells of it.
-    async fn came(&mut self) -> Failure {
-        const INTERRUPTED: u8 = 130;
-        const TERMINATED: u8 = 143;
-        tokio::select! {
-            _ = self.interrupt.recv() => Failure::Interrupted(INTERRUPTED),
-            _ = self.terminate.recv() => Failure::Interrupted(TERMINATED),
-        }
-    }
+    Err(Failure::Interrupted(code))
 }
 
 /// What `--json` says, but for the transcript.

@@ -16,8 +16,8 @@ use super::screen;
 /// How often it is looked whether a person has decided.
 const LOOKS: Duration = Duration::from_millis(200);
 
-/// How often a journal is looked for that another terminal has open.
-const MOST_LOOKS: u32 = 25;
+/// How often a journal is looked for that another terminal has open: a slow disk may keep it for seconds.
+const MOST_LOOKS: u32 = 150;
 
 /// Tools that wait for an approval.
 pub(super) struct AskFirst(pub(super) Vec<String>);

@@ -23,6 +23,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt as _;
+use mission::signals::Signals;
 use mission::words::with_causes;
 use serde_json::json;
 use tokio::sync::{broadcast, mpsc, watch};
@@ -39,8 +40,6 @@ use lines::Lines;
 
 const UNUSABLE: u8 = 2;
 const FAILED: u8 = 3;
-const INTERRUPTED: u8 = 130;
-const TERMINATED: u8 = 143;
 
 /// How long the ends of jobs may take to be stored and told after the time for draining.
 const SETTLING: Duration = Duration::from_secs(10);
@@ -113,7 +112,7 @@ async fn run(args: Args) -> Result<u8, Problem> {
 async fn hub(
     args: &Args,
     lines: &Lines,
-    interrupted: impl Future<Output = u8>,
+    interrupted: impl Future<Output = u8> + Clone,
 ) -> Result<u8, Problem> {
     // A name that was mistyped is said before anything runs.
     for file in args.files.iter().filter(|file| file.as_os_str() != "-") {
@@ -149,6 +148,10 @@ async fn hub(
     let hub = serve(args.listen, config).await;
     let hub = hub.map_err(|err| (UNUSABLE, format!("{}: {err}", args.listen)))?;
     let news = hub.events();
+    // Listened to before the address is known, so that nobody's signal is missed.
+    if let Some(code) = interrupted.clone().now_or_never() {
+        return Ok(code);
+    }
     lines.say(
         "listening",
         json!({"address": hub.local_addr().to_string(), "url": hub.url()}),
@@ -248,22 +251,14 @@ async fn agents(mut news: broadcast::Receiver<Event>, hub: &HubHandle, lines: &L
     }
 }
 
-/// Ready when somebody wants the program to end.
+/// Ready when somebody wants the program to end: listens from its first poll on.
 async fn interrupted() -> u8 {
-    let terminated = async {
-        #[cfg(unix)]
-        {
-            use tokio::signal::unix::{SignalKind, signal};
-            if let Ok(mut signal) = signal(SignalKind::terminate()) {
-                signal.recv().await;
-                return;
-            }
+    match Signals::listen() {
+        Ok(mut signals) => signals.came().await,
+        Err(err) => {
+            note!("hub: signals: {err}");
+            FAILED
         }
-        std::future::pending::<()>().await;
-    };
-    tokio::select! {
-        _ = tokio::signal::ctrl_c() => INTERRUPTED,
-        () = terminated => TERMINATED,
     }
 }
 

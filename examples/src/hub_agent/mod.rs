@@ -11,7 +11,7 @@ pub mod work;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use tokio::signal::unix::{SignalKind, signal};
+use mission::signals::{INTERRUPTED, Signals};
 use tokio::sync::broadcast::error::RecvError;
 use uap_hub_proto::role::agent::Event;
 use uap_hub_proto::transport::client::{AgentBuilder, AgentHandle};
@@ -76,10 +76,7 @@ fn built(args: &Args) -> Result<AgentBuilder, String> {
 /// Tells what happens until a signal comes, then leaves.
 async fn serve(agent: &AgentHandle, args: &Args) -> ExitCode {
     // Listened to all the time: one that comes between two events counts too.
-    let signals = signal(SignalKind::interrupt()).and_then(|interrupted| {
-        signal(SignalKind::terminate()).map(|terminated| (interrupted, terminated))
-    });
-    let (mut interrupted, mut terminated) = match signals {
+    let mut signals = match Signals::listen() {
         Ok(signals) => signals,
         Err(err) => {
             note!("hub-agent: {err}");
@@ -98,8 +95,7 @@ async fn serve(agent: &AgentHandle, args: &Args) -> ExitCode {
                 Err(RecvError::Lagged(n)) => out.news(said(&format!("{n} events were not shown"))),
                 Err(RecvError::Closed) => break 3,
             },
-            _ = interrupted.recv() => break 130,
-            _ = terminated.recv() => break 0,
+            code = signals.came() => break if code == INTERRUPTED { code } else { 0 },
         }
     };
     out.news(said("leaving"));

@@ -25,7 +25,7 @@ exit codes: 0 every call ended with a result of the agent's, whatever its status
             1 a call was refused, or ended without the agent's result
             2 usage, or a script that cannot be read
             3 the agent broke the protocol, or never registered a tool
-            130 after Ctrl-C
+            130 after Ctrl-C, 143 after SIGTERM
 ";
 
 /// What was asked for.

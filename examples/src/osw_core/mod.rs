@@ -11,19 +11,26 @@ mod events;
 mod script;
 
 use std::collections::VecDeque;
+use std::io;
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::Duration;
 
+use mission::signals::Signals;
 use mission::words::with_causes;
 use opensentience_wire::ErrorCode;
 use opensentience_wire::Limits;
 use opensentience_wire::role::core::{Config, Event};
 use opensentience_wire::transport::tokio::{CoreHandle, LaunchError, Launcher};
 use tokio::io::{AsyncBufReadExt as _, BufReader, Lines as Text, Stdin};
+use tokio::sync::oneshot;
 
 use args::Args;
 use events::Lines;
 use script::Line;
+
+/// How long an agent may take to end after a signal: as long as its launcher waits, and a little.
+const CLEAN_END: Duration = Duration::from_secs(15);
 
 /// Runs the program.
 #[must_use]
@@ -31,7 +38,7 @@ pub fn main() -> ExitCode {
     let args = match args::parse(std::env::args_os().skip(1)) {
         Ok(Some(args)) => args,
         Ok(None) => {
-            let _ = std::io::Write::write_all(&mut std::io::stdout(), args::USAGE.as_bytes());
+            let _ = io::Write::write_all(&mut io::stdout(), args::USAGE.as_bytes());
             return ExitCode::SUCCESS;
         }
         Err(why) => {
@@ -52,7 +59,11 @@ pub fn main() -> ExitCode {
         .build();
     match runtime {
         Ok(runtime) => {
-            let code = runtime.block_on(run(&args, script));
+            let code = runtime.block_on(until_signalled(args, script));
+            let code = code.unwrap_or_else(|err| {
+                note!("core: {err}");
+                3
+            });
             // Standard input may still be waited for.
             runtime.shutdown_background();
             ExitCode::from(code)
@@ -64,15 +75,35 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Launches, calls, says goodbye; gives the exit code.
-async fn run(args: &Args, script: Script) -> u8 {
+/// Runs to the end or until a signal comes; gives the exit code.
+#[expect(clippy::disallowed_methods, reason = "its lines may block it")]
+async fn until_signalled(args: Args, script: Script) -> io::Result<u8> {
+    // Listened to all the time: one that comes between two waits counts too.
+    let mut signals = Signals::listen()?;
+    let (leave, leaving) = oneshot::channel();
+    let mut running = tokio::spawn(run(args, script, leaving));
+    let code = tokio::select! {
+        ran = &mut running => return ran.map_err(io::Error::other),
+        code = signals.came() => code,
+    };
+    let _ = leave.send(());
+    // The agent may take its time; who does not read the lines keeps nobody from ending the program.
+    tokio::select! {
+        _ = tokio::time::timeout(CLEAN_END, running) => {}
+        _ = signals.came() => {}
+    }
+    Ok(code)
+}
+
+/// Launches, calls, says goodbye, which `leaving` brings on; gives the exit code.
+async fn run(args: Args, script: Script, mut leaving: oneshot::Receiver<()>) -> u8 {
     let lines = Lines::default();
     let hears = lines.clone();
-    let launcher = launcher(args).with_observer(move |event: &Event| hears.event(event));
+    let launcher = launcher(&args).with_observer(move |event: &Event| hears.event(event));
     let output = launcher.output();
     let launched = tokio::select! {
         launched = launcher.launch() => launched,
-        _ = tokio::signal::ctrl_c() => return 130,
+        _ = &mut leaving => return 0,
     };
     let handle = match launched {
         Ok(handle) => handle,
@@ -90,17 +121,20 @@ async fn run(args: &Args, script: Script) -> u8 {
     };
     let tools = handle.tools();
     lines.registered(tools.iter().map(|tool| tool.tool_id.as_str()));
-    let called = tokio::select! {
-        called = call_all(args, script, &handle, &lines), if !tools.is_empty() => called,
-        _ = tokio::signal::ctrl_c() => 130,
-        else => 3,
+    let called = if tools.is_empty() {
+        3
+    } else {
+        tokio::select! {
+            called = call_all(&args, script, &handle, &lines) => called,
+            _ = leaving => 0,
+        }
     };
     let reason = handle.shutdown().await;
     lines.disconnected(&reason);
     lines.exited(output.status());
     said(&output.text());
     match called {
-        2 | 130 => called,
+        2 => called,
         _ if lines.is_broken() => 3,
         _ => called,
     }

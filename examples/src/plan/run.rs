@@ -2,9 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, Read as _, Write};
-use std::process::{Child, Command, Stdio};
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::sleep;
 use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process_group};
 
 use sacp::registry::{AgentRecord, MemoryRegistry, Registry, ToolDef, VerbDef};
 use sacp::role::Answer;
@@ -77,10 +82,10 @@ pub fn run(
     }
 }
 
-/// What a command gave.
+/// What a command gave, and how it ended.
 struct Report {
     delegation: Box<Delegation>,
-    output: io::Result<Vec<u8>>,
+    output: io::Result<(Vec<u8>, ExitStatus)>,
 }
 
 fn next(told: &Receiver<Report>, wait: Option<Duration>) -> Option<Report> {
@@ -90,10 +95,13 @@ fn next(told: &Receiver<Report>, wait: Option<Duration>) -> Option<Report> {
     }
 }
 
+/// A command that runs, until who waits for it has taken it away.
+type Runs = Arc<Mutex<Option<Child>>>;
+
 /// The commands that run.
 struct Running<'a> {
     tools: &'a Tools,
-    children: BTreeMap<Ticket, Child>,
+    children: BTreeMap<Ticket, Runs>,
     tell: Sender<Report>,
 }
 
@@ -111,10 +119,12 @@ impl Running<'_> {
             .args(["-c", command])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
+            .process_group(0)
             .spawn()?;
         let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
         let (tell, delegation) = (self.tell.clone(), Box::new(delegation.clone()));
-        self.children.insert(delegation.ticket, child);
+        let runs: Runs = Arc::new(Mutex::new(Some(child)));
+        self.children.insert(delegation.ticket, Arc::clone(&runs));
         // A thread of its own, since a command may write more than a pipe holds before it has read all parameters.
         let write = move || {
             // A command that does not read its parameters is not at fault.
@@ -125,7 +135,8 @@ impl Running<'_> {
             let read = stdout.map_or(Ok(0), |stdout| {
                 stdout.take(LONGEST).read_to_end(&mut output)
             });
-            let output = read.map(|_| output);
+            // It may go on after it has said all.
+            let output = read.and_then(|_| Ok((output, ended(&runs)?)));
             // Nobody listens when the run is over.
             let _ = tell.send(Report { delegation, output });
         };
@@ -141,9 +152,13 @@ impl Running<'_> {
     }
 
     fn stop(&mut self, ticket: Ticket) {
-        if let Some(mut child) = self.children.remove(&ticket) {
-            // One that has ended by itself cannot be killed.
-            let _ = child.kill();
+        let child = self.children.remove(&ticket).and_then(|runs| {
+            let mut runs = runs.lock().unwrap_or_else(PoisonError::into_inner);
+            runs.take()
+        });
+        if let Some(mut child) = child {
+            // With all that it has started. One that has ended by itself cannot be killed.
+            let _ = kill_process_group(Pid::from_child(&child), Signal::KILL);
             let _ = child.wait();
         }
     }
@@ -151,18 +166,17 @@ impl Running<'_> {
     /// The input for what a command gave.
     fn finish(&mut self, report: Report, talk: &mut dyn Write) -> io::Result<Input> {
         let ticket = report.delegation.ticket;
-        let ended = self.children.remove(&ticket).map(|mut child| child.wait());
-        let output = match (ended, report.output) {
-            (Some(Ok(status)), Ok(output)) if status.success() => {
+        self.children.remove(&ticket);
+        let output = match report.output {
+            Ok((output, status)) if status.success() => {
                 let text =
                     String::from_utf8(output).map_err(|_| "its output is no text".to_owned());
                 text.and_then(|text| {
                     RawBuf::parse(text.trim()).map_err(|error| format!("its output: {error}"))
                 })
             }
-            (Some(Ok(status)), Ok(_)) => Err(status.to_string()),
-            (Some(Err(error)), _) | (_, Err(error)) => Err(error.to_string()),
-            (None, Ok(_)) => Err("it was stopped".to_owned()),
+            Ok((_, status)) => Err(status.to_string()),
+            Err(error) => Err(error.to_string()),
         };
         Ok(match output {
             Ok(output) => Input::Answered {
@@ -182,6 +196,24 @@ impl Drop for Running<'_> {
     fn drop(&mut self) {
         let tickets: Vec<Ticket> = self.children.keys().copied().collect();
         tickets.into_iter().for_each(|ticket| self.stop(ticket));
+    }
+}
+
+/// Waits until a command has ended or was stopped.
+fn ended(runs: &Runs) -> io::Result<ExitStatus> {
+    /// How often it is looked at: it may be stopped at any time.
+    const LOOKS: Duration = Duration::from_millis(5);
+    loop {
+        {
+            let mut runs = runs.lock().unwrap_or_else(PoisonError::into_inner);
+            let child = runs.as_mut();
+            let child = child.ok_or_else(|| io::Error::other("it was stopped"))?;
+            if let Some(status) = child.try_wait()? {
+                *runs = None;
+                return Ok(status);
+            }
+        }
+        sleep(LOOKS);
     }
 }
 

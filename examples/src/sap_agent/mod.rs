@@ -14,7 +14,6 @@ use std::io::{self, Write as _};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use sap::alignment::Rules;
@@ -31,13 +30,14 @@ use sap::transport::{Service, TokioClock, http};
 use sap::{AgentId, Capability};
 use sap::{Producer, ProducerKind};
 use tokio::net::TcpListener;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::oneshot;
 use ubos_common::id::IdSource;
 use ubos_common::json::MemberWriter;
 use ubos_common::log::{self, LogId, OpenError};
 use ubos_common::secret::Secret;
 
 use args::{Args, Parsed, USAGE};
+use mission::signals::Signals;
 use mission::words::with_causes;
 
 /// Runs the program.
@@ -109,15 +109,13 @@ pub async fn serve(args: &Args) -> Result<u8, Problem> {
     let capabilities: Vec<String> = processor.capabilities().map(ToString::to_string).collect();
     let failed = |error: io::Error| Problem::Failed(error.to_string());
     // Before the address is known, so that nobody's signal is missed.
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
-    let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
+    let mut signals = Signals::listen().map_err(failed)?;
     let service = service_of(processor, clock);
     if args.mcp {
         let served = mcp::on_standard_streams(service);
         return tokio::select! {
             served = served => served.map_err(Problem::Failed).map(|()| 0),
-            _ = interrupt.recv() => Ok(INTERRUPTED),
-            _ = terminate.recv() => Ok(TERMINATED),
+            code = signals.came() => Ok(code),
         };
     }
     let listener = TcpListener::bind(&args.listen).await;
@@ -131,18 +129,15 @@ pub async fn serve(args: &Args) -> Result<u8, Problem> {
     let url = format!("http://{address}{PATH}");
     listening(&url, &args.agent, &capabilities).map_err(failed)?;
     let tools = router(Server::from(service.clone()));
-    let code = Arc::new(AtomicU8::new(INTERRUPTED));
-    let exit_code = Arc::clone(&code);
+    let (told, code) = oneshot::channel();
     let shutdown = async move {
-        tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => exit_code.store(TERMINATED, Ordering::Relaxed),
-        }
+        let _ = told.send(signals.came().await);
     };
     http::serve_with(listener, service, config, tools, shutdown)
         .await
         .map_err(failed)?;
-    Ok(code.load(Ordering::Relaxed))
+    code.await
+        .map_err(|_| Problem::Failed("nobody asked it to end".to_owned()))
 }
 
 fn service_of(processor: Arc<Processor>, clock: Arc<TokioClock>) -> Service {
@@ -278,5 +273,3 @@ const NAMES: [&str; 3] = ["text.upper", "text.echo", "text.count"];
 const SHUTDOWN: Duration = Duration::from_secs(1);
 const USAGE_ERROR: u8 = 2;
 const FAILED: u8 = 3;
-const INTERRUPTED: u8 = 130;
-const TERMINATED: u8 = 143;

@@ -72,7 +72,7 @@ usage: sap-send URL FILE
 
 exit codes: 0 succeeded, or taken where results go elsewhere, or sent before and still at work; 1 not valid,
             turned away, failed, escalated or cancelled; 2 usage or an unreadable file; 3 no answer, or one that
-            breaks the protocol or does not end the task; 130 interrupted
+            breaks the protocol or does not end the task; 130 after Ctrl-C, 143 after SIGTERM
 ";
 
 /// Reads the arguments behind the program's name.

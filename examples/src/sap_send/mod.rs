@@ -22,6 +22,7 @@ use ubos_common::secret::Secret;
 use ubos_common::violation::Report;
 
 use args::{Args, Parsed, TaskFrom, USAGE};
+use mission::signals::Signals;
 use mission::words::with_causes;
 
 /// Runs the program.
@@ -72,11 +73,15 @@ pub fn run(args: &Args) -> Result<u8, Problem> {
         let token = Secret::new(token.trim().to_owned());
         client = client.with_bearer(&token).map_err(|error| unread(&error))?;
     }
-    let runtime = tokio::runtime::Builder::new_current_thread()
+    // A thread beside this one, for signals that come while nobody reads what it prints.
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
         .enable_all()
         .build();
     let runtime = runtime.map_err(|error| Problem::Failed(error.to_string()))?;
     runtime.block_on(async {
+        let signals = Signals::listen();
+        let mut signals = signals.map_err(|error| Problem::Failed(error.to_string()))?;
         let mut lost = None;
         let mut tell = |message: &Message| {
             if let Err(error) = line(&message.encode()) {
@@ -85,7 +90,7 @@ pub fn run(args: &Args) -> Result<u8, Problem> {
         };
         let code = tokio::select! {
             answer = client.send(&task, &mut tell) => judge(answer),
-            _ = tokio::signal::ctrl_c() => return Ok(INTERRUPTED),
+            code = signals.came() => return Ok(code),
         };
         match lost {
             Some(error) => Err(Problem::Failed(with_causes(&error))),
@@ -151,4 +156,3 @@ const MAX_BYTES: u64 = 8 << 20;
 const NO: u8 = 1;
 const USAGE_ERROR: u8 = 2;
 const FAILED: u8 = 3;
-const INTERRUPTED: u8 = 130;

@@ -6,6 +6,8 @@ use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
 
+use crate::bounded::{self, bounded};
+
 fn command(dir: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_agent-chat"));
     command
@@ -23,7 +25,7 @@ fn run(dir: &Path, arguments: &[&str], input: &str) -> (i32, String, String) {
     let mut child = command(dir, arguments).spawn().unwrap();
     // A program that refuses its arguments reads nothing.
     let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
-    let output = child.wait_with_output().unwrap();
+    let output = bounded::rest(child);
     let text = |bytes| String::from_utf8(bytes).unwrap();
     (
         output.status.code().unwrap(),
@@ -218,6 +220,7 @@ fn an_interrupt_ends_the_answer_and_then_the_program() {
     let mut child = command(dir.path(), &["--strategy", "react"])
         .spawn()
         .unwrap();
+    let _bounded = bounded(&child);
     let mut input = child.stdin.take().unwrap();
     let mut talk = BufReader::new(child.stderr.take().unwrap());
     let mut out = BufReader::new(child.stdout.take().unwrap());
@@ -248,6 +251,7 @@ fn what_a_killed_answer_had_come_to_is_there() {
     let dir = tempfile::tempdir().unwrap();
     let keeping = ["--checkpoints", "kept", "--strategy", "plan"];
     let mut child = command(dir.path(), &keeping).spawn().unwrap();
+    let _bounded = bounded(&child);
     let mut input = child.stdin.take().unwrap();
     input.write_all(b"calc 1+1 and wait 50\n").unwrap();
     let talk = BufReader::new(child.stderr.take().unwrap());
@@ -281,6 +285,7 @@ fn a_call_waits_for_an_approval_from_a_second_terminal() {
     let mut talk = command(dir.path(), &[&kept[..], &["--ask-first", "calc"]].concat())
         .spawn()
         .unwrap();
+    let _bounded = bounded(&talk);
     let mut input = talk.stdin.take().unwrap();
     let mut said = BufReader::new(talk.stderr.take().unwrap())
         .lines()
@@ -340,6 +345,7 @@ fn an_answer_that_waits_is_neither_lost_nor_passed_over() {
     let asking = [&kept[..], &["--ask-first", "calc"]].concat();
     let second = |what: &[&str]| run(dir.path(), &[&kept[..], what].concat(), "");
     let mut talk = command(dir.path(), &asking).spawn().unwrap();
+    let _bounded = bounded(&talk);
     let mut input = talk.stdin.take().unwrap();
     let mut said = BufReader::new(talk.stderr.take().unwrap())
         .lines()

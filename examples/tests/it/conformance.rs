@@ -3,6 +3,8 @@
 use std::fs;
 use std::process::Command;
 
+use crate::bounded;
+
 /// The program, beside those of this package; it is built where only this package is.
 pub(crate) fn program() -> &'static str {
     static PROGRAM: std::sync::OnceLock<String> = std::sync::OnceLock::new();
@@ -20,7 +22,7 @@ pub(crate) fn program() -> &'static str {
 }
 
 fn conformance(arguments: &[&str]) -> (i32, String, String) {
-    let output = Command::new(program()).args(arguments).output().unwrap();
+    let output = bounded::output(Command::new(program()).args(arguments));
     let text = |bytes| String::from_utf8(bytes).unwrap();
     (
         output.status.code().unwrap(),
@@ -55,6 +57,8 @@ fn a_validator_is_judged_by_what_it_says_of_known_messages() {
         &["sap", "--", "true"][..],
         &["sacp", "--", "cat"],
         &["sap", "--report", "json", "--", "false"],
+        // What it leaves behind keeps its output open.
+        &["sap", "--", "sh", "-c", "sleep 3600 & false"],
     ] {
         let (code, told, _) = conformance(yes_man);
         assert_eq!(code, 1, "{told}");
@@ -349,6 +353,7 @@ fn the_trace_of_a_chat_conforms() {
             .unwrap();
         let questions = b"calc 1+1 and count words of a b\nhello\ncalc 1/0\n";
         std::io::Write::write_all(&mut chat.stdin.take().unwrap(), questions).unwrap();
+        let _bounded = bounded::bounded(&chat);
         assert!(chat.wait().unwrap().success());
         let (code, told, _) = conformance(&["uap-run", trace.to_str().unwrap()]);
         assert_eq!(code, 0, "{way}: {told}");

@@ -1,11 +1,16 @@
 //! The programs `core` and `agent`, run as their users run them.
 
 use std::fs;
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::{BufRead as _, BufReader, PipeReader, Read as _, Write as _};
 use std::process::{Child, ChildStdin, Command, Stdio};
+use std::thread::sleep;
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
+
+use crate::bounded::{self, Bounded, bounded};
+use crate::pipe;
 
 /// Runs `core` with options and a script over a command; gives its exit code, its lines and what it said.
 pub(crate) fn core(
@@ -31,7 +36,7 @@ pub(crate) fn core(
         .write_all(script.unwrap_or_default().as_bytes())
         .unwrap();
     drop(stdin);
-    let output = child.wait_with_output().unwrap();
+    let output = bounded::rest(child);
     let lines = String::from_utf8(output.stdout).unwrap();
     let lines = lines
         .lines()
@@ -51,7 +56,7 @@ pub(crate) const AGENT: &str = env!("CARGO_BIN_EXE_agent");
 pub(crate) const PATIENT: [&str; 2] = ["--handshake-ms", "120000"];
 
 /// A core that has sent a call, its open input, and the lines that follow.
-fn in_a_call(command: &[&str]) -> (Child, ChildStdin, impl Iterator<Item = Value>) {
+fn in_a_call(command: &[&str]) -> (Child, ChildStdin, impl Iterator<Item = Value>, Bounded) {
     let mut child = Command::new(env!("CARGO_BIN_EXE_core"))
         .args(["--script", "-", "--"])
         .args(command)
@@ -60,12 +65,13 @@ fn in_a_call(command: &[&str]) -> (Child, ChildStdin, impl Iterator<Item = Value
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
+    let bounded = bounded(&child);
     let mut stdin = child.stdin.take().unwrap();
     writeln!(stdin, r#"{{"call":"sleep","input":{{"ms":3600000}}}}"#).unwrap();
     let lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let mut lines = lines.map(|line| serde_json::from_str::<Value>(&line.unwrap()).unwrap());
     assert!(lines.any(|line| line["event"] == "call"));
-    (child, stdin, lines)
+    (child, stdin, lines, bounded)
 }
 
 fn events(lines: &[Value]) -> Vec<&str> {
@@ -170,7 +176,7 @@ fn a_call_that_is_refused_or_lost_ends_with_1() {
     let file = dir.path().join("pid");
     let says_who = r#"echo $$ > "$0"; exec "$1""#;
     let command = ["sh", "-c", says_who, file.to_str().unwrap(), AGENT];
-    let (mut child, stdin, lines) = in_a_call(&command);
+    let (mut child, stdin, lines, _bounded) = in_a_call(&command);
     drop(stdin);
     let agent = fs::read_to_string(&file).unwrap().trim().parse().unwrap();
     kill_process(Pid::from_raw(agent).unwrap(), Signal::KILL).unwrap();
@@ -230,12 +236,69 @@ fn a_script_that_cannot_be_read_and_a_wrong_option_end_with_2() {
 
 #[test]
 fn ctrl_c_says_goodbye_and_ends_with_130() {
-    let (mut child, stdin, lines) = in_a_call(&[AGENT]);
+    let (mut child, stdin, lines, _bounded) = in_a_call(&[AGENT]);
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
     let lines: Vec<_> = lines.collect();
     assert_eq!(child.wait().unwrap().code(), Some(130));
     assert!(events(&lines).contains(&"exited"), "{lines:?}");
     drop(stdin);
+}
+
+/// A core whose third line finds no room.
+fn unread_core() -> (Child, PipeReader) {
+    let (reader, writer) = pipe::nearly_full(160);
+    let child = Command::new(env!("CARGO_BIN_EXE_core"))
+        .args(["--script", "-", "--", AGENT])
+        .stdin(Stdio::piped())
+        .stdout(writer)
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    // Until it has come to its third line, mostly; what is awaited holds before, too.
+    sleep(Duration::from_millis(500));
+    (child, reader)
+}
+
+#[test]
+fn a_signal_between_two_waits_counts() {
+    for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
+        let (mut child, mut reader) = unread_core();
+        let _bounded = bounded(&child);
+        kill_process(Pid::from_child(&child), signal).unwrap();
+        let mut lines = String::new();
+        reader.read_to_string(&mut lines).unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(code));
+        // By then it had a connection, to which it said goodbye.
+        assert!(
+            !lines.contains("registered") || lines.contains("goodbye"),
+            "{lines}"
+        );
+    }
+}
+
+#[test]
+fn who_does_not_read_keeps_nobody_from_ending_it() {
+    let (mut child, _unread) = unread_core();
+    let _bounded = bounded(&child);
+    while child.try_wait().unwrap().is_none() {
+        kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+        sleep(Duration::from_millis(20));
+    }
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+}
+
+#[test]
+fn an_agent_without_tools_ends_with_3() {
+    let server = r#"while read -r line; do
+        id=${line##*'"id":'}; id=${id%%[,\}]*}
+        case $line in
+        *'"initialize"'*) printf '{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"none","version":"1"}}}\n' "$id";;
+        *'"tools/list"'*) printf '{"jsonrpc":"2.0","id":%s,"result":{"tools":[]}}\n' "$id";;
+        esac
+    done"#;
+    let agent = [AGENT, "--mcp", "sh", "-c", server];
+    let (code, lines, _) = core(&["--handshake-ms", "120000"], None, &agent);
+    assert_eq!((code, &lines[2]["tools"]), (3, &json!([])));
 }
 
 #[test]

@@ -1,6 +1,5 @@
 //! The program `hub-agent`, run as its users run it.
 
-use std::io::Write as _;
 use std::process::Command;
 use std::time::Duration;
 
@@ -13,6 +12,7 @@ use uap_hub_proto::transport::server::{Denied, HubHandle, ServerConfig, serve};
 use uap_hub_proto::wire::Payload;
 
 use crate::hub_programs::Agent;
+use crate::pipe;
 
 /// How long what must come is waited for: longer than the busiest machine takes.
 const LONG: Duration = Duration::from_secs(300);
@@ -162,15 +162,12 @@ fn it_goes_on_when_nobody_reads_what_it_says() {
 fn a_signal_ends_it_though_nobody_reads_what_it_says() {
     let runtime = Runtime::new().unwrap();
     let hub = a_hub(&runtime, ServerConfig::default());
-    // A pipe that is full.
-    let (unread, mut full) = std::io::pipe().unwrap();
-    full.write_all(&[b'x'; 64 << 10]).unwrap();
+    let (unread, full) = pipe::full();
     let child = Command::new(env!("CARGO_BIN_EXE_hub-agent"))
         .args(["--hub", &hub.url()])
         .stderr(full)
         .spawn();
-    let (child, said) = (child.unwrap(), None);
-    let mut agent = Agent { child, said };
+    let mut agent = Agent::of(child.unwrap());
     let done = outcome(&runtime, &hub, Job::test("echo", vec![text("hello")]));
     assert_eq!(done.message, "hello");
     assert_eq!(agent.signal(Signal::TERM), Some(0));

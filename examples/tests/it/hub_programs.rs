@@ -16,6 +16,8 @@ use std::thread;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
+use crate::bounded::{Bounded, bounded};
+
 /// A hub that runs, and what it printed so far; killed when it is dropped.
 pub(crate) struct Hub {
     pub(crate) child: Child,
@@ -23,6 +25,7 @@ pub(crate) struct Hub {
     lines: Lines<BufReader<ChildStdout>>,
     pub(crate) seen: Vec<Value>,
     pub(crate) url: String,
+    _bounded: Bounded,
 }
 
 impl Hub {
@@ -42,6 +45,7 @@ impl Hub {
         let mut child = command.spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let mut hub = Self {
+            _bounded: bounded(&child),
             stdin: child.stdin.take(),
             child,
             lines,
@@ -114,19 +118,26 @@ pub(crate) fn with<'a>(lines: &'a [Value], event: &str) -> Vec<&'a Value> {
 pub(crate) struct Agent {
     pub(crate) child: Child,
     pub(crate) said: Option<Lines<BufReader<ChildStderr>>>,
+    _bounded: Bounded,
 }
 
 impl Agent {
     pub(crate) fn start<S: AsRef<OsStr>>(options: &[S]) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_hub-agent"))
+        let child = Command::new(env!("CARGO_BIN_EXE_hub-agent"))
             .args(options)
             .stdin(Stdio::null())
             .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let said = BufReader::new(child.stderr.take().unwrap()).lines();
-        let said = Some(said);
-        Self { child, said }
+            .spawn();
+        Self::of(child.unwrap())
+    }
+
+    pub(crate) fn of(mut child: Child) -> Self {
+        let said = child.stderr.take().map(|said| BufReader::new(said).lines());
+        Self {
+            _bounded: bounded(&child),
+            child,
+            said,
+        }
     }
 
     /// Reads up to the first line that has these words.
@@ -153,24 +164,28 @@ impl Drop for Agent {
 /// Passes connections on to an address, until they are cut.
 pub(crate) struct Proxy {
     pub(crate) address: String,
-    to: Arc<Mutex<String>>,
     open: Arc<Mutex<Vec<TcpStream>>>,
 }
 
 impl Proxy {
     pub(crate) fn start(to: String) -> Self {
+        Self::led_by(Arc::new(Mutex::new(to)))
+    }
+
+    /// Each connection goes to the address that stands there when it comes.
+    pub(crate) fn led_by(to: Arc<Mutex<String>>) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let address = listener.local_addr().unwrap().to_string();
-        let to = Arc::new(Mutex::new(to));
         let open = Arc::new(Mutex::new(Vec::new()));
-        let (leads, kept) = (Arc::clone(&to), Arc::clone(&open));
+        let kept = Arc::clone(&open);
         thread::spawn(move || {
             for agent in listener.incoming().map_while(Result::ok) {
-                let to = leads.lock().unwrap().clone();
+                let to = to.lock().unwrap().clone();
                 // Where nobody listens, the connection is closed.
                 let Ok(hub) = TcpStream::connect(to) else {
                     continue;
                 };
+                kept.lock().unwrap().push(agent.try_clone().unwrap());
                 let both = [(&agent, &hub), (&hub, &agent)];
                 for (from, into) in both.map(|(from, into)| (from.try_clone(), into.try_clone())) {
                     let (mut from, mut into) = (from.unwrap(), into.unwrap());
@@ -180,15 +195,9 @@ impl Proxy {
                         let _ = into.shutdown(Shutdown::Both);
                     });
                 }
-                kept.lock().unwrap().push(agent);
             }
         });
-        Self { address, to, open }
-    }
-
-    /// Passes later connections on to another address.
-    pub(crate) fn lead(&self, to: String) {
-        *self.to.lock().unwrap() = to;
+        Self { address, open }
     }
 
     /// Cuts all connections.

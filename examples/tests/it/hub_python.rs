@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use examples::hub_agent::work;
@@ -15,7 +16,7 @@ use uap_hub_proto::message::JobResult;
 use uap_hub_proto::role::agent::Event;
 use uap_hub_proto::role::hub::{self, Job, JobEvent, Outcome, Verdict};
 use uap_hub_proto::transport::client::AgentHandle;
-use uap_hub_proto::transport::server::{HubHandle, ServerConfig, serve};
+use uap_hub_proto::transport::server::{HubHandle, JobHandle, ServerConfig, serve};
 use uap_hub_proto::wire::Payload;
 use ubos_conformance::hub::{TestHub, agent_kit};
 use ubos_conformance::{Expectations, Verdict as Judgement};
@@ -106,9 +107,24 @@ fn their_agent(hub: &HubHandle, arguments: &[&str]) -> Python {
 }
 
 fn done(runtime: &Runtime, hub: &HubHandle, job: Job) -> Outcome {
-    let job = hub.submit(job).unwrap();
+    outcome(runtime, hub.submit(job).unwrap())
+}
+
+fn outcome(runtime: &Runtime, job: JobHandle) -> Outcome {
     let outcome = async { tokio::time::timeout(LONG, job.outcome()).await };
     runtime.block_on(outcome).unwrap()
+}
+
+/// Waits until an agent has said that it works.
+fn runs(runtime: &Runtime, job: &mut JobHandle) {
+    let status = async {
+        while !matches!(
+            job.next_event().await.expect("no end before it"),
+            JobEvent::Status { .. }
+        ) {}
+    };
+    let status = async { tokio::time::timeout(LONG, status).await };
+    runtime.block_on(status).unwrap();
 }
 
 fn text(words: &str) -> Payload {
@@ -181,7 +197,7 @@ fn payloads_of_6_megabytes_go_there_and_back_beside_others() {
         .map(|job| hub.submit(job).unwrap())
         .collect();
     for (n, job) in jobs.into_iter().enumerate() {
-        let outcome = runtime.block_on(job.outcome());
+        let outcome = outcome(&runtime, job);
         let Some(JobResult::Test(result)) = outcome.result else {
             panic!("{n}: {}", outcome.message)
         };
@@ -203,11 +219,9 @@ fn our_hub_outlives_their_agent_and_their_agent_our_hub() {
     let addr = hub.local_addr();
     let agent = their_agent(&hub, &[]);
     let mut lost = hub.submit(Job::test("hang", vec![])).unwrap();
-    let running =
-        async { while !matches!(lost.next_event().await, Some(JobEvent::Status { .. })) {} };
-    runtime.block_on(running);
+    runs(&runtime, &mut lost);
     agent.kill();
-    assert_eq!(runtime.block_on(lost.outcome()).verdict, Verdict::Failed);
+    assert_eq!(outcome(&runtime, lost).verdict, Verdict::Failed);
     let agent = their_agent(&hub, &[]);
     let echo = || Job::test("echo", vec![text("again")]);
     assert_eq!(done(&runtime, &hub, echo()).message, "again");
@@ -292,11 +306,9 @@ fn their_agent_that_knows_nothing_of_resumption_is_treated_as_ever() {
     let runtime = Runtime::new().unwrap();
     let (hub, proxy, agent) = behind_a_proxy(&runtime, &[]);
     let mut job = hub.submit(Job::test("hang", vec![])).unwrap();
-    let running =
-        async { while !matches!(job.next_event().await, Some(JobEvent::Status { .. })) {} };
-    runtime.block_on(running);
+    runs(&runtime, &mut job);
     proxy.cut();
-    let outcome = runtime.block_on(job.outcome());
+    let outcome = outcome(&runtime, job);
     let lost = (Verdict::Failed, "Agent disconnected".to_owned());
     assert_eq!((outcome.verdict, outcome.message), lost);
     agent.says("listening");
@@ -390,7 +402,8 @@ fn our_agent_comes_back_to_their_hub() {
     let _entered = runtime.enter();
     let (mut hub, address) = their_hub(&[]);
     // A hub that starts again may find its port taken.
-    let proxy = Proxy::start(address);
+    let to = Arc::new(Mutex::new(address));
+    let proxy = Proxy::led_by(Arc::clone(&to));
     let agent = our_agent(&proxy.address);
     let mut news = agent.events();
     hub.hears("listening");
@@ -409,7 +422,7 @@ fn our_agent_comes_back_to_their_hub() {
     );
     hub.kill();
     let (mut hub, address) = their_hub(&[]);
-    proxy.lead(address);
+    *to.lock().unwrap() = address;
     hub.hears("listening");
     hub.give(&json!({"type": "echo", "text": "again"}));
     assert_eq!(hub.outcome().1, "again");

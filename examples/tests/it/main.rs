@@ -11,6 +11,7 @@
 
 #[cfg(unix)]
 mod agent_chat;
+mod bounded;
 mod cache_keys;
 mod conformance;
 #[cfg(unix)]
@@ -34,6 +35,8 @@ mod hub_resume;
 #[cfg(unix)]
 mod hub_secured;
 mod one_dependency;
+#[cfg(unix)]
+mod pipe;
 mod plan;
 mod registers;
 #[cfg(feature = "external-tests")]

@@ -7,6 +7,8 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::bounded;
+
 const LIBRARY: &str = r#"{"verbs":[{"name":"search","description":"d","inputs":[{"name":"city","type":"string"}],"outputs":"array"}],
     "tools":[{"id":"H_API","description":"d","supported_verbs":["search"]}],
     "agents":[{"agent_name":"A","supported_verbs":["search"],"supported_tools":["H_API"],"inputs":[],"outputs":[],"description":"d"}]}"#;
@@ -31,7 +33,7 @@ fn run(dir: &TempDir, arguments: &[&str], input: &str) -> (i32, String, String) 
         .unwrap();
     // A program that refuses its arguments ends without reading: the pipe may be gone.
     let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
-    let output = child.wait_with_output().unwrap();
+    let output = bounded::rest(child);
     let text = |bytes| String::from_utf8(bytes).unwrap();
     (
         output.status.code().unwrap(),
@@ -262,4 +264,17 @@ fn a_command_need_not_read_its_parameters_nor_read_them_before_it_writes() {
             "{command}: {talk}"
         );
     }
+}
+
+#[test]
+fn a_command_that_goes_on_after_its_output_has_the_time_of_its_step() {
+    let dir = place(&[]);
+    let plan = NEW.replacen(r#""id":"a""#, r#""id":"a","timeout_ms":300"#, 1);
+    // Its own child has the standard error of this program.
+    let tool = "ONE=echo 1; exec >&-; sleep 3600; true";
+    let arguments = ["--run", "--tool", tool, "--tool", "ALL=echo 2", "-"];
+    let (code, out, talk) = run(&dir, &arguments, &plan);
+    let answer: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(code, 1, "{talk}");
+    assert_eq!(answer["error"]["code"], "TIMEOUT", "{out}");
 }

@@ -11,9 +11,12 @@ use ubos_common::json::RawObject;
 use ubos_common::log;
 use ubos_common::time::Timestamp;
 
+use crate::bounded::{self, Bounded, bounded};
+
 pub(crate) struct Agent {
     child: Child,
     pub(crate) url: String,
+    _bounded: Bounded,
 }
 
 impl Agent {
@@ -24,12 +27,17 @@ impl Agent {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
+        let bounded = bounded(&child);
         let mut line = String::new();
         let mut out = BufReader::new(child.stdout.take().unwrap());
         out.read_line(&mut line).unwrap();
         let said: Value = serde_json::from_str(&line).unwrap();
         let url = said["listening"].as_str().unwrap().to_owned();
-        Self { child, url }
+        Self {
+            child,
+            url,
+            _bounded: bounded,
+        }
     }
 
     fn send(&self, arguments: &[&str]) -> (i32, Vec<Value>) {
@@ -51,6 +59,13 @@ impl Agent {
     }
 }
 
+impl Drop for Agent {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
 fn send(arguments: &[&str], input: &str) -> (i32, Vec<Value>, String) {
     let mut child = Command::new(env!("CARGO_BIN_EXE_sap-send"))
         .args(arguments)
@@ -65,7 +80,7 @@ fn send(arguments: &[&str], input: &str) -> (i32, Vec<Value>, String) {
         .unwrap()
         .write_all(input.as_bytes())
         .unwrap();
-    let output = child.wait_with_output().unwrap();
+    let output = bounded::rest(child);
     let lines = String::from_utf8(output.stdout).unwrap();
     let lines = lines
         .lines()
@@ -150,6 +165,7 @@ fn a_signal_ends_the_tools_although_their_input_stays_open() {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
+        let _bounded = bounded(&child);
         let mut input = child.stdin.take().unwrap();
         writeln!(input, "{hello}").unwrap();
         // It answers, so it listens for signals and reads on.

@@ -7,6 +7,8 @@ use std::process::{Command, Output, Stdio};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use crate::bounded;
+
 fn validate(dir: &TempDir, arguments: &[&str]) -> (i32, Vec<Value>, String) {
     let output = Command::new(env!("CARGO_BIN_EXE_validate"))
         .args(arguments)
@@ -146,7 +148,7 @@ fn standard_input_and_a_file_over_the_bound_are_judged() {
     // It stops reading at its bound, so the rest may find nobody there.
     let _ = input.write_all(&vec![b' '; (4 << 20) + 100_000]);
     drop(input);
-    let (code, lines, _) = told(child.wait_with_output().unwrap());
+    let (code, lines, _) = told(bounded::rest(child));
     assert_eq!((code, &lines[0]["file"]), (1, &json!("-")));
     assert_eq!(lines[0]["findings"][0]["code"], "too_large");
 }

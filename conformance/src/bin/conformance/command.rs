@@ -1,8 +1,10 @@
 //! A stranger's program that answers one message at a time.
 
 use std::ffi::OsString;
-use std::io::{Read as _, Write as _};
-use std::process::{Command, Stdio};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::channel;
 use std::time::Duration;
 
 /// What a program came to for one message.
@@ -16,6 +18,9 @@ pub(super) struct Answer {
 /// How long a program may take for one message.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// How long the rest of what a dead program wrote may take.
+const LAST_WORDS: Duration = Duration::from_secs(5);
+
 /// Bytes of an answer that are read.
 const LONGEST: u64 = 1 << 20;
 
@@ -27,10 +32,10 @@ pub(super) fn is_there(command: &[OsString]) -> Result<(), String> {
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
+        .process_group(0)
         .spawn();
     let mut child = started.map_err(|err| format!("{}: {err}", program.to_string_lossy()))?;
-    let _ = child.kill();
-    let _ = child.wait();
+    kill(&mut child);
     Ok(())
 }
 
@@ -56,6 +61,7 @@ pub(super) fn ask(command: &[OsString], word: &str, message: &[u8]) -> Answer {
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
+        .process_group(0)
         .spawn();
     let Ok(mut child) = started else {
         return none();
@@ -63,34 +69,48 @@ pub(super) fn ask(command: &[OsString], word: &str, message: &[u8]) -> Answer {
     let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
     let message = message.to_vec();
     // It may answer before it has read everything, or not read at all.
-    let writer = std::thread::spawn(move || stdin.map(|mut stdin| stdin.write_all(&message)));
-    let reader = std::thread::spawn(move || {
+    std::thread::spawn(move || stdin.map(|mut stdin| stdin.write_all(&message)));
+    let (tell, read) = channel();
+    std::thread::spawn(move || {
         let mut text = Vec::new();
         if let Some(stdout) = stdout {
             // What it wrote before the pipe broke counts.
             let _ = stdout.take(LONGEST).read_to_end(&mut text);
         }
-        text
+        let _ = tell.send(text);
     });
-    let (mut code, mut waited) = (None, Duration::ZERO);
-    let step = Duration::from_millis(2);
+    let status = within_patience(&mut child);
+    kill(&mut child);
+    // Who has left the group may hold the pipe for ever.
+    let text = read.recv_timeout(LAST_WORDS).unwrap_or_default();
+    let code = status.and_then(|status| status.code());
+    Answer { code, text }
+}
+
+/// How a program of a group of its own ended; it is killed where it does not in time.
+pub(super) fn ended_in_time(mut child: Child) -> io::Result<ExitStatus> {
+    let ended = within_patience(&mut child);
+    kill(&mut child);
+    let late = || io::Error::other(format!("not at its end after {PATIENCE:?}"));
+    ended.ok_or_else(late)
+}
+
+fn within_patience(child: &mut Child) -> Option<ExitStatus> {
+    let (mut waited, step) = (Duration::ZERO, Duration::from_millis(2));
     while waited < PATIENCE {
         match child.try_wait() {
-            Ok(Some(status)) => {
-                code = status.code();
-                break;
-            }
+            Ok(Some(status)) => return Some(status),
             Ok(None) => std::thread::sleep(step),
             Err(_) => break,
         }
         waited += step;
     }
-    let _ = child.kill();
+    None
+}
+
+/// Kills a program with all that it has started, which would keep its pipes open.
+fn kill(child: &mut Child) {
+    let group = rustix::process::Pid::from_child(child);
+    let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
     let _ = child.wait();
-    // A panic in a thread that only moves bytes says as little as silence.
-    drop(writer.join());
-    Answer {
-        code,
-        text: reader.join().unwrap_or_default(),
-    }
 }

@@ -1,6 +1,7 @@
 //! `hub` and `hub-agent`: a hub on a port, and an agent that calls one.
 
 use std::ffi::OsString;
+use std::os::unix::process::CommandExt as _;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
@@ -9,9 +10,9 @@ use ubos_conformance::hub::{TestFleet, TestHub, agent_kit, hub_kit};
 use ubos_conformance::{ConnectError, Expectations, Report};
 
 use super::args::Form;
-use super::hostile;
 use super::out::{printed, shown};
 use super::{Proof, args, proof_of, with_floor};
+use super::{command, hostile};
 
 pub(super) const USAGE: &str = "\
 Judges a hub of the UAP hub protocol, or an agent that calls one, or attacks a hub as strangers do.
@@ -194,12 +195,13 @@ fn feed(command: &[OsString], skill: &Skill) {
             .map(|text| text.replace("{}", skill.name()));
         filled.map_or_else(|| argument.clone(), OsString::from)
     });
-    let fed = Command::new(program)
+    let started = Command::new(program)
         .args(arguments)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
-        .status();
-    match fed {
+        .process_group(0)
+        .spawn();
+    match started.and_then(command::ended_in_time) {
         Ok(status) if status.success() => {}
         Ok(status) => note!("conformance: the command that gives jobs ended with {status}"),
         Err(err) => note!("conformance: the command that gives jobs: {err}"),

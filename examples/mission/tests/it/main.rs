@@ -10,6 +10,8 @@
     reason = "a test that panics has failed, and says why"
 )]
 
+#[path = "../../../tests/it/bounded.rs"]
+mod bounded;
 mod trace;
 
 use std::fs;
@@ -20,6 +22,8 @@ use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tempfile::TempDir;
+
+use bounded::{Bounded, bounded, output};
 
 /// What looks like a key, and must not be shown.
 const KEY: &str = "AKIAIOSFODNN7EXAMPLA";
@@ -92,7 +96,7 @@ fn document(command: &mut Command) -> (Value, i32) {
         status,
         stdout,
         stderr,
-    } = command.output().unwrap();
+    } = output(command);
     let document = serde_json::from_slice(&stdout)
         .unwrap_or_else(|err| panic!("{err}, {status}: {}", String::from_utf8_lossy(&stderr)));
     (document, status.code().unwrap())
@@ -100,7 +104,7 @@ fn document(command: &mut Command) -> (Value, i32) {
 
 /// The exit code of a run that writes nothing to standard output, and what it says of that.
 fn refusal(command: &mut Command) -> (Option<i32>, String) {
-    let output = command.output().unwrap();
+    let output = output(command);
     assert_eq!(String::from_utf8_lossy(&output.stdout), "");
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     (output.status.code(), said)
@@ -110,6 +114,7 @@ fn refusal(command: &mut Command) -> (Option<i32>, String) {
 struct Running {
     child: Child,
     screen: BufReader<ChildStdout>,
+    _bounded: Bounded,
 }
 
 impl Running {
@@ -117,6 +122,7 @@ impl Running {
     fn until(command: &mut Command, text: &str) -> Self {
         let piped = command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = piped.spawn().unwrap();
+        let bounded = bounded(&child);
         let mut screen = BufReader::new(child.stdout.take().unwrap());
         let mut line = String::new();
         while !line.contains(text) {
@@ -124,7 +130,11 @@ impl Running {
             let read = screen.read_line(&mut line).unwrap();
             assert!(read > 0, "ended before {text:?} was on its screen");
         }
-        Self { child, screen }
+        Self {
+            child,
+            screen,
+            _bounded: bounded,
+        }
     }
 
     fn pid(&self) -> Pid {
