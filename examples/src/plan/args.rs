@@ -67,7 +67,8 @@ usage: sacp-plan [--library FILE] [--dot | --no-drawing] [--json] FILE
 
 A file called - is standard input.
 
-exit codes: 0 a good plan, or one that ran; 1 a MUST finding, or a run that failed; 2 usage or unreadable file, 3 something failed
+exit codes: 0 a good plan, or one that ran; 1 a MUST finding, or a run that failed; 2 usage or unreadable file, 3 something failed;
+            130 after Ctrl-C, 143 after SIGTERM: no command goes on
 ";
 
 /// Reads the arguments behind the program's name.

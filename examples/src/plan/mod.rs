@@ -27,6 +27,7 @@ use ubos_common::json::{Limits, Position};
 use ubos_common::violation::{Level, Violation};
 
 use args::{Args, Drawing, Parsed};
+use run::Ran;
 
 /// Runs the program.
 #[must_use]
@@ -77,8 +78,10 @@ pub fn run(args: &Args, out: &mut dyn Write, talk: &mut dyn Write) -> io::Result
     let source = Source::new(&text);
     let message = AnyMessage::decode(&bytes).ok().map(|(message, _)| message);
     if let (Some(message), true) = (&message, args.run) {
-        let answer = run::run(message, registry, &args.tools, args.overrule, talk)?;
-        return show_answer(&answer, out);
+        return match run::run(message, registry, &args.tools, args.overrule, talk)? {
+            Ran::Answered(answer) => show_answer(&answer, out),
+            Ran::Stopped(code) => Ok(code),
+        };
     }
     let told = told(&bytes, source, message.as_ref(), registry.as_ref());
     let file = args.file.to_string_lossy();

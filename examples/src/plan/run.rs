@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::sleep;
 use std::time::Duration;
 
+use mission::signals::Signals;
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use sacp::registry::{AgentRecord, MemoryRegistry, Registry, ToolDef, VerbDef};
@@ -23,7 +24,16 @@ use ubos_common::os::Clock;
 /// The commands of the tools, by name.
 pub type Tools = BTreeMap<String, String>;
 
-/// Runs a plan to its answer, which it returns; says on `talk` which steps are run.
+/// How a run ended.
+#[derive(Debug)]
+pub enum Ran {
+    /// With the answer.
+    Answered(Box<Answer>),
+    /// By a signal, with this exit code; no command goes on.
+    Stopped(u8),
+}
+
+/// Runs a plan to its answer; says on `talk` which steps are run.
 ///
 /// # Errors
 ///
@@ -34,7 +44,7 @@ pub fn run(
     tools: &Tools,
     overrule: bool,
     talk: &mut dyn Write,
-) -> io::Result<Answer> {
+) -> io::Result<Ran> {
     let clock = Clock::start();
     let ids = IdSource::from_os().map_err(io::Error::other)?;
     let registry = offered(message, registry, tools).map_err(io::Error::other)?;
@@ -42,6 +52,7 @@ pub fn run(
     let orchestrator = Orchestrator::new(clock.now(), message.clone(), registry, config, ids);
     let mut orchestrator = orchestrator.map_err(io::Error::other)?;
     let (tell, told) = channel();
+    let _hears = signals(tell.clone())?;
     let mut running = Running {
         tools,
         children: BTreeMap::new(),
@@ -65,14 +76,15 @@ pub fn run(
                     }
                 }
                 Output::Cancel { ticket } => running.stop(ticket),
-                Output::Answer(answer) => return Ok(*answer),
+                Output::Answer(answer) => return Ok(Ran::Answered(answer)),
                 _ => {}
             }
         }
         let due = orchestrator.poll_timeout();
         let wait = due.map(|due| due.saturating_since(clock.now().mono));
         match next(&told, wait) {
-            Some(report) => {
+            Some(Told::Signal(code)) => return Ok(Ran::Stopped(code)),
+            Some(Told::Report(report)) => {
                 let input = running.finish(report, talk)?;
                 // An attempt that is over is refused, and its output with it.
                 let _ = orchestrator.handle_input(clock.now(), input);
@@ -82,13 +94,34 @@ pub fn run(
     }
 }
 
+/// What the run waits for.
+enum Told {
+    Report(Report),
+    /// Somebody wants it to end, with this exit code.
+    Signal(u8),
+}
+
+/// Tells of signals until it is dropped: commands in groups of their own hear none.
+fn signals(tell: Sender<Told>) -> io::Result<tokio::runtime::Runtime> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()?;
+    let mut signals = runtime.block_on(async { Signals::listen() })?;
+    runtime.spawn(async move {
+        // Nobody listens when the run is over.
+        let _ = tell.send(Told::Signal(signals.came().await));
+    });
+    Ok(runtime)
+}
+
 /// What a command gave, and how it ended.
 struct Report {
     delegation: Box<Delegation>,
     output: io::Result<(Vec<u8>, ExitStatus)>,
 }
 
-fn next(told: &Receiver<Report>, wait: Option<Duration>) -> Option<Report> {
+fn next(told: &Receiver<Told>, wait: Option<Duration>) -> Option<Told> {
     match wait {
         None => told.recv().ok(),
         Some(wait) => told.recv_timeout(wait).ok(),
@@ -102,7 +135,7 @@ type Runs = Arc<Mutex<Option<Child>>>;
 struct Running<'a> {
     tools: &'a Tools,
     children: BTreeMap<Ticket, Runs>,
-    tell: Sender<Report>,
+    tell: Sender<Told>,
 }
 
 impl Running<'_> {
@@ -138,7 +171,7 @@ impl Running<'_> {
             // It may go on after it has said all.
             let output = read.and_then(|_| Ok((output, ended(&runs)?)));
             // Nobody listens when the run is over.
-            let _ = tell.send(Report { delegation, output });
+            let _ = tell.send(Told::Report(Report { delegation, output }));
         };
         #[expect(
             clippy::disallowed_methods,

@@ -278,3 +278,42 @@ fn a_command_that_goes_on_after_its_output_has_the_time_of_its_step() {
     assert_eq!(code, 1, "{talk}");
     assert_eq!(answer["error"]["code"], "TIMEOUT", "{out}");
 }
+
+#[cfg(unix)]
+#[test]
+fn a_signal_ends_it_with_all_that_its_commands_have_started() {
+    use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+
+    let dir = place(&[("plan.json", NEW)]);
+    let tool = "ONE=sleep 3600 & echo $! > part; mv part pid; wait";
+    let mut child = Command::new(env!("CARGO_BIN_EXE_sacp-plan"))
+        .args(["--run", "--tool", tool, "--tool", "ALL=echo 2", "plan.json"])
+        .current_dir(dir.path())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let _bounded = bounded::bounded(&child);
+    let pid = loop {
+        if let Ok(pid) = fs::read_to_string(dir.path().join("pid")) {
+            break Pid::from_raw(pid.trim().parse().unwrap()).unwrap();
+        }
+        assert!(child.try_wait().unwrap().is_none());
+    };
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    let mut looks = 0;
+    while test_kill_process(pid).is_ok() && !is_zombie(pid.as_raw_nonzero().get()) {
+        assert!(looks < 6_000, "what it has started runs on");
+        std::thread::sleep(std::time::Duration::from_millis(10));
+        looks += 1;
+    }
+}
+
+/// Whether a process is dead, and nobody has asked how it ended.
+#[cfg(unix)]
+fn is_zombie(pid: i32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ")
+        .is_none_or(|(_, state)| state.starts_with('Z'))
+}
