@@ -12,6 +12,7 @@ mod crash;
 mod damage;
 mod ends;
 mod kill;
+mod panics;
 mod repair;
 mod share;
 mod vectors;
