@@ -448,12 +448,14 @@ impl<'l> Leading<'l> {
     /// Tells everybody how it went.
     fn end(mut self, outcome: io::Result<(u64, Digest, bool)>) -> MutexGuard<'l, State> {
         let log = self.log;
-        if let Err(error) = &outcome {
+        let outcome = outcome.map_err(|error| {
+            let kind = error.kind();
             // Without the lock, and before this has ended: a subscriber is the caller's code, too.
-            debug!(log = %log.keys.id(), kind = ?error.kind(), "log failed");
-        }
+            debug!(log = %log.keys.id(), ?kind, "log failed");
+            kind
+        });
         self.has_ended = true;
-        log.finish(outcome.map_err(|error| error.kind()))
+        log.finish(outcome)
     }
 }
 

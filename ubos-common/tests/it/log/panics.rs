@@ -1,16 +1,12 @@
 //! A folder of the caller's own that panics: nobody waits for ever, and nothing more is written.
 
-use super::{config, read_all};
+use super::{BOUND, config, read_all};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 use ubos_common::log::{AppendError, DirLock, Log, LogDir, LogFile, SimDisk, Sync};
-
-/// Far longer than anything here takes.
-const BOUND: Duration = Duration::from_secs(300);
 
 /// The panic of the next sync.
 #[derive(Debug, Default)]
