@@ -1,9 +1,11 @@
 //! The queue of events between a run and its reader.
 
 use core::future::Future;
+use core::panic::AssertUnwindSafe;
 use core::pin::Pin;
 use core::task::{Context, Poll, Waker};
 use std::collections::{BTreeMap, VecDeque};
+use std::panic::catch_unwind;
 use std::sync::{Arc, PoisonError};
 
 use upp::CancelToken;
@@ -73,11 +75,14 @@ impl Shared {
         event
     }
 
-    /// Wakes the futures that wait for capacity, after the lock is released: a waker is foreign code.
+    /// Wakes the futures that wait for capacity, after the lock is released: a waker is foreign code. The panic of one is nothing
+    /// to the others, which nobody else would wake.
     fn wake_waiting(mut inner: MutexGuard<'_, Inner>) {
         let waiting = core::mem::take(&mut inner.waiting);
         drop(inner);
-        waiting.into_values().for_each(Waker::wake);
+        for waker in waiting.into_values() {
+            let _ = catch_unwind(AssertUnwindSafe(|| waker.wake()));
+        }
     }
 
     /// Sets the waker for events from another thread.
@@ -251,6 +256,43 @@ mod tests {
         shared.end();
         is_free(2);
         assert!(wait.now_or_never().is_some());
+    }
+
+    /// A waker that counts, and panics where it is told to.
+    struct Woken(Arc<Mutex<usize>>, bool);
+
+    impl Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            *self.0.lock().unwrap() += 1;
+            assert!(!self.1, "a waker of the caller's own panics");
+        }
+    }
+
+    #[test]
+    fn the_panic_of_a_waker_is_nothing_to_the_others() {
+        let (shared, woken) = (Arc::<Shared>::default(), Arc::default());
+        while shared.lock().has_capacity() {
+            let event = UapEvent::new(
+                UapEventType::StepStart,
+                1,
+                "a".into(),
+                EventData::Iteration(1),
+            );
+            shared.push(AgentStreamEvent::Uap(event));
+        }
+        let mut waits = [true, false, true, false].map(|panics| {
+            let waker = Waker::from(Arc::new(Woken(Arc::clone(&woken), panics)));
+            (Box::pin(shared.capacity()), waker)
+        });
+        for (wait, waker) in &mut waits {
+            assert!(
+                wait.as_mut()
+                    .poll(&mut Context::from_waker(waker))
+                    .is_pending()
+            );
+        }
+        shared.end();
+        assert_eq!(*woken.lock().unwrap(), 4);
     }
 }
 

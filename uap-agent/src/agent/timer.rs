@@ -236,6 +236,7 @@ impl Drop for Wait {
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+    use std::sync::mpsc::channel;
     use std::thread::JoinHandle;
 
     use futures::executor::block_on;
@@ -290,6 +291,17 @@ mod tests {
 
     const NEVER: Mono = Mono::MAX;
 
+    /// Far longer than anything here takes.
+    const BOUND: Duration = Duration::from_secs(300);
+
+    /// Waits until a wait is over, on a thread of its own: one that is never woken fails its test.
+    fn is_over(wait: impl Future + Send + 'static) {
+        let (over, is_over) = channel();
+        let wait = move || drop((block_on(wait), over.send(())));
+        std::thread::Builder::new().spawn(wait).unwrap();
+        is_over.recv_timeout(BOUND).expect("the wait is over");
+    }
+
     #[test]
     fn one_thread_serves_all_waits_and_ends_after_the_last() {
         let threads = Arc::new(Threads::default());
@@ -300,7 +312,7 @@ mod tests {
             assert!(!poll(wait, &woken));
         }
         // An earlier deadline is kept although the thread waits for a later one.
-        block_on(join(
+        is_over(join(
             Timer::wait(&timer, soon()),
             Timer::wait(&timer, soon()),
         ));
@@ -309,7 +321,12 @@ mod tests {
         drop(waits);
         assert!(timer.lock().wakers.is_empty() && timer.lock().deadlines.is_empty());
         // The next wait starts another.
-        threads.all.lock().unwrap().pop().unwrap().join().unwrap();
+        let thread = threads.all.lock().unwrap().pop().unwrap();
+        let (ended, ends) = channel();
+        std::thread::Builder::new()
+            .spawn(move || ended.send(thread.join().is_ok()))
+            .unwrap();
+        assert!(ends.recv_timeout(BOUND).expect("the thread ends"));
         assert!(timer.lock().thread.is_none());
         assert!(!poll(&mut Timer::wait(&timer, NEVER), &woken));
         assert_eq!(threads.started(), 1);
@@ -344,7 +361,7 @@ mod tests {
             );
         }
         // The clock ends it.
-        block_on(Timer::wait(&timer, soon()));
+        is_over(Timer::wait(&timer, soon()));
         assert_eq!(threads.started(), 0);
         // A thread is there when another may be tried: the wait is left to it.
         threads.is_out.store(false, Ordering::SeqCst);
@@ -355,10 +372,13 @@ mod tests {
         assert_eq!(woken.0.load(Ordering::SeqCst), asked);
         // The thread sleeps, and an earlier deadline wakes it.
         let sleeps = || timer.lock().thread.as_ref().unwrap().looks_at > Mono::ZERO;
+        let clock = Clock::start();
         while !sleeps() {
+            let waited = clock.mono().saturating_since(Mono::ZERO);
+            assert!(waited < BOUND, "the thread looks at nothing");
             std::thread::yield_now();
         }
-        block_on(Timer::wait(&timer, soon()));
+        is_over(Timer::wait(&timer, soon()));
     }
 
     #[test]
@@ -413,7 +433,7 @@ mod tests {
     #[test]
     fn the_clock_of_agents_wakes_those_who_wait() {
         let end = soon();
-        block_on(SystemClock.sleep_until(end));
+        is_over(SystemClock.sleep_until(end));
         assert!(SystemClock.now().mono >= end);
     }
 
@@ -430,8 +450,8 @@ mod tests {
         let waker = waker(Arc::new(Panics));
         let mut wait = Timer::wait(&timer, soon());
         let _ = wait.poll_unpin(&mut Context::from_waker(&waker));
-        block_on(Timer::wait(&timer, soon()));
-        block_on(Timer::wait(&timer, soon()));
+        is_over(Timer::wait(&timer, soon()));
+        is_over(Timer::wait(&timer, soon()));
     }
 
     #[test]

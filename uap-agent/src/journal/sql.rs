@@ -13,7 +13,7 @@ use ubos_common::violation::Profile;
 use super::entry::Entry;
 use super::recording::limits;
 use super::{Journal, JournalError, JournalFuture, failed, size_with};
-use crate::sql::{Again, DbFault, Param, Pool, Row, Transaction, check_name, int};
+use crate::sql::{Again, DbFault, Param, Pool, Row, Transaction, Unawaited, check_name, int};
 
 /// The maximum size of all entries of a run, in bytes, with 32 for each.
 const MAX_BYTES: usize = 256 << 20;
@@ -35,14 +35,14 @@ impl SqlJournal {
 
     pub(crate) fn abandoned(pool: &Pool, now: Timestamp) -> JournalFuture<'static, Vec<String>> {
         let now = Param::Int(now.unix_millis());
-        pool.ask("", move |worker| {
+        pool.ask("", Unawaited::Skipped, move |worker| {
             worker.read(|transaction| Ok::<_, JournalError>(transaction.names(ABANDONED, &[now])?))
         })
     }
 
     pub(crate) fn delete(pool: &Pool, run: &str) -> JournalFuture<'static, ()> {
         let name = run.to_owned();
-        pool.ask(run, move |worker| {
+        pool.ask(run, Unawaited::Done, move |worker| {
             worker.write(Again::Yes, |transaction| {
                 // The row first: a writer that holds it is waited for, and what it has written goes, too.
                 for text in [
@@ -64,7 +64,7 @@ const ABANDONED: &str = "SELECT run FROM uap_run
 impl Journal for SqlJournal {
     fn append(&self, first: u64, entries: Vec<RawObject>) -> JournalFuture<'_, ()> {
         let run = Arc::clone(&self.run);
-        self.pool.ask(&self.run, move |worker| {
+        self.pool.ask(&self.run, Unawaited::Done, move |worker| {
             named(&run)?;
             let mut batch = [0; 8];
             fill_random(&mut batch).map_err(failed)?;
@@ -77,7 +77,7 @@ impl Journal for SqlJournal {
 
     fn read(&self) -> JournalFuture<'_, Vec<RawObject>> {
         let run = Arc::clone(&self.run);
-        self.pool.ask(&self.run, move |worker| {
+        self.pool.ask(&self.run, Unawaited::Skipped, move |worker| {
             named(&run)?;
             let digests = Digests::new();
             worker.read(|transaction| {

@@ -25,16 +25,21 @@ use crate::journal::{JournalError, SqlJournal};
 /// says otherwise: unlike a folder, a database does not say whether the process that wrote last is alive. A run whose process
 /// was killed can be resumed once the term is over, or by force.
 ///
-/// Threads do all work, so that no runtime waits for the database; dropping the last clone waits for them. While a server is
-/// away, work waits for it and is tried again, for half a minute. A server that says nothing for 15 seconds counts as away, so
-/// that an error comes after a minute at most. A transaction whose commit got no answer is looked for before it is repeated.
+/// Threads do all work, so that no runtime waits for the database. While a server is away, work waits for it and is tried again,
+/// for half a minute: from the call, or from when the server last did something where that is later. A server that says nothing
+/// for 15 seconds counts as away, so that an error comes within a minute after the call or its last answer, however much waits.
+/// A transaction whose commit got no answer is looked for before it is repeated. A read whose future is dropped before its turn
+/// is left out; a write is done, though nobody awaits it.
+///
+/// Dropping the last clone waits for what was asked for, 10 seconds at most. The threads do the rest by themselves while the
+/// process lives: await your writes before it ends.
 ///
 /// | bound | |
 /// |---|---|
 /// | a run | 256 MiB with 32 bytes for each entry, and 256 levels of JSON; a row is measured before it is read |
 /// | the names of all abandoned runs | 64 MiB with 64 bytes for each |
 /// | names of runs and sessions | 1,024 bytes, none of them zero |
-/// | waiting for another process | 10 seconds |
+/// | waiting for another process | 10 seconds for each write |
 ///
 /// ```
 /// # #[cfg(feature = "sqlite")] {

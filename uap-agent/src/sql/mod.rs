@@ -28,6 +28,8 @@ mod lite;
 #[cfg(feature = "postgres")]
 mod pg;
 mod pool;
+#[cfg(all(test, feature = "sqlite"))]
+mod pool_tests;
 #[cfg(feature = "postgres")]
 mod postgres_config;
 mod schema;
@@ -41,6 +43,7 @@ pub use error::OpenError;
 #[cfg(feature = "postgres")]
 pub use postgres_config::PostgresConfig;
 
+pub(crate) use crate::work_thread::Unawaited;
 pub(crate) use link::{DbFault, Param, Row, int};
 pub(crate) use pool::{Again, Pool, Transaction, Worker};
 

@@ -168,10 +168,14 @@ fn connected(
     connect: &Connect,
 ) -> Result<(Client, JoinHandle<()>), DbFault> {
     let made = runtime.block_on(async {
-        let (client, moving) = answer(connect(config.clone())).await?;
-        let moving = runtime.spawn(moving);
-        answer(client.batch_execute(SETTINGS)).await?;
-        Ok((client, moving))
+        // Both within one silence, so that the error of what waits for it comes in time.
+        let made = async {
+            let (client, moving) = connect(config.clone()).await?;
+            let moving = runtime.spawn(moving);
+            client.batch_execute(SETTINGS).await?;
+            Ok((client, moving))
+        };
+        answer(made).await
     });
     made.map_err(|error: Option<Error>| error.map_or_else(silent, fault))
 }

@@ -3,24 +3,48 @@
 use core::hash::{Hash as _, Hasher as _};
 use core::time::Duration;
 use std::hash::DefaultHasher;
+use std::sync::Arc;
 
 use futures_core::future::BoxFuture;
 use ubos_common::os::Clock;
+use ubos_common::time::Mono;
 
 use super::error::OpenError;
 use super::link::{Boundary, DbFault, Link, Param, Row};
 use super::schema::{ASK_VERSION, SET_VERSION, VERSION};
-use crate::work_thread::{ThreadFault, WorkThread};
+use crate::work_thread::{ThreadFault, Unawaited, WorkThread};
 
-/// How long a transaction is tried again while the server is away or silent, or chooses others.
+/// How long a transaction is tried again while the server is away or silent, or chooses others: from when it was asked for,
+/// or from when the server last did something where that is later. So a queue does not wait once for each of its jobs.
 const WAIT: Duration = Duration::from_secs(30);
 
 /// The wait before the second attempt, which doubles up to a second.
 const FIRST_WAIT: Duration = Duration::from_millis(10);
 
+/// How long a drop waits for what was asked for: an executor's thread may stand still for it.
+const ENDING: Duration = Duration::from_secs(10);
+
 /// The connections to a database. All work under one name is done by one thread, in the order of the calls.
 pub(crate) struct Pool {
     threads: Vec<WorkThread<Worker>>,
+    time: Arc<dyn Time>,
+    ending: Duration,
+}
+
+/// The clock of a pool, and its pauses.
+pub(super) trait Time: Send + Sync {
+    fn now(&self) -> Mono;
+    fn pause(&self, span: Duration);
+}
+
+impl Time for Clock {
+    fn now(&self) -> Mono {
+        self.mono()
+    }
+
+    fn pause(&self, span: Duration) {
+        std::thread::sleep(span);
+    }
 }
 
 /// Makes a connection, on the thread that uses it.
@@ -28,17 +52,36 @@ pub(super) type Open = Box<dyn FnOnce() -> Result<Box<dyn Link>, DbFault> + Send
 
 impl Pool {
     pub(super) fn open(open: impl IntoIterator<Item = Open>) -> Result<Self, OpenError> {
+        Self::open_with(Arc::new(Clock::start()), ENDING, open)
+    }
+
+    /// Opens connections that have the time from elsewhere. A drop waits so long for what was asked for.
+    pub(super) fn open_with(
+        time: Arc<dyn Time>,
+        ending: Duration,
+        open: impl IntoIterator<Item = Open>,
+    ) -> Result<Self, OpenError> {
         let start = |open: Open| {
-            WorkThread::start("database", || {
+            let time = Arc::clone(&time);
+            WorkThread::start("database", move || {
                 let link = open().map_err(OpenError::of)?;
-                let clock = Clock::start();
-                let mut worker = Worker { link, clock };
+                let now = time.now();
+                let mut worker = Worker {
+                    link,
+                    time,
+                    asked: now,
+                    ended: now,
+                };
                 worker.check_version()?;
                 Ok::<_, OpenError>(worker)
             })
         };
         let threads = open.into_iter().map(start).collect::<Result<_, _>>()?;
-        Ok(Self { threads })
+        Ok(Self {
+            threads,
+            time,
+            ending,
+        })
     }
 
     /// The number of connections.
@@ -58,15 +101,33 @@ impl Pool {
     pub(crate) fn ask<T, E>(
         &self,
         name: &str,
+        unawaited: Unawaited,
         act: impl FnOnce(&mut Worker) -> Result<T, E> + Send + 'static,
     ) -> BoxFuture<'static, Result<T, E>>
     where
         T: Send + 'static,
         E: From<ThreadFault> + Send + 'static,
     {
+        let asked = self.time.now();
+        let act = move |worker: &mut Worker| {
+            worker.asked = asked;
+            act(worker)
+        };
         match self.threads.get(self.place_of(name)) {
-            Some(thread) => thread.ask(act),
+            Some(thread) => thread.ask_as(unawaited, act),
             None => Box::pin(core::future::ready(Err(ThreadFault::ended().into()))),
+        }
+    }
+}
+
+impl Drop for Pool {
+    /// Waits for what was asked for, for a while: the threads do the rest by themselves, if the process lives.
+    fn drop(&mut self) {
+        self.threads.iter().for_each(WorkThread::close);
+        let began = self.time.now();
+        for thread in &mut self.threads {
+            let waited = self.time.now().saturating_since(began);
+            thread.end_within(self.ending.saturating_sub(waited));
         }
     }
 }
@@ -74,7 +135,11 @@ impl Pool {
 /// One connection.
 pub(crate) struct Worker {
     link: Box<dyn Link>,
-    clock: Clock,
+    time: Arc<dyn Time>,
+    /// When its present job was asked for.
+    asked: Mono,
+    /// When a transaction last ended as the server said.
+    ended: Mono,
 }
 
 /// Whether a transaction may be done again whose commit got no answer.
@@ -111,22 +176,27 @@ impl Worker {
         mut act: impl FnMut(&mut Transaction<'_>) -> Result<T, E>,
     ) -> Result<T, E> {
         let (mut wait, mut may_be_done) = (FIRST_WAIT, false);
-        let began = self.clock.now().mono;
+        let began = self.asked.max(self.ended);
         loop {
             let attempt = self.attempt(begin, may_be_done, &mut act);
-            let is_last = self.clock.now().mono.saturating_since(began) >= WAIT;
+            let now = self.time.now();
+            let left = WAIT.saturating_sub(now.saturating_since(began));
             match attempt {
-                Attempt::Ended(ended) => return ended,
-                Attempt::NotDone if is_last => {
+                Attempt::Ended(ended) => {
+                    self.ended = now;
+                    return ended;
+                }
+                // One that has waited too long behind others is tried once: they have just found out what there is.
+                Attempt::NotDone if left.is_zero() => {
                     return Err(DbFault::new("the database is not there").into());
                 }
                 Attempt::NotDone => {}
-                Attempt::Unknown(fault) if again == Again::No || is_last => {
+                Attempt::Unknown(fault) if again == Again::No || left.is_zero() => {
                     return Err(fault.into());
                 }
                 Attempt::Unknown(_) => may_be_done = true,
             }
-            std::thread::sleep(wait);
+            self.time.pause(wait.min(left));
             wait = (wait * 2).min(Duration::from_secs(1));
             // Where it fails, the next attempt does so, too.
             let _ = self.link.renew();

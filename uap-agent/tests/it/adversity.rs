@@ -33,7 +33,7 @@ use upp::{
     ToolSet, ToolUseStrategy, UppError, json_text, object,
 };
 
-use crate::support::{Noting, calling, echo, options, script};
+use crate::support::{Noting, calling, echo, options, script, wait_until};
 
 /// Ends the run while it is told of its error, as a hook or as a layer.
 #[derive(Default)]
@@ -154,11 +154,13 @@ fn who_tells_is_not_held_by_a_reader_that_is_gone() {
     let options = options(&script([calling("x", "c1", "{}")]));
     let agent = agent(options.with_tools([tool])).unwrap();
     let mut run = agent.stream("go", &agent.initial_state());
-    while told.load(Ordering::Relaxed) < 50 {
+    wait_until("a tool tells", || {
         let _ = run.next().now_or_never();
-    }
+        told.load(Ordering::Relaxed) >= 50
+    });
     drop(run);
     for thread in std::mem::take(&mut *threads.lock().unwrap()) {
+        wait_until("who tells is let go", || thread.is_finished());
         thread.join().unwrap();
     }
     assert_eq!(told.load(Ordering::Relaxed), TOLD);

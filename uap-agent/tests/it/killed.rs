@@ -11,6 +11,7 @@ use uap_agent::{
 };
 
 use crate::log_store::Steps;
+use crate::support::watched;
 
 const FOLDER: &str = "UAP_STORE_KILL_FOLDER";
 const ACK: &str = "acknowledged ";
@@ -28,7 +29,9 @@ fn child() {
     if let Some(state) = block_on(log.load("s")).unwrap() {
         steps.state = state;
     }
+    let alive = watched();
     loop {
+        alive.send(()).unwrap();
         let step = steps.state.step() + 1;
         if step.is_multiple_of(40) {
             // Whole states come again and again.
@@ -87,7 +90,7 @@ fn a_killed_process_loses_nothing_acknowledged() {
             .unwrap();
         // Half of them are killed while they work, half perhaps while they open what is there.
         if round % 2 == 0 {
-            first.recv().unwrap();
+            first.recv().expect("a child that lives gets to work");
         }
         std::thread::sleep(Duration::from_micros(round * 7_919 % 40_000));
         child.kill().unwrap();

@@ -1,6 +1,11 @@
 //! Agents on scripted models, with seeded ids and a clock that stands still.
 
+#[cfg(feature = "log")]
+use std::io::Write as _;
+#[cfg(feature = "log")]
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use futures::future::BoxFuture;
 use uap_agent::HookFuture;
@@ -8,6 +13,7 @@ use uap_agent::{AgentError, AgentOptions, AgentState, AgentStrategy, GenerateRes
 use ubos_common::driver::Sleep;
 use ubos_common::id::IdSource;
 use ubos_common::json::RawObject;
+use ubos_common::os::Clock;
 use ubos_common::time::{Mono, Now, Timestamp};
 use upp::{FnTool, Reply, ScriptedModel, Tool, ToolCall, ToolExecution, object};
 
@@ -120,6 +126,40 @@ impl AgentStrategy for Noting {
             .push(format!("error {}", error.error.code));
         Box::pin(std::future::ready(Ok(self.recovers_with.clone())))
     }
+}
+
+/// How long a test waits for what is to happen: far longer than it takes, so that a test whose event does not come fails.
+pub(crate) const BOUND: Duration = Duration::from_secs(300);
+
+/// Waits until something is so.
+pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let clock = Clock::start();
+    while !is_so() {
+        let waited = clock.mono().saturating_since(Mono::ZERO);
+        assert!(waited < BOUND, "waited {BOUND:?} in vain: {what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Ends this process when nothing is sent for long: whoever reads its output finds that it has ended, and waits no longer.
+#[cfg(feature = "log")]
+pub(crate) fn watched() -> Sender<()> {
+    let (alive, seen) = channel();
+    let watch = move || {
+        loop {
+            match seen.recv_timeout(BOUND) {
+                Ok(()) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+                Err(RecvTimeoutError::Timeout) => {
+                    let text = format!("this process has done nothing for {BOUND:?}\n");
+                    let _ = std::io::stderr().write_all(text.as_bytes());
+                    std::process::exit(101);
+                }
+            }
+        }
+    };
+    std::thread::Builder::new().spawn(watch).unwrap();
+    alive
 }
 
 /// Lets others go on.

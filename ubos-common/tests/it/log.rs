@@ -12,14 +12,41 @@ mod crash;
 mod damage;
 mod ends;
 mod kill;
+mod panics;
 mod repair;
 mod share;
 mod vectors;
 
+use std::io::Write as _;
 use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::time::Duration;
 use ubos_common::log::{Config, Log, LogDir, LogId, Reader, SimDisk, format::Limits};
 
 const ID: LogId = LogId::from_bytes([7; 16]);
+
+/// How long a test waits for what is to happen: far longer than it takes, so that a test whose event does not come fails.
+const BOUND: Duration = Duration::from_secs(300);
+
+/// Ends this process when nothing is sent for long: whoever reads its output finds that it has ended, and waits no longer.
+fn watched() -> Sender<()> {
+    let (alive, seen) = channel();
+    let watch = move || {
+        loop {
+            match seen.recv_timeout(BOUND) {
+                Ok(()) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+                Err(RecvTimeoutError::Timeout) => {
+                    let text = format!("this process has done nothing for {BOUND:?}\n");
+                    let _ = std::io::stderr().write_all(text.as_bytes());
+                    std::process::exit(101);
+                }
+            }
+        }
+    };
+    std::thread::Builder::new().spawn(watch).unwrap();
+    alive
+}
 
 fn config() -> Config {
     Config::default()

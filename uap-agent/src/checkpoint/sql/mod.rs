@@ -16,7 +16,7 @@ use super::{
     CheckpointConfig, CheckpointError, CheckpointHistory, CheckpointMetadata, CheckpointStore,
     StoreFuture,
 };
-use crate::sql::{Pool, check_name};
+use crate::sql::{Pool, Unawaited, check_name};
 use crate::state::{AgentState, StateId};
 use rows::Options;
 use session::{At, Session};
@@ -70,6 +70,7 @@ impl SqlCheckpoints {
     fn ask<T: Send + 'static>(
         &self,
         session: &str,
+        unawaited: Unawaited,
         act: impl FnOnce(&mut At<'_>, &str) -> Result<T, CheckpointError> + Send + 'static,
     ) -> StoreFuture<'static, T> {
         if let Err(error) = named(session) {
@@ -77,7 +78,7 @@ impl SqlCheckpoints {
         }
         let (known, options) = (Arc::clone(&self.known), self.options.clone());
         let (place, name) = (self.pool.place_of(session), session.to_owned());
-        self.pool.ask(session, move |worker| {
+        self.pool.ask(session, unawaited, move |worker| {
             let Some(known) = known.get(place) else {
                 return Err(CheckpointError::Failed("no connection".into()));
             };
@@ -107,7 +108,7 @@ impl CheckpointStore for SqlCheckpoints {
 
     fn save<'a>(&'a self, metadata: CheckpointMetadata, state: AgentState) -> StoreFuture<'a, ()> {
         let session = metadata.session_id.clone();
-        self.ask(&session, move |at, _| {
+        self.ask(&session, Unawaited::Done, move |at, _| {
             at.save(&metadata, &state, Before::Seen)
         })
     }
@@ -119,34 +120,43 @@ impl CheckpointStore for SqlCheckpoints {
         after: Option<StateId>,
     ) -> StoreFuture<'a, ()> {
         let session = metadata.session_id.clone();
-        self.ask(&session, move |at, _| {
+        self.ask(&session, Unawaited::Done, move |at, _| {
             at.save(&metadata, &state, Before::State(after))
         })
     }
 
     fn load<'a>(&'a self, session_id: &'a str) -> StoreFuture<'a, Option<AgentState>> {
-        self.ask(session_id, |at, session| at.load(session))
+        self.ask(session_id, Unawaited::Skipped, |at, session| {
+            at.load(session)
+        })
     }
 
     fn load_metadata<'a>(
         &'a self,
         session_id: &'a str,
     ) -> StoreFuture<'a, Option<CheckpointMetadata>> {
-        self.ask(session_id, |at, session| at.metadata(session))
+        self.ask(session_id, Unawaited::Skipped, |at, session| {
+            at.metadata(session)
+        })
     }
 
     fn delete<'a>(&'a self, session_id: &'a str) -> StoreFuture<'a, ()> {
-        self.ask(session_id, |at, session| at.delete(session))
+        self.ask(session_id, Unawaited::Done, |at, session| {
+            at.delete(session)
+        })
     }
 
     fn list(&self) -> StoreFuture<'_, Vec<String>> {
-        self.pool.ask("", |worker| worker.read(rows::list))
+        self.pool
+            .ask("", Unawaited::Skipped, |worker| worker.read(rows::list))
     }
 }
 
 impl CheckpointHistory for SqlCheckpoints {
     fn history<'a>(&'a self, session_id: &'a str) -> StoreFuture<'a, Vec<CheckpointMetadata>> {
-        self.ask(session_id, |at, session| at.history(session))
+        self.ask(session_id, Unawaited::Skipped, |at, session| {
+            at.history(session)
+        })
     }
 
     fn load_at<'a>(
@@ -154,7 +164,7 @@ impl CheckpointHistory for SqlCheckpoints {
         session_id: &'a str,
         checkpoint_id: Uuid,
     ) -> StoreFuture<'a, Option<AgentState>> {
-        self.ask(session_id, move |at, session| {
+        self.ask(session_id, Unawaited::Skipped, move |at, session| {
             at.load_at(session, checkpoint_id)
         })
     }
@@ -169,13 +179,15 @@ impl CheckpointHistory for SqlCheckpoints {
             return Box::pin(core::future::ready(Err(error)));
         }
         let from = session_id.to_owned();
-        self.ask(new_session_id, move |at, new| {
+        self.ask(new_session_id, Unawaited::Done, move |at, new| {
             at.fork(&from, checkpoint_id, new)
         })
     }
 
     fn prune<'a>(&'a self, session_id: &'a str, keep: usize) -> StoreFuture<'a, usize> {
-        self.ask(session_id, move |at, session| at.prune(session, keep))
+        self.ask(session_id, Unawaited::Done, move |at, session| {
+            at.prune(session, keep)
+        })
     }
 }
 

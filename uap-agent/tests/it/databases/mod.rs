@@ -42,6 +42,7 @@ use crate::stores::{
     a_deleted_session_was_never_seen, forks_have_the_writer_of_their_past,
     nothing_is_replaced_unseen,
 };
+use crate::support::wait_until;
 
 /// A database that can be opened again, as another process does.
 type Open<'a> = &'a dyn Fn() -> Database;
@@ -112,10 +113,10 @@ fn runs_whose_owner_is_gone_are_found(open: Open<'_>) {
         let journal = Arc::new(database.journal(name));
         let mut run = first.record(journal, "go", &first.initial_state());
         // The thread of the database answers a moment later.
-        while seen.lock().unwrap().len() <= n {
+        wait_until("the tool is called", || {
             let _ = run.next().now_or_never();
-            std::thread::yield_now();
-        }
+            seen.lock().unwrap().len() > n
+        });
     }
     let sweep = || block_on(database.abandoned(clock.now().wall)).unwrap();
     assert!(sweep().is_empty());

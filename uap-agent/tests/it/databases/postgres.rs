@@ -16,6 +16,7 @@ use super::race::two_processes_race;
 use super::server::Server;
 use crate::journal::{asking, strategies};
 use crate::log_store::Steps;
+use crate::support::wait_until;
 
 fn open(server: &Server) -> Database {
     Database::postgres(&PostgresConfig::new(server.address())).unwrap()
@@ -67,6 +68,15 @@ fn two_processes_race_in_postgres() {
     two_processes_race(&format!("postgres {}", server.address()), 200);
 }
 
+/// Says that a thread has ended, also where it panicked.
+struct Ending(Arc<AtomicBool>);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
 /// A server that is killed and started again while others work with it.
 struct Outages {
     kills: Arc<AtomicUsize>,
@@ -80,6 +90,7 @@ impl Outages {
         let (kills, is_over) = (Arc::<AtomicUsize>::default(), Arc::<AtomicBool>::default());
         let (server, killed, ended) = (Arc::clone(server), kills.clone(), is_over.clone());
         let work = move || {
+            let _ending = Ending(Arc::clone(&ended));
             while !ended.load(Ordering::SeqCst) {
                 if killed.load(Ordering::SeqCst) < wanted.load(Ordering::SeqCst) {
                     let mut server = server.lock().unwrap();
@@ -123,13 +134,16 @@ fn a_run_goes_on_when_the_server_was_killed_in_its_middle() {
     let outages = Outages::of(&server, wish.clone());
     let tool = |name: &str| {
         let (wish, ran, kills) = (wish.clone(), ran.clone(), outages.kills.clone());
+        let is_over = outages.is_over.clone();
         let run = move |arguments: ubos_common::json::RawObject, context: upp::ToolContext| {
             ran.lock().unwrap().push(context.tool_call_id.to_string());
             // The server is gone, or has just come back, when the result is written.
             let next = wish.fetch_add(1, Ordering::SeqCst) + 1;
-            while next % 2 == 0 && kills.load(Ordering::SeqCst) < next {
-                std::thread::sleep(Duration::from_millis(1));
-            }
+            wait_until("the server is killed and started", || {
+                // Whoever kills it may have panicked: the test is told when it ends the outages.
+                let is_over = is_over.load(Ordering::SeqCst);
+                is_over || next % 2 == 1 || kills.load(Ordering::SeqCst) >= next
+            });
             let fails = arguments.as_str() == r#"{"fail":1}"#;
             let answer = if fails {
                 Err("it failed".into())

@@ -15,6 +15,7 @@ use ubos_common::json::RawObject;
 use upp::{FnTool, Tool, object};
 
 use crate::journal::{asking, strategies};
+use crate::support::watched;
 
 const DATABASE: &str = "UAP_RACE_DATABASE";
 const FOLDER: &str = "UAP_RACE_FOLDER";
@@ -55,6 +56,7 @@ fn child() {
     let database = opened(&database);
     let name = std::env::var(NAME).unwrap();
     for line in std::io::stdin().lines() {
+        let _watched = watched();
         let round: usize = line.unwrap().parse().unwrap();
         let file = Path::new(&folder).join(run_of(round));
         let owner = Ownership::new(&*name).with_term(Duration::from_secs(3600));

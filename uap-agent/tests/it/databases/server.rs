@@ -6,6 +6,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use ubos_common::os::Clock;
+use ubos_common::time::Mono;
+
+use crate::support::BOUND;
+
 /// A server with a folder of its own, reached through a socket in that folder.
 pub(crate) struct Server {
     folder: tempfile::TempDir,
@@ -79,8 +84,10 @@ impl Server {
 
     /// Starts the server where it was killed.
     pub(crate) fn run(&mut self) {
+        let clock = Clock::start();
+        let is_late = || clock.mono().saturating_since(Mono::ZERO) > BOUND;
         // What the former one has left may still be ending, and is in the way then.
-        for _ in 0..600 {
+        while !is_late() {
             let mut postgres = command("postgres");
             // The one before may have been taken by another process meanwhile.
             self.port = self.port.map(|_| free_port());
@@ -107,11 +114,16 @@ impl Server {
                     self.child = Some(child);
                     return;
                 }
+                if is_late() {
+                    child.kill().unwrap();
+                    child.wait().unwrap();
+                    panic!("PostgreSQL has started and takes nobody within {BOUND:?}");
+                }
                 std::thread::sleep(Duration::from_millis(20));
             }
             std::thread::sleep(Duration::from_millis(50));
         }
-        panic!("PostgreSQL does not start");
+        panic!("PostgreSQL does not start within {BOUND:?}");
     }
 
     fn is_ready(&self) -> bool {

@@ -19,6 +19,7 @@ use ubos_conformance::uap::check_journal;
 use upp::{FnTool, Tool, object};
 
 use super::{everything, strategies};
+use crate::support::watched;
 
 const FOLDER: &str = "UAP_JOURNAL_KILL_FOLDER";
 const STRATEGY: &str = "UAP_JOURNAL_KILL_STRATEGY";
@@ -91,6 +92,7 @@ fn child() {
     let Some(folder) = std::env::var_os(FOLDER) else {
         return;
     };
+    let _watched = watched();
     let folder = Path::new(&folder);
     let number = |name: &str| std::env::var(name).unwrap().parse().unwrap();
     let places = Arc::new(Places {
@@ -124,9 +126,13 @@ fn killed(strategy: usize, folder: &Path, place: usize) -> bool {
         .lines()
         .map_while(Result::ok);
     let has_reached = said.into_iter().any(|line| line.contains(REACHED));
-    // What the system calls a kill cannot be caught.
-    child.kill().unwrap();
-    child.wait().unwrap();
+    if has_reached {
+        // What the system calls a kill cannot be caught.
+        child.kill().unwrap();
+        child.wait().unwrap();
+    } else {
+        assert!(child.wait().unwrap().success(), "it comes to its end");
+    }
     has_reached
 }
 

@@ -78,7 +78,7 @@ pub enum AppendError {
     /// A record or batch exceeds the limits; the log is as before.
     #[error(transparent)]
     Encode(#[from] EncodeError),
-    /// A write or sync failed, now or earlier. Whether the record is there, only opening the log again tells:
+    /// A write or sync failed or panicked, now or earlier. Whether the record is there, only opening the log again tells:
     /// after a failed sync the system may have dropped the bytes, and another sync would lie about them.
     #[error("writer failed ({0}) and must be opened again")]
     Poisoned(io::ErrorKind),

@@ -259,11 +259,11 @@ impl Log {
             return Err(AppendError::Poisoned(kind));
         }
         if state.durable < state.committed {
-            state.committing = true;
+            let leading = Leading::begin(self, &mut state);
             let head = (state.committed, state.digest);
             drop(state);
             let synced = self.appender().sync();
-            state = self.finish(synced.map(|()| (head.0, head.1, true)));
+            state = leading.end(synced.map(|()| (head.0, head.1, true)));
             if let Some(kind) = state.failed {
                 return Err(AppendError::Poisoned(kind));
             }
@@ -314,7 +314,8 @@ impl Log {
     fn shut(&self) -> Result<Head, AppendError> {
         let head = self.sync()?;
         let mut state = self.state();
-        // Nothing may be written behind the cut that follows.
+        // Nothing may be written behind the cut that follows; nor is it tried again where the folder's code panics.
+        state.failed = Some(io::ErrorKind::BrokenPipe);
         let sealed = self.appender().seal().map_err(|error| error.kind());
         state.failed = Some(sealed.err().unwrap_or(io::ErrorKind::BrokenPipe));
         sealed.map(|()| head).map_err(AppendError::Poisoned)
@@ -385,20 +386,19 @@ impl Log {
         let mut block = std::mem::replace(&mut state.pending, fresh);
         let place = state.place;
         state.place = place.after(block.finished_bytes(), self.config.segment_bytes);
-        state.committing = true;
+        let leading = Leading::begin(self, &mut state);
         let durable = state.durable;
         drop(state);
         let sync = self.config.sync != Sync::None;
         let written = self
             .appender()
             .write(&mut block, place, first, durable, sync);
-        let mut state = self.finish(written.map(|digest| (end, digest, sync)));
+        let mut state = leading.end(written.map(|digest| (end, digest, sync)));
         state.spare = Some(block);
         state
     }
 
-    /// Ends a commit or a sync: tells everybody how it went.
-    fn finish(&self, outcome: io::Result<(u64, Digest, bool)>) -> MutexGuard<'_, State> {
+    fn finish(&self, outcome: Result<(u64, Digest, bool), io::ErrorKind>) -> MutexGuard<'_, State> {
         let mut state = self.state();
         state.committing = false;
         match outcome {
@@ -410,10 +410,7 @@ impl Log {
                 }
                 self.visible.store(end, Ordering::Release);
             }
-            Err(error) => {
-                debug!(log = %self.keys.id(), kind = ?error.kind(), "log failed");
-                state.failed = Some(error.kind());
-            }
+            Err(kind) => state.failed = Some(kind),
         }
         self.committed.notify_all();
         state
@@ -431,6 +428,42 @@ impl Log {
 
     fn appender(&self) -> MutexGuard<'_, Appender> {
         self.appender.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A commit or a sync under way, for which others wait. A folder whose code panics fails the log as a write does that
+/// failed: what may be half written is not appended to.
+struct Leading<'l> {
+    log: &'l Log,
+    has_ended: bool,
+}
+
+impl<'l> Leading<'l> {
+    fn begin(log: &'l Log, state: &mut State) -> Self {
+        state.committing = true;
+        let has_ended = false;
+        Self { log, has_ended }
+    }
+
+    /// Tells everybody how it went.
+    fn end(mut self, outcome: io::Result<(u64, Digest, bool)>) -> MutexGuard<'l, State> {
+        let log = self.log;
+        let outcome = outcome.map_err(|error| {
+            let kind = error.kind();
+            // Without the lock, and before this has ended: a subscriber is the caller's code, too.
+            debug!(log = %log.keys.id(), ?kind, "log failed");
+            kind
+        });
+        self.has_ended = true;
+        log.finish(outcome)
+    }
+}
+
+impl Drop for Leading<'_> {
+    fn drop(&mut self) {
+        if !self.has_ended {
+            drop(self.log.finish(Err(io::ErrorKind::Other)));
+        }
     }
 }
 

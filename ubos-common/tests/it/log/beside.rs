@@ -4,7 +4,7 @@
     reason = "a race is run for a time, not for a count"
 )]
 
-use super::{config, drain, open, payload, segment};
+use super::{BOUND, config, drain, open, payload, segment};
 use proptest::prelude::*;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -129,7 +129,7 @@ fn a_proof_beside_a_process_that_writes_is_right() {
             .unwrap();
         let start = Instant::now();
         while Reader::open(folder.path()).next().unwrap().is_none() {
-            assert!(start.elapsed().as_secs() < 300, "the child writes nothing");
+            assert!(start.elapsed() < BOUND, "the child writes nothing");
         }
         let start = Instant::now();
         let outcome = std::panic::catch_unwind(|| {
@@ -141,7 +141,17 @@ fn a_proof_beside_a_process_that_writes_is_right() {
             });
         });
         drop(child.stdin.take());
-        assert!(child.wait().unwrap().success());
+        let start = Instant::now();
+        let ended = loop {
+            if let Some(ended) = child.try_wait().unwrap() {
+                break ended;
+            }
+            if start.elapsed() > BOUND {
+                child.kill().unwrap();
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        };
+        assert!(ended.success(), "{ended}");
         assert!(outcome.is_ok(), "{speed}");
     }
 }
@@ -192,6 +202,15 @@ fn a_follower_whose_next_segment_was_archived_is_told() {
     }
 }
 
+/// Stops the others, also where this one panics: the scope waits for them.
+struct Stops<'s>(&'s AtomicBool);
+
+impl Drop for Stops<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 #[test]
 fn readers_beside_archiving_get_records_or_are_told() {
     let folder = tempfile::tempdir().unwrap();
@@ -236,6 +255,7 @@ fn readers_beside_archiving_get_records_or_are_told() {
                 }
             }),
         ];
+        let _stops = Stops(&stop);
         let start = Instant::now();
         while start.elapsed() < Duration::from_secs(2)
             && !readers
@@ -247,7 +267,6 @@ fn readers_beside_archiving_get_records_or_are_told() {
             }
             log.archive(log.head().next_sequence, &target).unwrap();
         }
-        stop.store(true, Ordering::Relaxed);
     });
     Verify::default().run(&target).unwrap();
 }
@@ -570,7 +589,7 @@ fn whoever_waits_for_the_commit_of_another_is_woken() {
     std::thread::sleep(Duration::from_millis(100));
     drop(held);
     let mut seen = (0..8)
-        .map(|_| ends.recv_timeout(Duration::from_secs(60)).expect("woken"))
+        .map(|_| ends.recv_timeout(BOUND).expect("woken"))
         .collect::<Vec<_>>();
     seen.sort_unstable();
     assert_eq!(seen, (0..8).collect::<Vec<_>>());

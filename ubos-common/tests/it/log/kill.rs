@@ -1,6 +1,6 @@
 //! A process is killed while it appends; what it acknowledged through a pipe must be there.
 
-use super::{config, payload};
+use super::{config, payload, watched};
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -34,7 +34,9 @@ fn child() {
                 }
             });
         }
+        let alive = watched();
         loop {
+            alive.send(()).unwrap();
             let batch: Vec<Vec<u8>> = (0..3).map(|n| payload(n, length(n))).collect();
             let slices: Vec<&[u8]> = batch.iter().map(Vec::as_slice).collect();
             let batch = log.append_batch(&slices).unwrap();

@@ -1,8 +1,13 @@
 //! Threads: many appenders, readers beside them.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "a reader waits for a time, and not for ever"
+)]
 
-use super::{config, open, payload};
+use super::{BOUND, config, open, payload};
 use std::collections::BTreeSet;
 use std::sync::Mutex;
+use std::time::Instant;
 use ubos_common::log::{FsDir, Log, Reader, SimDisk, Verify};
 
 #[test]
@@ -11,13 +16,15 @@ fn readers_beside_a_writer_see_whole_records_in_order() {
     let folder = tempfile::tempdir().unwrap();
     let log = Log::open(folder.path(), config().with_segment_bytes(20_000)).unwrap();
     let follow = |mut reader: Reader| {
-        let mut next = 0;
+        let (mut next, mut since) = (0, Instant::now());
         while next < COUNT {
             if let Some(entry) = reader.next().unwrap() {
                 assert_eq!(entry.position.sequence, next);
                 assert_eq!(entry.bytes, payload(next, (next * 13 % 3000) as usize));
                 next += 1;
+                since = Instant::now();
             } else {
+                assert!(since.elapsed() < BOUND, "record {next} does not come");
                 std::thread::yield_now();
             }
         }
@@ -69,7 +76,10 @@ fn one_failure_reaches_everybody_who_waits() {
     disk.cut_power_after(20);
     std::thread::scope(|scope| {
         for _ in 0..8 {
-            scope.spawn(|| while log.append(b"until it fails").is_ok() {});
+            scope.spawn(|| {
+                let failed = (0..1000).any(|_| log.append(b"until it fails").is_err());
+                assert!(failed, "the power is cut");
+            });
         }
     });
     let acknowledged = log.head().next_sequence;
