@@ -1,6 +1,10 @@
 //! What the handles of hub and agent promise.
 
-use std::{future::pending, sync::Arc, time::Duration};
+use std::{
+    future::pending,
+    sync::{Arc, Condvar, Mutex},
+    time::Duration,
+};
 
 use tokio::sync::{Notify, mpsc};
 use uap_hub_proto::{
@@ -9,12 +13,12 @@ use uap_hub_proto::{
     role::{
         agent,
         hub::{
-            Candidate, CommandError, Config, Event, Job, JobEvent, Phase, Placement, Record,
-            Verdict,
+            Candidate, CommandError, Config, Event, Job, JobEvent, Outcome, Phase, Placement,
+            Record, Verdict,
         },
     },
     state::State,
-    store::{JobStore as _, MemoryStore},
+    store::{JobStore, MemoryStore, StoreError},
     transport::{
         MIN_KEEP_ALIVE,
         client::{AgentBuilder, Context, HandlerError},
@@ -69,6 +73,58 @@ async fn an_error_is_told_with_its_causes() {
     assert_eq!(message, outcome.message);
     within(agent.shutdown(Duration::ZERO)).await;
     assert_eq!(within(agent.connected()).await, None);
+}
+
+/// A store whose disk has stopped, until it is repaired.
+#[derive(Debug, Default)]
+struct Stuck(Arc<(Mutex<bool>, Condvar)>);
+
+impl JobStore for Stuck {
+    fn write(&self, _: &[(JobId, Record)]) -> Result<(), StoreError> {
+        let stuck = self.0.0.lock().unwrap();
+        drop(self.0.1.wait_while(stuck, |is_open| !*is_open).unwrap());
+        Ok(())
+    }
+
+    fn unfinished(&self) -> Result<Vec<(JobId, Job)>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    fn outcome(&self, _: JobId) -> Result<Option<Outcome>, StoreError> {
+        Ok(None)
+    }
+
+    fn labelled(&self, _: &str) -> Result<Option<JobId>, StoreError> {
+        Ok(None)
+    }
+}
+
+/// Has the disk go on, without which the runtime would wait for it.
+struct Repair(Arc<(Mutex<bool>, Condvar)>);
+
+impl Drop for Repair {
+    fn drop(&mut self) {
+        *self.0.0.lock().unwrap() = true;
+        self.0.1.notify_all();
+    }
+}
+
+#[tokio::test]
+async fn a_store_that_hangs_does_not_keep_a_hub_from_leaving() {
+    let store = Stuck::default();
+    let _repair = Repair(store.0.clone());
+    let config = ServerConfig::default().with_store(Arc::new(store));
+    let hub = serve(([127, 0, 0, 1], 0).into(), config).await.unwrap();
+    let job = hub.submit(Job::test("t", vec![])).unwrap();
+    for _ in 0..2 {
+        let left = within(hub.shutdown(Duration::ZERO)).await.unwrap_err();
+        assert_eq!(left.kind(), std::io::ErrorKind::TimedOut);
+        assert!(left.to_string().contains("wait for it: 1"), "{left}");
+    }
+    let outcome = within(job.outcome()).await;
+    assert_eq!(outcome.verdict, Verdict::Failed);
+    let told = outcome.store_error.unwrap();
+    assert!(told.contains("had not answered"), "{told}");
 }
 
 #[test]

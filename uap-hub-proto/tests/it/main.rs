@@ -46,6 +46,9 @@ mod loopback;
 #[cfg(all(feature = "client", feature = "external-tests"))]
 mod nats;
 #[cfg(test)]
+#[cfg(all(feature = "client", feature = "external-tests"))]
+mod nats_away;
+#[cfg(test)]
 #[cfg(all(feature = "client", feature = "server"))]
 mod resume;
 #[cfg(test)]

@@ -4,6 +4,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     future::pending,
     io::{BufRead as _, BufReader},
+    path::Path,
     process::{Child, Command, Stdio},
     sync::Mutex,
     time::Duration,
@@ -30,40 +31,51 @@ use ubos_common::{
 const URL: &str = "HUB_NATS_TEST_URL";
 
 /// How long the server may take for an answer.
-const LONG: Duration = Duration::from_secs(60);
+pub(crate) const LONG: Duration = Duration::from_secs(60);
 
-struct Nats {
+pub(crate) struct Nats {
     child: Child,
-    url: String,
-    _folder: tempfile::TempDir,
+    pub(crate) url: String,
+    folder: tempfile::TempDir,
 }
 
 impl Nats {
-    fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let child = Command::new("nats-server")
+        let (child, url) = Self::run(folder.path());
+        Self { child, url, folder }
+    }
+
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Starts the server that was killed, with all that it stored, on another port.
+    pub(crate) fn run_again(&mut self) {
+        (self.child, self.url) = Self::run(self.folder.path());
+    }
+
+    fn run(folder: &Path) -> (Child, String) {
+        let ports = tempfile::tempdir().unwrap();
+        let mut child = Command::new("nats-server")
             .args(["-js", "-a", "127.0.0.1", "-p", "-1", "--ports_file_dir"])
-            .arg(folder.path())
+            .arg(ports.path())
             .arg("-sd")
-            .arg(folder.path().join("data"))
+            .arg(folder.join("data"))
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
             .expect("these tests need a nats-server in the path: apt-get install nats-server");
-        let mut nats = Self {
-            child,
-            url: String::new(),
-            _folder: folder,
-        };
-        while nats.child.try_wait().unwrap().is_none() {
-            let files = std::fs::read_dir(nats._folder.path()).unwrap();
-            let mut files = files.map(|file| file.unwrap().path());
-            let ports = files.find(|path| path.extension().is_some_and(|end| end == "ports"));
-            let text = ports.and_then(|path| std::fs::read(path).ok());
+        while child.try_wait().unwrap().is_none() {
+            let mut files = std::fs::read_dir(ports.path()).unwrap();
+            let text = files
+                .next()
+                .and_then(|file| std::fs::read(file.unwrap().path()).ok());
             let ports = text.and_then(|text| serde_json::from_slice(&text).ok());
             if let Some(serde_json::Value::Object(ports)) = ports {
-                nats.url = ports["nats"][0].as_str().unwrap().to_owned();
-                return nats;
+                let url = ports["nats"][0].as_str().unwrap().to_owned();
+                return (child, url);
             }
             std::thread::sleep(Duration::from_millis(20));
         }
@@ -96,7 +108,10 @@ async fn queue(url: &str) -> JobQueue {
     queue_with(url, |config| config).await
 }
 
-async fn queue_with(url: &str, change: impl FnOnce(QueueConfig) -> QueueConfig) -> JobQueue {
+pub(crate) async fn queue_with(
+    url: &str,
+    change: impl FnOnce(QueueConfig) -> QueueConfig,
+) -> JobQueue {
     let client = client(url).await;
     let config = QueueConfig::default()
         .with_ack_wait(Duration::from_millis(1500))
@@ -106,7 +121,7 @@ async fn queue_with(url: &str, change: impl FnOnce(QueueConfig) -> QueueConfig) 
 }
 
 /// A hub with an agent that takes 20 ms for an echo.
-async fn hub() -> (HubHandle, AgentHandle) {
+pub(crate) async fn hub() -> (HubHandle, AgentHandle) {
     let hub = serve(([127, 0, 0, 1], 0).into(), ServerConfig::default())
         .await
         .unwrap();
@@ -133,7 +148,7 @@ fn echo(text: &str) -> Job {
     )
 }
 
-async fn submit(queue: &JobQueue, count: usize) -> Vec<(JobId, String)> {
+pub(crate) async fn submit(queue: &JobQueue, count: usize) -> Vec<(JobId, String)> {
     let mut ids = IdSource::from_os().unwrap();
     let mut jobs = Vec::new();
     for n in 0..count {
@@ -144,7 +159,7 @@ async fn submit(queue: &JobQueue, count: usize) -> Vec<(JobId, String)> {
     jobs
 }
 
-async fn ends(queue: &JobQueue, jobs: &[(JobId, String)]) -> BTreeMap<JobId, Outcome> {
+pub(crate) async fn ends(queue: &JobQueue, jobs: &[(JobId, String)]) -> BTreeMap<JobId, Outcome> {
     let mut ends = BTreeMap::new();
     for _ in 0..6000 {
         for (id, _) in jobs {
@@ -162,7 +177,7 @@ async fn ends(queue: &JobQueue, jobs: &[(JobId, String)]) -> BTreeMap<JobId, Out
     panic!("{} of {} jobs ended", ends.len(), jobs.len());
 }
 
-fn all_done(jobs: &[(JobId, String)], ends: &BTreeMap<JobId, Outcome>) {
+pub(crate) fn all_done(jobs: &[(JobId, String)], ends: &BTreeMap<JobId, Outcome>) {
     for (id, text) in jobs {
         let outcome = &ends[id];
         let seen = (outcome.verdict, outcome.message.as_str());

@@ -12,6 +12,7 @@ pub(crate) struct Closing(Arc<Signals>);
 #[derive(Debug)]
 struct Signals {
     is_closed: watch::Sender<bool>,
+    is_over: watch::Sender<bool>,
     /// Every task that runs has a receiver of it.
     tasks: watch::Sender<()>,
 }
@@ -25,8 +26,11 @@ pub(crate) struct Running {
 
 impl Default for Closing {
     fn default() -> Self {
-        let (is_closed, tasks) = (watch::Sender::new(false), watch::Sender::new(()));
-        Self(Arc::new(Signals { is_closed, tasks }))
+        Self(Arc::new(Signals {
+            is_closed: watch::Sender::new(false),
+            is_over: watch::Sender::new(false),
+            tasks: watch::Sender::new(()),
+        }))
     }
 }
 
@@ -46,13 +50,12 @@ impl Closing {
 
     /// Ready when the server is closed.
     pub(super) fn closed(&self) -> BoxFuture<'static, ()> {
-        let mut is_closed = self.0.is_closed.subscribe();
-        Box::pin(async move {
-            if is_closed.wait_for(|is_closed| *is_closed).await.is_err() {
-                // A server that is gone without an end cancels nothing.
-                core::future::pending().await
-            }
-        })
+        said(&self.0.is_closed)
+    }
+
+    /// Waits no longer for tasks that run: they are dropped.
+    pub(super) fn end(&self) {
+        self.0.is_over.send_replace(true);
     }
 
     /// Ready when no task runs.
@@ -71,4 +74,19 @@ impl Running {
     pub(crate) fn cancelled(&self) -> BoxFuture<'static, ()> {
         self.of.closed()
     }
+
+    /// Ready when the task is to be dropped.
+    pub(super) fn dropped(&self) -> BoxFuture<'static, ()> {
+        said(&self.of.0.is_over)
+    }
+}
+
+fn said(signal: &watch::Sender<bool>) -> BoxFuture<'static, ()> {
+    let mut signal = signal.subscribe();
+    Box::pin(async move {
+        if signal.wait_for(|is_said| *is_said).await.is_err() {
+            // A server that is gone without an end cancels nothing.
+            core::future::pending().await
+        }
+    })
 }

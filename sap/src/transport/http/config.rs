@@ -18,7 +18,7 @@ use crate::ConfigError;
 /// | `write_timeout`, for a client to take some of an answer | 30 s | the connection is closed |
 /// | `hosts`, as clients name this server | those of the address; on every address (`0.0.0.0`) each that is an address, and `localhost`; any on a Unix socket | Nack and 403 |
 /// | `origins`, pages in browsers that may send requests beside those of this server | none | Nack and 403 |
-/// | `shutdown_grace`, for tasks that run when the server is to end | 10 s | they are cancelled |
+/// | `shutdown_grace`, for tasks that run when the server is to end | 10 s | they are cancelled; after as long again, and at least 10 s, they are dropped |
 ///
 /// The head of a request has at most about 64 KiB, and 100 headers; a longer one is answered 431. A body that is not said to be JSON is a Nack
 /// and 415: a page of somebody else can have a browser send others

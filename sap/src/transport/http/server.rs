@@ -84,7 +84,9 @@ fn router_of(server: Server) -> Router {
 /// No connection is taken any more then; tasks that came this way and still run have the grace of the settings, after
 /// which they end CANCELLED and no further task is taken. Those that came to the processor another way go on. It returns
 /// when the last one has ended and the connections are closed;
-/// those that are still open after as long again are left, so that a client that stalls keeps nobody waiting.
+/// those that are still open after as long again are left, so that a client that stalls keeps nobody waiting. Cancelled tasks
+/// have as long for their ends, and at least 10 s; one whose end is not written down by then is dropped, as by a crash, and that of
+/// a tool of MCP is left.
 ///
 /// # Errors
 ///
@@ -145,10 +147,14 @@ pub async fn serve_with(
         if begun.await.is_err() {
             return core::future::pending().await;
         }
-        let passed = || clock.sleep_until(clock.now().mono.saturating_add(grace));
-        passed().await;
+        let passed = |span| clock.sleep_until(clock.now().mono.saturating_add(span));
+        passed(grace).await;
         closing.close();
-        join(closing.idle(), passed()).await;
+        let ended = join(closing.idle(), passed(grace));
+        // A transcript that hangs holds up the end of a task, and with it what cancels the task.
+        let late = passed(grace.max(MIN_ENDING));
+        select(pin!(ended), late).await;
+        closing.end();
     };
     tokio::select! {
         () = serving => {}
@@ -254,13 +260,16 @@ impl Server {
             cancelled: Some(running.cancelled()),
         };
         let service = self.service.clone();
+        let dropped = running.dropped();
         let span = trace::carry("http", correlation);
         tokio::spawn(async move {
             let served = service.serve_read(read, &bytes, &mut caller);
             let served = trace::within(span, served);
             // What panics beside the processor ends the task as well; what was said last is not its answer.
-            let served = AssertUnwindSafe(served).catch_unwind().await;
-            if let (Err(_) | Ok(Err(_)), Some(lost)) = (served, lost.upgrade()) {
+            let served = pin!(AssertUnwindSafe(served).catch_unwind());
+            let served = select(served, dropped).await;
+            let is_served = matches!(served, Either::Left((Ok(Ok(_)), _)));
+            if !is_served && let Some(lost) = lost.upgrade() {
                 let _ = lost.try_send((Err(Lost), None));
             }
             drop(running);
@@ -335,6 +344,8 @@ fn read_id(header: &HeaderValue) -> Option<CorrelationId> {
     header.to_str().ok()?.trim().parse().ok()
 }
 
+/// How long cancelled tasks have for their ends, where the grace is shorter.
+const MIN_ENDING: Duration = Duration::from_secs(10);
 /// How long one line waits for a client that is slow to read.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Messages that wait for a client; with as many, its task waits.

@@ -1,5 +1,6 @@
 //! One delivery of a task, from its arrival to its end.
 
+use core::convert::Infallible;
 use core::future::Future;
 use core::pin::pin;
 use std::sync::Arc;
@@ -53,7 +54,7 @@ impl Job<'_> {
         // A task that has its result is not run again.
         if let Some((headers, _)) = self.queue.last(&self.subject("result")).await? {
             if is_of(&headers, &self.body) {
-                return done(self.delivery).await;
+                return self.queue.done(self.delivery).await;
             }
             return self.refuse(SECOND).await;
         }
@@ -201,14 +202,17 @@ impl Job<'_> {
 
     /// Tells the server every now and then that somebody is at it.
     async fn at_work<T>(&self, work: impl Future<Output = T>) -> T {
-        let mut work = pin!(work);
+        tokio::select! {
+            done = work => done,
+            // Beside the work: while the server is away, one of these may wait for as long.
+            never = self.say_at_work() => match never {},
+        }
+    }
+
+    async fn say_at_work(&self) -> Infallible {
         loop {
-            tokio::select! {
-                done = &mut work => return done,
-                () = tokio::time::sleep(self.queue.config.ack_wait / 3) => {
-                    let _ = self.delivery.ack_with(AckKind::Progress).await;
-                }
-            }
+            tokio::time::sleep(self.queue.config.ack_wait / 3).await;
+            let _ = self.delivery.ack_with(AckKind::Progress).await;
         }
     }
 
@@ -222,7 +226,7 @@ impl Job<'_> {
             }
             ended => ended?,
         }
-        done(self.delivery).await
+        self.queue.done(self.delivery).await
     }
 
     async fn end(&self, result: TaskResult, elsewhere: bool) -> Result<(), QueueError> {
@@ -259,7 +263,7 @@ impl Job<'_> {
         if claim.begun > 0 {
             self.claim(claim, 0).await?;
         }
-        done(self.delivery).await
+        self.queue.done(self.delivery).await
     }
 
     async fn refuse(&self, why: &'static str) -> Result<(), QueueError> {
@@ -269,7 +273,7 @@ impl Job<'_> {
         let refused = &self.delivery.payload;
         let message = self.service.turn_away(nack, refused).await;
         self.say("nack", message.encode()).await?;
-        done(self.delivery).await
+        self.queue.done(self.delivery).await
     }
 
     /// Dead letter: nobody got to the end of it.
@@ -435,10 +439,6 @@ fn too_long(result: &TaskResult) -> TaskResult {
     );
     let why = "the result is longer than a message of the queue may be";
     told.with_error(ErrorCode::Unprocessable, why)
-}
-
-pub(super) async fn done(delivery: &Delivery) -> Result<(), QueueError> {
-    delivery.double_ack().await.map_err(QueueError::Nats)
 }
 
 /// How often a claim is given back, where others say something of the same task at the same time.

@@ -41,6 +41,7 @@ mod stop;
 mod taken;
 mod worker;
 
+use core::future::Future;
 use core::time::Duration;
 use std::error::Error as _;
 
@@ -54,6 +55,7 @@ use async_nats::jetstream::stream::{
 };
 use async_nats::jetstream::{self, Context};
 use bytes::Bytes;
+use tokio::time::timeout;
 use ubos_common::canon::Digest;
 use ubos_common::trace_context::TraceContext;
 
@@ -89,6 +91,7 @@ use crate::work::{self, For};
 /// | how long messages about a task, and dead letters, are kept | 7 days | they are removed |
 /// | how long a worker looks at what was said to stop a task, before it begins | 30 s | it looks at the rest while the task runs |
 /// | how long it asks whether one of them may | 30 s | that one is passed over; it may be said again |
+/// | how long one request waits for the server | the request timeout of the client, at least 10 s | the task comes again |
 ///
 /// The server sets so much room aside when the queue is made, and refuses a queue that it has no room for. A stream that is there already keeps its own bounds.
 #[derive(Clone, Debug)]
@@ -145,7 +148,7 @@ impl Config {
         self
     }
 
-    /// Sets when a task comes back that could not be taken.
+    /// Sets when a task comes back that could not be taken; at least 1 ms.
     #[must_use]
     pub const fn with_busy_delay(mut self, delay: Duration) -> Self {
         self.busy_delay = delay;
@@ -193,6 +196,12 @@ impl Config {
             "a worker needs at least 1 ms",
         )?;
         ConfigError::require(
+            self.busy_delay >= Duration::from_millis(1),
+            "busy_delay",
+            self.busy_delay,
+            "a task comes back after at least 1 ms",
+        )?;
+        ConfigError::require(
             self.max_attempts > 0,
             "max_attempts",
             self.max_attempts,
@@ -207,6 +216,8 @@ const MAX_TASKS: i64 = 100_000;
 const MAX_DEAD_BYTES: i64 = 64 << 20;
 /// Tasks that one worker runs at the same time.
 const MAX_IN_FLIGHT: usize = 16;
+/// How long a request waits at least: as long as the client waits to publish something and for it to be stored.
+const MIN_PATIENCE: Duration = Duration::from_secs(10);
 /// How long messages about a task, and dead letters, are kept.
 const KEEP: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
@@ -358,7 +369,8 @@ impl Queue {
 
     /// The same with its number.
     async fn last_stored(&self, subject: &str) -> Result<Option<StreamMessage>, QueueError> {
-        found(self.out.get_last_raw_message_by_subject(subject).await)
+        let last = self.out.get_last_raw_message_by_subject(subject);
+        found(self.in_time(last).await?)
     }
 
     /// The first message on a subject that has this number or a later one.
@@ -368,7 +380,15 @@ impl Queue {
         number: u64,
     ) -> Result<Option<StreamMessage>, QueueError> {
         let first = self.out.get_first_raw_message_by_subject(subject, number);
-        found(first.await)
+        found(self.in_time(first).await?)
+    }
+
+    /// What comes of a request, for as long as the client waits for an answer, and at least 10 s. The client counts from when
+    /// it could ask: without a bound of its own a request would wait for as long as the server is away.
+    async fn in_time<T>(&self, request: impl Future<Output = T>) -> Result<T, QueueError> {
+        let patience = self.context.client().timeout().unwrap_or(MIN_PATIENCE);
+        let answer = timeout(patience.max(MIN_PATIENCE), request).await;
+        answer.map_err(QueueError::nats)
     }
 
     /// Stores a message and waits until it is stored.
@@ -561,6 +581,10 @@ mod tests {
                 "ack_wait is 999.999µs, but",
             ),
             (
+                Config::default().with_busy_delay(Duration::ZERO),
+                "busy_delay is 0ns, but",
+            ),
+            (
                 Config::default().with_max_attempts(0),
                 "max_attempts is 0, but",
             ),
@@ -576,7 +600,10 @@ mod tests {
             let refused = config.check().unwrap_err().to_string();
             assert!(refused.starts_with(wanted), "{refused}");
         }
-        let least = Config::default().with_ack_wait(Duration::from_millis(1));
+        let least = Duration::from_millis(1);
+        let least = Config::default()
+            .with_ack_wait(least)
+            .with_busy_delay(least);
         for config in [Config::default(), least] {
             assert_eq!(config.check(), Ok(()));
         }

@@ -11,7 +11,7 @@ use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
 
 use super::cancel::Cancels;
-use super::job::{Job, done};
+use super::job::Job;
 use super::{BODY, MAX_IN_FLIGHT, Queue, QueueError, digest_apart, found};
 use crate::processor::{Warning, guarded};
 use crate::receipt::Nack;
@@ -21,7 +21,8 @@ use crate::validate::{Options, issuer_of};
 use crate::work::{self, For};
 
 impl Queue {
-    /// Answers tasks until `shutdown` is ready, then lets those that run end.
+    /// Answers tasks until `shutdown` is ready, then lets those that run end. While the server is away they go on, and end in
+    /// their time; what cannot be stored then is delivered again.
     ///
     /// Dropping the future instead leaves them to another worker, as a crash does. Tasks run in this future. Where
     /// carrying one of them fails, that one is given back with a [`Warning::Carrier`], and the others go on.
@@ -37,12 +38,16 @@ impl Queue {
         shutdown: impl Future<Output = ()>,
     ) -> Result<(), QueueError> {
         let cancels = Cancels::default();
-        let listening = cancels.listen(self.cancels().await?);
+        let mut shutdown = pin!(shutdown);
+        let listening = tokio::select! {
+            () = &mut shutdown => return Ok(()),
+            messages = self.cancels() => cancels.listen(messages?),
+        };
         let mut jobs = FuturesUnordered::new();
         let begin = |delivery| self.answer_alone(service, &cancels, delivery);
         let working = async {
             let ended = tokio::select! {
-                () = shutdown => Ok(()),
+                () = &mut shutdown => Ok(()),
                 Err(failed) = self.take(&mut jobs, begin) => Err(failed),
             };
             while jobs.next().await.is_some() {}
@@ -108,7 +113,7 @@ impl Queue {
             let nack = Nack::malformed("no task, or none whose id can be read");
             service.turn_away(nack, &delivery.payload).await;
             self.bury(delivery, "no task id").await?;
-            return done(delivery).await;
+            return self.done(delivery).await;
         };
         let job = Job {
             queue: self,
@@ -161,12 +166,20 @@ impl Queue {
         let name = format!("{}_tasks", self.config.name);
         let tasks = self.context.get_stream_no_info(name).await;
         let tasks = tasks.map_err(QueueError::nats)?;
-        Ok(found(tasks.get_raw_message(number).await)?.is_some())
+        let task = self.in_time(tasks.get_raw_message(number));
+        Ok(found(task.await?)?.is_some())
+    }
+
+    /// Takes what is settled out of the queue.
+    pub(super) async fn done(&self, delivery: &Delivery) -> Result<(), QueueError> {
+        let done = self.in_time(delivery.double_ack());
+        done.await?.map_err(QueueError::Nats)
     }
 
     pub(super) async fn give_back(&self, delivery: &Delivery) -> Result<(), QueueError> {
         let back = AckKind::Nak(Some(self.config.busy_delay));
-        delivery.ack_with(back).await.map_err(QueueError::Nats)
+        let given = self.in_time(delivery.ack_with(back));
+        given.await?.map_err(QueueError::Nats)
     }
 }
 

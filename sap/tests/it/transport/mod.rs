@@ -11,6 +11,8 @@ mod nats;
 #[cfg(all(feature = "nats", feature = "external-tests"))]
 mod nats_again;
 #[cfg(all(feature = "nats", feature = "external-tests"))]
+mod nats_away;
+#[cfg(all(feature = "nats", feature = "external-tests"))]
 mod nats_cancel;
 #[cfg(all(feature = "nats", feature = "external-tests"))]
 mod nats_faults;

@@ -63,6 +63,16 @@ impl Nats {
         panic!("the nats-server does not say its port");
     }
 
+    pub(super) fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Starts the server that was killed, with all that it stored, on another port.
+    pub(super) fn run_again(&mut self) {
+        (self.child, self.url) = Self::run(self.folder.path(), "-1");
+    }
+
     pub(super) async fn open(&self, config: Config) -> Result<Queue, QueueError> {
         Queue::open(self.client().await, config).await
     }
@@ -428,10 +438,8 @@ async fn tasks_survive_the_server() {
         answer = client.send(&task, &mut ignored) => panic!("nobody works: {answer:?}"),
         () = until_kept(&nats, "sap_tasks", 1) => {}
     }
-    nats.child.kill().unwrap();
-    nats.child.wait().unwrap();
-    let (child, url) = Nats::run(nats.folder.path(), "-1");
-    (nats.child, nats.url) = (child, url);
+    nats.kill();
+    nats.run_again();
     let seen = Seen::default();
     let queue = nats.queue(config()).await;
     let worker = work(&queue, seen.service_of(processor::Config::default()));

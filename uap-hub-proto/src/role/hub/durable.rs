@@ -10,6 +10,8 @@ use crate::capability::Shape;
 use crate::id::JobId;
 use crate::trace::debug;
 
+pub(super) const NOT_STORED: &str = "the job could not be stored";
+
 impl Hub {
     /// Answers [`Output::Store`], one answer for each in their order: the record is where it will be found
     /// again, or could not be stored.
@@ -42,7 +44,7 @@ impl Hub {
                 }
             }
             (Stage::Storing, Err(reason)) => {
-                let mut outcome = Outcome::new(Verdict::Failed, "the job could not be stored");
+                let mut outcome = Outcome::new(Verdict::Failed, NOT_STORED);
                 outcome.store_error = Some(reason.into());
                 self.tell_end(now, job, outcome);
             }
@@ -122,7 +124,7 @@ impl Hub {
     }
 
     /// Tells the end of a job that has no timer any more.
-    fn tell_end(&mut self, now: Now, job: JobId, outcome: Outcome) {
+    pub(super) fn tell_end(&mut self, now: Now, job: JobId, outcome: Outcome) {
         if self.queue.remove(job).is_some() {
             self.job_event(now, job, JobEvent::Ended(outcome));
         }

@@ -5,8 +5,8 @@ use std::time::Duration;
 use ubos_common::{machine::Timers, time::Now};
 
 use super::{
-    CommandError, Event, Hub, JobEvent, Outcome, Output, Phase, Timer, Verdict, execution::Closed,
-    queue::Stage as JobStage, session::Stage,
+    CommandError, Event, Hub, JobEvent, Outcome, Output, Phase, Timer, Verdict,
+    durable::NOT_STORED, execution::Closed, queue::Stage as JobStage, session::Stage,
 };
 use crate::{
     id::{ClientId, JobId},
@@ -14,6 +14,9 @@ use crate::{
 };
 
 const LEAVING: &str = "the hub is shutting down";
+/// How long a hub that leaves waits for its store once the time for draining is over.
+const STORE_GRACE: Duration = Duration::from_secs(10);
+const UNANSWERED: &str = "the store had not answered when the hub closed";
 
 impl Hub {
     /// Pauses the hub, or lets it go on. While it is paused it offers nothing: agents can register, jobs are accepted and
@@ -93,6 +96,9 @@ impl Hub {
     /// stream `UNAVAILABLE`, whereupon agents look for the hub again. What a durable hub does not end is
     /// [`Kept`](Verdict::Kept). A hub that leaves already may be told to leave earlier, and no later.
     ///
+    /// What is being stored when `drain` is over has 10 s. After that the hub closes, and ends told of jobs whose
+    /// records are not answered have a [`store_error`](Outcome::store_error): whether they are stored is not known.
+    ///
     /// Spec: UAP hub 5
     // impl: HUB-5-3
     pub fn shutdown(&mut self, now: Now, drain: Duration) {
@@ -128,7 +134,7 @@ impl Hub {
         }
     }
 
-    /// The drain time is over: sessions that run are broken off.
+    /// The drain time is over: sessions that run are broken off, and the store has no longer than its grace.
     pub(super) fn end_sessions(&mut self, now: Now) {
         for id in self.sessions.in_stage(|_| true) {
             let Some(session) = self.sessions.get(id) else {
@@ -144,9 +150,29 @@ impl Hub {
                 self.end_stream(stream, Status::new(Code::Unavailable, LEAVING));
             }
         }
+        if self.queue.len() > 0 {
+            let end = now.mono.saturating_add(STORE_GRACE);
+            self.timers.set_earlier(Timer::Store, end);
+        }
     }
 
-    /// Closes when nothing runs and nothing is being stored.
+    /// The store was given its time: the ends of jobs that it holds up are told without it.
+    pub(super) fn end_unstored(&mut self, now: Now) {
+        let held = self.queue.iter().filter_map(|(job, entry)| {
+            let outcome = match &entry.stage {
+                JobStage::Storing => Outcome::new(Verdict::Failed, NOT_STORED),
+                JobStage::Ending(outcome) => (**outcome).clone(),
+                JobStage::Waiting | JobStage::Session(_) => return None,
+            };
+            Some((job, outcome))
+        });
+        for (job, mut outcome) in held.collect::<Vec<_>>() {
+            outcome.store_error = Some(UNANSWERED.into());
+            self.tell_end(now, job, outcome);
+        }
+    }
+
+    /// Closes when nothing runs and nothing is being stored, or is given up.
     // impl: HUB-2-6
     pub(super) fn close_if_drained(&mut self) {
         if self.phase != Phase::Draining || !self.sessions.is_empty() || self.queue.len() > 0 {

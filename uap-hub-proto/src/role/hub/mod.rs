@@ -153,6 +153,8 @@ enum Timer {
     Session(SessionKey),
     /// The time for draining is over.
     Drain,
+    /// So is that of the store after it.
+    Store,
 }
 
 impl Timer {
@@ -167,6 +169,7 @@ impl Timer {
             Self::Retry(_) => "retry",
             Self::Session(_) => "session",
             Self::Drain => "drain",
+            Self::Store => "store",
         }
     }
 }
@@ -468,6 +471,7 @@ impl Hub {
                 Timer::Retry(job) => self.offer_again(now, job),
                 Timer::Session(session) => self.session_timeout(now, session),
                 Timer::Drain => self.end_sessions(now),
+                Timer::Store => self.end_unstored(now),
             }
         }
         self.finish(now);

@@ -121,6 +121,9 @@ const MAX_HEADER_BYTES: usize = 256;
 /// Bytes of a header beside its name and its value.
 const HEADER_SIGNS: usize = 4;
 
+/// How long a request waits at least: as long as the client waits to publish something and for it to be stored.
+const MIN_PATIENCE: Duration = Duration::from_secs(10);
+
 /// Characters that are left of the words of an end without its result.
 const MAX_SHORT_CHARS: usize = 1_000;
 
@@ -250,7 +253,8 @@ impl JobQueue {
     /// [`QueueError`].
     pub async fn outcome(&self, id: JobId) -> Result<Option<Outcome>, QueueError> {
         let subject = self.end_of(id);
-        match self.ends.get_last_raw_message_by_subject(&subject).await {
+        let last = self.ends.get_last_raw_message_by_subject(&subject);
+        match self.in_time(last).await? {
             Ok(message) => Ok(Some(match read(&message.payload) {
                 Ok((_, Record::Ended(outcome))) => outcome,
                 // It is the only end that the job can have: hubs that failed over it would fail again and again.
@@ -259,6 +263,14 @@ impl JobQueue {
             Err(error) if error.kind() == LastRawMessageErrorKind::NoMessageFound => Ok(None),
             Err(error) => Err(QueueError::nats(error)),
         }
+    }
+
+    /// What comes of a request, for as long as the client waits for an answer, and at least 10 s. The client counts from when
+    /// it could ask: without a bound of its own a request would wait for as long as the server is away.
+    async fn in_time<T>(&self, request: impl Future<Output = T>) -> Result<T, QueueError> {
+        let patience = self.client.timeout().unwrap_or(MIN_PATIENCE);
+        let answer = tokio::time::timeout(patience.max(MIN_PATIENCE), request).await;
+        answer.map_err(QueueError::nats)
     }
 
     /// The most bytes of a record: the server counts the headers of a message as its payload, and breaks the connection of
@@ -305,7 +317,8 @@ impl JobQueue {
     /// How often hubs gave a job back.
     async fn given_back(&self, id: JobId) -> Result<i64, QueueError> {
         let subject = format!("{}.back.{id}", self.name);
-        match self.backs.get_last_raw_message_by_subject(&subject).await {
+        let last = self.backs.get_last_raw_message_by_subject(&subject);
+        match self.in_time(last).await? {
             Ok(message) => Ok(count(&message.payload)),
             Err(error) if error.kind() == LastRawMessageErrorKind::NoMessageFound => Ok(0),
             Err(error) => Err(QueueError::nats(error)),

@@ -1,9 +1,10 @@
 //! Running jobs of the queue on a hub.
 
-use std::{pin::pin, time::Duration};
+use std::{convert::Infallible, pin::pin, time::Duration};
 
 use async_nats::jetstream::message::{AckKind, Message as Delivery};
 use futures::{StreamExt as _, stream::FuturesUnordered};
+use tokio::time::MissedTickBehavior;
 
 use super::{JobQueue, QueueError, carried, read};
 use crate::{
@@ -20,8 +21,9 @@ impl JobQueue {
     /// each.
     ///
     /// To leave well, make `shutdown` ready and shut the hub down: jobs that end in its drain time have their end stored, the
-    /// others are given back at once. What runs when the future is dropped, another hub gets after
-    /// [`ack_wait`](super::QueueConfig::with_ack_wait), as after a crash.
+    /// others are given back at once. It then returns soon after the hub has closed, also where the server is away: each
+    /// request waits for as long as the client does, and at least 10 s. What runs when the future is dropped, another hub gets
+    /// after [`ack_wait`](super::QueueConfig::with_ack_wait), as after a crash.
     ///
     /// # Errors
     ///
@@ -36,6 +38,8 @@ impl JobQueue {
         let mut shutdown = pin!(shutdown);
         let mut running = FuturesUnordered::new();
         let mut is_leaving = false;
+        // Of a hub that leaves: where one job fails, the others are still settled.
+        let mut settled = Ok(());
         while !is_leaving {
             let room = self.max_in_flight.saturating_sub(running.len());
             if room == 0 {
@@ -47,33 +51,58 @@ impl JobQueue {
             }
             // Never more than there is room for: a job that waits here would send no sign of life.
             let batch = self.jobs.batch().max_messages(room).expires(PULL);
-            let mut batch = batch.messages().await.map_err(QueueError::nats)?;
+            let mut asking = pin!(batch.messages());
+            // While the server is away this waits for as long.
+            let batch = loop {
+                tokio::select! {
+                    () = &mut shutdown => break None,
+                    Some(done) = running.next(), if !running.is_empty() => done?,
+                    batch = &mut asking => break Some(batch.map_err(QueueError::nats)?),
+                }
+            };
+            let Some(mut batch) = batch else { break };
             loop {
                 tokio::select! {
                     () = &mut shutdown, if !is_leaving => is_leaving = true,
-                    Some(done) = running.next(), if !running.is_empty() => done?,
+                    Some(done) = running.next(), if !running.is_empty() => match is_leaving {
+                        true => settled = settled.and(done),
+                        false => done?,
+                    },
                     delivery = batch.next() => match delivery {
-                        // It was on its way: the server would wait for it to be acknowledged.
-                        Some(delivery) if is_leaving => {
-                            let delivery = delivery.map_err(QueueError::nats)?;
-                            match read(&delivery.payload) {
-                                Ok((id, _)) => self.hand_back(id, &delivery).await?,
-                                Err(_) => done(&delivery).await?,
-                            }
+                        Some(Ok(delivery)) => {
+                            running.push(self.take(hub, &observe, delivery, is_leaving));
                         }
-                        Some(delivery) => {
-                            let delivery = delivery.map_err(QueueError::nats)?;
-                            running.push(self.run(hub, &observe, delivery));
+                        Some(Err(failed)) if is_leaving => {
+                            settled = settled.and(Err(QueueError::Nats(failed)));
+                            break;
                         }
+                        Some(Err(failed)) => return Err(QueueError::Nats(failed)),
                         None => break,
                     },
                 }
             }
         }
         while let Some(done) = running.next().await {
-            done?;
+            settled = settled.and(done);
         }
-        Ok(())
+        settled
+    }
+
+    /// One delivery. A hub that leaves gives it back: it was on its way, and the server would wait for it to be acknowledged.
+    async fn take(
+        &self,
+        hub: &HubHandle,
+        observe: &impl Fn(JobId, &JobEvent),
+        delivery: Delivery,
+        is_leaving: bool,
+    ) -> Result<(), QueueError> {
+        if !is_leaving {
+            return self.run(hub, observe, delivery).await;
+        }
+        match read(&delivery.payload) {
+            Ok((id, _)) => self.hand_back(id, &delivery).await,
+            Err(_) => self.done(&delivery).await,
+        }
     }
 
     /// One delivery of a job, from the hub to its end.
@@ -85,11 +114,11 @@ impl JobQueue {
     ) -> Result<(), QueueError> {
         let Ok((id, Record::Accepted(mut job))) = read(&delivery.payload) else {
             // It is not a job, and will not be one the next time: there is nobody to report to.
-            return done(&delivery).await;
+            return self.done(&delivery).await;
         };
         job.trace = carried(delivery.headers.as_ref());
         if self.outcome(id).await?.is_some() {
-            return done(&delivery).await;
+            return self.done(&delivery).await;
         }
         let delivered = delivery.info().map_err(QueueError::nats)?.delivered;
         if delivered > self.max_deliveries
@@ -118,7 +147,7 @@ impl JobQueue {
         mut job: JobHandle,
         delivery: &Delivery,
     ) -> Result<(), QueueError> {
-        let mut alive = tokio::time::interval(self.ack_wait / 3);
+        let mut saying = pin!(self.say_at_work(delivery));
         let outcome = loop {
             tokio::select! {
                 event = job.next_event() => match event {
@@ -126,9 +155,8 @@ impl JobQueue {
                     Some(event) => observe(job.id(), &event),
                     None => break None,
                 },
-                _ = alive.tick() => {
-                    let _ = delivery.ack_with(AckKind::Progress).await;
-                }
+                // Beside the events: while the server is away, one of these may wait for as long.
+                never = &mut saying => match never {},
             }
         };
         let phase = hub.inspect(|view| view.phase());
@@ -144,6 +172,16 @@ impl JobQueue {
         }
     }
 
+    /// Tells the server regularly that somebody is at a job.
+    async fn say_at_work(&self, delivery: &Delivery) -> Infallible {
+        let mut alive = tokio::time::interval(self.ack_wait / 3);
+        alive.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        loop {
+            alive.tick().await;
+            let _ = delivery.ack_with(AckKind::Progress).await;
+        }
+    }
+
     /// Stores the end, and only then acknowledges the job. Returns the stored end: if this hub was
     /// thought dead, another's may have come first.
     async fn end(
@@ -154,7 +192,7 @@ impl JobQueue {
     ) -> Result<Outcome, QueueError> {
         let trace = carried(delivery.headers.as_ref());
         let outcome = self.store_end(id, outcome, trace.as_ref()).await?;
-        done(delivery).await?;
+        self.done(delivery).await?;
         Ok(outcome)
     }
 
@@ -162,12 +200,15 @@ impl JobQueue {
     async fn hand_back(&self, id: JobId, delivery: &Delivery) -> Result<(), QueueError> {
         self.count_given_back(id).await?;
         let back = AckKind::Nak(Some(self.busy_delay));
-        delivery.ack_with(back).await.map_err(QueueError::Nats)
+        let given = self.in_time(delivery.ack_with(back));
+        given.await?.map_err(QueueError::Nats)
     }
-}
 
-async fn done(delivery: &Delivery) -> Result<(), QueueError> {
-    delivery.double_ack().await.map_err(QueueError::Nats)
+    /// Takes a job out of the queue.
+    async fn done(&self, delivery: &Delivery) -> Result<(), QueueError> {
+        let done = self.in_time(delivery.double_ack());
+        done.await?.map_err(QueueError::Nats)
+    }
 }
 
 /// Client ids belong to one hub: a job for one agent becomes a job for any in the queue.

@@ -3,7 +3,7 @@
 use std::{
     io,
     net::SocketAddr,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, atomic::Ordering},
     time::Duration,
 };
 
@@ -129,11 +129,14 @@ impl HubHandle {
     }
 
     /// Leaves: running sessions get `drain`, then agents are told that the hub is unavailable, and the
-    /// port is closed. Called once more, it may shorten that time.
+    /// port is closed. Called once more, it may shorten that time. A store that has not answered by then has 10 s.
     ///
     /// # Errors
     ///
-    /// The server had failed.
+    /// The server had failed. [`TimedOut`](io::ErrorKind::TimedOut): the store did not answer for some records, and the hub
+    /// closed without it; what was told of their jobs has a [`store_error`](Outcome::store_error). The write then holds a
+    /// thread that the runtime waits for when it is dropped: end the process, or the runtime with a bound
+    /// (`Runtime::shutdown_timeout`, `shutdown_background`).
     pub async fn shutdown(&self, drain: Duration) -> io::Result<()> {
         /// How long connections may take to close once every call has ended.
         const CLOSING: Duration = Duration::from_secs(2);
@@ -154,15 +157,22 @@ impl HubHandle {
             .wait_for(|closed| *closed)
             .await;
         let serving = lock(&self.0.serving).take();
-        let Some(Serving { server, stop, .. }) = serving else {
-            return Ok(());
-        };
-        // The server may have failed, and then hears nothing.
-        let _ = stop.send(());
-        match tokio::time::timeout(CLOSING, server).await {
-            Ok(done) => done.unwrap_or(Ok(())),
-            // It accepts nothing more and only waits for connections, which have tasks of their own.
-            Err(_) => Ok(()),
+        if let Some(Serving { server, stop, .. }) = serving {
+            // The server may have failed, and then hears nothing.
+            let _ = stop.send(());
+            // One that is late accepts nothing more and only waits for connections, which have tasks of their own.
+            if let Ok(Ok(done)) = tokio::time::timeout(CLOSING, server).await {
+                done?;
+            }
+        }
+        match self.0.shared.unstored.load(Ordering::Relaxed) {
+            0 => Ok(()),
+            records => Err(io::Error::new(
+                io::ErrorKind::TimedOut,
+                format!(
+                    "the hub closed before its store had answered; records that wait for it: {records}"
+                ),
+            )),
         }
     }
 }

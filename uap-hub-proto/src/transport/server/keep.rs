@@ -1,6 +1,9 @@
 //! Stores the records of a durable hub, many with one write.
 
-use std::{io, sync::Arc};
+use std::{
+    io,
+    sync::{Arc, atomic::Ordering},
+};
 
 use tokio::task::spawn_blocking;
 
@@ -54,8 +57,10 @@ async fn keep(shared: std::sync::Weak<Shared>, store: Arc<dyn JobStore>, mut rec
         };
         shared.act(|hub, now| {
             for (job, done) in jobs.into_iter().zip(done) {
-                // The hub asked for every record.
-                let _ = hub.stored(now, job, done);
+                // The hub asked for every record; where it closed meanwhile, it waits for none.
+                if hub.stored(now, job, done).is_ok() {
+                    shared.unstored.fetch_sub(1, Ordering::Relaxed);
+                }
             }
         });
     }
@@ -104,7 +109,7 @@ fn chain(error: &(dyn std::error::Error + 'static)) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::atomic::AtomicUsize;
 
     use tokio::sync::mpsc;
     use ubos_common::id::IdSource;

@@ -5,7 +5,7 @@ use std::{
     panic::{self, AssertUnwindSafe},
     sync::{
         Arc, Mutex,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
 };
 
@@ -48,6 +48,8 @@ pub(super) struct Shared {
     next_stream: AtomicU64,
     prepare: Option<Prepare>,
     records: mpsc::UnboundedSender<(JobId, Record)>,
+    /// Those of them that the hub waits for, or waited for when it closed. It changes under the lock alone.
+    pub(super) unstored: AtomicUsize,
     pub(super) available: watch::Sender<usize>,
     pub(super) closed: watch::Sender<bool>,
     pub(super) news: broadcast::Sender<Event>,
@@ -117,6 +119,7 @@ impl Shared {
         let (news, first) = broadcast::channel(MAX_NEWS);
         let shared = Self {
             records,
+            unstored: AtomicUsize::new(0),
             earlier: Notify::new(),
             next_stream: AtomicU64::new(1),
             prepare: config.prepare,
@@ -299,8 +302,11 @@ impl Shared {
                 Output::End { stream, status } => core.end(stream, status),
                 Output::Pause { stream } => core.pause(stream, true),
                 Output::Resume { stream } => core.pause(stream, false),
-                // The receiver lives as long as this sender; at most two records of each job wait in it.
-                Output::Store { job, record } => drop(self.records.send((job, record))),
+                Output::Store { job, record } => {
+                    self.unstored.fetch_add(1, Ordering::Relaxed);
+                    // The receiver lives as long as this sender; at most two records of each job wait in it.
+                    let _ = self.records.send((job, record));
+                }
                 Output::Prepare { session, job } => self.prepare(session, job),
                 Output::Event(event) => self.event(core, event),
             }

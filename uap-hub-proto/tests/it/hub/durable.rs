@@ -119,6 +119,43 @@ fn a_durable_hub_keeps_what_it_does_not_end() {
     );
 }
 
+#[test]
+fn a_hub_that_leaves_gives_its_store_so_much_time_and_no_more() {
+    let mut rig = durable();
+    let ended = rig.submit();
+    stored(&mut rig, ended);
+    rig.hub.cancel(rig.now, ended).unwrap();
+    let new = rig.submit();
+    rig.take();
+    rig.hub.shutdown(rig.now, Duration::from_secs(1));
+    rig.seconds(1);
+    rig.seconds(9);
+    assert_eq!(words(rig.take()), [""; 0], "it waits for the store");
+    // Told to leave once more, it waits for no longer.
+    rig.hub.shutdown(rig.now, Duration::ZERO);
+    rig.seconds(1);
+    let said = rig.take();
+    let unstored = |output: &Output| match output {
+        Output::Event(Event::Job {
+            job,
+            event: JobEvent::Ended(outcome),
+        }) => Some((*job, outcome.verdict, outcome.store_error.is_some())),
+        _ => None,
+    };
+    let mut ends: Vec<_> = said.iter().filter_map(unstored).collect();
+    ends.sort_unstable_by_key(|(job, ..)| *job != ended);
+    assert_eq!(
+        ends,
+        [
+            (ended, Verdict::Cancelled, true),
+            (new, Verdict::Failed, true)
+        ]
+    );
+    assert_eq!(words(said).last().unwrap(), "closed");
+    let late = rig.hub.stored(rig.now, new, Ok(()));
+    assert_eq!(late, Err(CommandError::NotStoring));
+}
+
 // spec: HUB-6-1
 #[test]
 fn a_restored_job_keeps_its_id() {

@@ -2,6 +2,11 @@
 
 use std::sync::atomic::AtomicBool;
 
+use sap::processor::{AllowAll, Processor};
+use sap::store::MemoryTranscript;
+use sap::transcript::{Entry, Head, Proof, Transcript, TranscriptError};
+use sap::{Producer, ProducerKind};
+
 use super::super::world::ByHand;
 use super::*;
 
@@ -267,4 +272,67 @@ async fn a_server_waits_for_what_a_route_beside_still_says() {
         futures::future::join(asking, stopping).await,
         ("whole".into(), false)
     );
+}
+
+/// A transcript whose disk stops: it then takes nothing, and does not say so.
+#[derive(Debug, Default)]
+struct Stuck {
+    log: MemoryTranscript,
+    is_stuck: AtomicBool,
+    /// Every entry that waits has one of it.
+    waits: Arc<()>,
+}
+
+impl Transcript for Stuck {
+    fn record(&self, entry: &Entry) -> BoxFuture<'_, Result<u64, TranscriptError>> {
+        if !self.is_stuck.load(Ordering::SeqCst) {
+            return self.log.record(entry);
+        }
+        let waits = Arc::clone(&self.waits);
+        Box::pin(async move {
+            let _waits = waits;
+            std::future::pending().await
+        })
+    }
+
+    fn read(&self, from: u64, max: usize) -> BoxFuture<'_, Result<Vec<Entry>, TranscriptError>> {
+        self.log.read(from, max)
+    }
+
+    fn verify(&self, kept: Option<&Head>) -> Result<Proof, TranscriptError> {
+        self.log.verify(kept)
+    }
+}
+
+#[tokio::test]
+async fn a_transcript_that_hangs_does_not_keep_the_server_from_its_end() {
+    for grace in [0, 3_600].map(Duration::from_secs) {
+        let (log, clock) = (Arc::new(Stuck::default()), ByHand::new());
+        let producer = Producer::new("A-ml-001".parse().unwrap(), ProducerKind::Agent);
+        let config = Config::default().with_default_time(Duration::from_secs(10 * 3_600));
+        let processor = Processor::new(producer, Arc::new(AllowAll), log.clone(), config)
+            .unwrap()
+            .handle("test.hang".parse().unwrap(), |_| std::future::pending());
+        let service = Service::new(Arc::new(processor), Arc::new(clock.clone()));
+        let patience = http::Config::default().with_shutdown_grace(grace);
+        let mut server = OverHttp::of(service, patience).await;
+        let stop = server.stop.take().unwrap();
+        let entries = || log.verify(None).unwrap().records;
+        let ending = async {
+            until(|| entries() == 2).await;
+            log.is_stuck.store(true, Ordering::SeqCst);
+            stop.send(()).unwrap();
+            tokio::select! {
+                ended = server.server => ended.unwrap().unwrap(),
+                _ = clock.run() => {}
+            }
+            until(|| Arc::strong_count(&log.waits) == 1).await;
+        };
+        let task = typed(&ask(1, "test.hang").to_string());
+        let mut ignored = |_: &Message| {};
+        let (answer, ()) =
+            futures::future::join(server.client.send(&task, &mut ignored), ending).await;
+        assert!(answer.is_err(), "{answer:?}");
+        assert_eq!(entries(), 2);
+    }
 }

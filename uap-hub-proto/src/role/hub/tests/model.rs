@@ -623,6 +623,7 @@ impl Model {
             Timer::Wait(job) | Timer::Limit(job) => About::Job("wait", number_of(job)),
             Timer::Fewer => About::Hub("fewer"),
             Timer::Drain => About::Hub("drain"),
+            Timer::Store => About::Hub("store"),
         };
         let timers = hub.timers.iter();
         timers
