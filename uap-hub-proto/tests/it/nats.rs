@@ -6,11 +6,12 @@ use std::{
     io::{BufRead as _, BufReader},
     path::Path,
     process::{Child, Command, Stdio},
-    sync::Mutex,
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
 use futures::StreamExt as _;
+use tokio::sync::Notify;
 use uap_hub_proto::{
     id::JobId,
     role::hub::{self, Job, JobEvent, Outcome, Record, Verdict},
@@ -329,7 +330,7 @@ async fn to_give_a_job_back_for_lack_of_room_is_no_attempt() {
 
 /// Takes jobs until one was started, and leaves with no time for it.
 async fn leaves_when_one_started(queue: &JobQueue, hub: &HubHandle) {
-    let (started, left) = (tokio::sync::Notify::new(), tokio::sync::Notify::new());
+    let (started, left) = (Notify::new(), Notify::new());
     let hear = |_, event: &JobEvent| {
         if matches!(event, JobEvent::Started { .. }) {
             started.notify_one();
@@ -395,6 +396,54 @@ async fn a_job_that_does_not_end_in_the_time_for_draining_is_given_back_at_once(
         done = queue.work(&two.0, |_, _| {}, pending()) => done.unwrap(),
         ended = ends(&queue, &jobs) => all_done(&jobs, &ended),
     }
+}
+
+// spec: HUB-6-2
+#[test]
+fn a_job_is_given_back_though_the_process_ends_when_all_is_settled() {
+    let nats = Nats::start();
+    let leaving = || {
+        tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+    };
+    let change = |config: QueueConfig| config.with_ack_wait(Duration::from_secs(600));
+    let jobs = {
+        let runtime = leaving().unwrap();
+        runtime.block_on(async {
+            let queue = queue_with(&nats.url, change).await;
+            let jobs = submit(&queue, 1).await;
+            let hub = serve(([127, 0, 0, 1], 0).into(), ServerConfig::default());
+            let hub = hub.await.unwrap();
+            let _hangs = AgentBuilder::new("hangs")
+                .on_test("echo", |_, _| async { pending().await })
+                .start(&hub.url())
+                .unwrap();
+            let (started, left) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+            let (starts, leaves, leaver) = (started.clone(), left.clone(), hub.clone());
+            tokio::spawn(async move {
+                starts.notified().await;
+                leaves.notify_one();
+                leaver.shutdown(Duration::ZERO).await.unwrap();
+            });
+            let hear = |_, event: &JobEvent| {
+                if matches!(event, JobEvent::Started { .. }) {
+                    started.notify_one();
+                }
+            };
+            // Nothing of this runtime runs once this is over.
+            queue.work(&hub, hear, left.notified()).await.unwrap();
+            jobs
+        })
+    };
+    leaving().unwrap().block_on(async {
+        let queue = queue_with(&nats.url, change).await;
+        let last = hub().await;
+        tokio::select! {
+            done = queue.work(&last.0, |_, _| {}, pending()) => done.unwrap(),
+            ended = ends(&queue, &jobs) => all_done(&jobs, &ended),
+        }
+    });
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -505,7 +554,7 @@ async fn the_first_stored_end_is_reported() {
         mut ended = ends(&queue, &jobs) => ended.remove(&jobs[0].0).unwrap(),
     };
     let context = context(&nats.url).await;
-    let (told, heard) = (Mutex::new(Vec::new()), tokio::sync::Notify::new());
+    let (told, heard) = (Mutex::new(Vec::new()), Notify::new());
     let others = |id: JobId, event: &JobEvent| match event {
         JobEvent::Started { .. } => tokio::task::block_in_place(|| {
             let bytes = encode(id, &Record::Ended(first.clone()));

@@ -51,6 +51,8 @@ impl Queue {
                 Err(failed) = self.take(&mut jobs, begin) => Err(failed),
             };
             while jobs.next().await.is_some() {}
+            // What is given back is on its way alone: a process may end after this.
+            let _ = self.in_time(self.context.client().flush()).await;
             ended
         };
         tokio::select! {
