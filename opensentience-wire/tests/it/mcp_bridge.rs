@@ -18,7 +18,9 @@ use rmcp::model::{
 use rmcp::service::{RequestContext, RoleServer, RunningService};
 use rmcp::{ServerHandler, ServiceExt as _};
 use serde_json::json;
-use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream, WriteHalf};
+use tokio::io::{
+    AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream, ReadHalf, WriteHalf,
+};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use ubos_common::id::IdSource;
@@ -698,8 +700,12 @@ async fn a_list_of_tools_has_a_bound_of_tools() {
     assert_eq!(core.tools().len(), MOST, "those before stay");
 }
 
-#[tokio::test]
-async fn a_server_that_reads_nothing_is_sent_no_more_than_may_wait() {
+/// A bridge to a server that has said what it offers and reads nothing from then on: both halves of its end.
+async fn unread() -> (
+    Bridge,
+    BufReader<ReadHalf<DuplexStream>>,
+    WriteHalf<DuplexStream>,
+) {
     let (theirs, ours) = tokio::io::duplex(1 << 12);
     let (reader, mut writer) = tokio::io::split(theirs);
     let mut lines = BufReader::new(reader).lines();
@@ -720,7 +726,13 @@ async fn a_server_that_reads_nothing_is_sent_no_more_than_may_wait() {
         }
     };
     let (bridge, ()) = tokio::join!(Bridge::connect(ours), server);
-    let (core, _agent) = behind(bridge.unwrap()).await;
+    (bridge.unwrap(), lines.into_inner(), writer)
+}
+
+#[tokio::test]
+async fn a_server_that_reads_nothing_is_sent_no_more_than_may_wait() {
+    let (bridge, _reader, _writer) = unread().await;
+    let (core, _agent) = behind(bridge).await;
     let core = Arc::new(core);
     let input = object(&json!({"text": "x".repeat(900_000)}));
     let mut calls = tokio::task::JoinSet::new();
@@ -741,4 +753,21 @@ async fn a_server_that_reads_nothing_is_sent_no_more_than_may_wait() {
     };
     let quiet = tokio::time::timeout(Duration::from_secs(5), more).await;
     assert!(quiet.is_err() && calls.len() > 10, "{} of 40", calls.len());
+}
+
+#[tokio::test]
+async fn a_server_that_reads_nothing_and_says_its_last_ends_its_agent() {
+    let (bridge, mut reader, mut writer) = unread().await;
+    let (core, agent) = behind(bridge).await;
+    let input = object(&json!({"text": "x".repeat(64 << 10)}));
+    let call = core.call(CallRequest::new(format!("{AGENT}/echo"), input));
+    let call = call.await.unwrap();
+    // Much of the line is still to be written when its beginning is there.
+    assert!(!reader.fill_buf().await.unwrap().is_empty());
+    writer.shutdown().await.unwrap();
+    let ended = async { (call.result().await.status, agent.await.unwrap()) };
+    let ended = tokio::time::timeout(Duration::from_secs(120), ended).await;
+    let (status, reason) = ended.expect("the agent ends with its server");
+    assert_eq!(status, Status::Failed);
+    assert_eq!(reason, CloseReason::Shutdown);
 }

@@ -47,6 +47,9 @@ ubos_common::config! {
     }
     into {
         /// Sets the longest time that a call may take, from the call on: one that asks for more, or for no end, gets this.
+        ///
+        /// Without it a call that asks for no end waits for as long as its agent is connected, healthy or not: a process that
+        /// stands still keeps its connection. A router does not launch an unhealthy agent again while one of its calls runs.
         with_call_timeout: call_timeout: Option<Duration> = None,
     }
     also {

@@ -13,7 +13,9 @@ pub enum RestartPolicy {
     /// It is not.
     #[default]
     Never,
-    /// When it failed: an exit with another code than 0, a signal, or because it was unhealthy.
+    /// When it failed: an exit with another code than 0, a signal, or because it was unhealthy. One that is unhealthy is ended
+    /// once none of its calls runs: health alone ends no call. Where an agent may stand still for ever, each of its calls needs
+    /// a time, by [`AgentPolicy::with_call_timeout`](super::AgentPolicy::with_call_timeout) or its own.
     OnFailure,
     /// However it ended.
     Always,

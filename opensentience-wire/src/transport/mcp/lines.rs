@@ -1,6 +1,7 @@
 //! Messages as lines, both ways. Arguments and results cross as the text that they are: a value of `serde_json` would round
 //! their numbers.
 
+use core::time::Duration;
 use std::borrow::Cow;
 use std::io;
 use std::sync::Arc;
@@ -17,7 +18,7 @@ use serde_json::value::RawValue;
 use tokio::io::{
     AsyncBufReadExt as _, AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader, ReadHalf, WriteHalf,
 };
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, watch};
 use ubos_common::json::{RawBuf, RawObject};
 
 use super::server::{Answered, Calls};
@@ -48,10 +49,15 @@ pub(super) struct Lines<S> {
     line: Vec<u8>,
     writer: Arc<Mutex<Writer<S>>>,
     waiting: Arc<AtomicUsize>,
+    /// Lines that still wait when this is gone are not written.
+    open: Option<watch::Sender<()>>,
     calls: Calls,
     /// A message that was read and is not handed on yet: reading may be dropped at any time.
     held: Option<RxJsonRpcMessage<RoleClient>>,
 }
+
+/// How long lines that wait to be written may take when the session ends.
+const FAREWELL: Duration = Duration::from_secs(1);
 
 /// Bytes that wait to be written before no more are taken: a server that reads nothing is sent nothing.
 const WAITING_BYTES: usize = 16 << 20;
@@ -76,6 +82,7 @@ impl<S: AsyncRead + AsyncWrite> Lines<S> {
                 sent: 0,
             })),
             waiting: Arc::default(),
+            open: Some(watch::Sender::new(())),
             calls,
             held: None,
         }
@@ -132,11 +139,21 @@ impl<S: AsyncRead + AsyncWrite + Send + 'static> Transport<RoleClient> for Lines
             let waits = waits.ok_or_else(|| io::Error::other("the server reads nothing"))?;
             Ok((line, waits))
         });
+        let open = self.open.as_ref().map(watch::Sender::subscribe);
         async move {
             let (line, _waits) = line?;
-            let mut writer = writer.lock().await;
-            writer.unsent.extend(line);
-            writer.flush().await
+            let mut open = open.ok_or(io::ErrorKind::NotConnected)?;
+            let sending = async {
+                let mut writer = writer.lock().await;
+                writer.unsent.extend(line);
+                writer.flush().await
+            };
+            tokio::select! {
+                biased;
+                sent = sending => sent,
+                // Nothing is said by it but its end.
+                _ = open.changed() => Err(io::ErrorKind::NotConnected.into()),
+            }
         }
     }
 
@@ -157,7 +174,12 @@ impl<S: AsyncRead + AsyncWrite + Send + 'static> Transport<RoleClient> for Lines
     }
 
     async fn close(&mut self) -> Result<(), io::Error> {
-        self.writer.lock().await.stream = None;
+        // Whoever writes to a server that reads nothing keeps the lock.
+        let late = tokio::time::timeout(FAREWELL, self.writer.lock()).await;
+        if late.map(|mut writer| writer.stream = None).is_err() {
+            self.open = None;
+            self.writer.lock().await.stream = None;
+        }
         Ok(())
     }
 }

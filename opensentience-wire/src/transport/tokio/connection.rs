@@ -235,15 +235,16 @@ impl Connection {
     pub(super) fn send_now(&mut self, counts: &Counts) -> bool {
         let is_alone = self.wire.waiting() == 0 && self.conn.pending_calls() == 1;
         self.drain(counts);
-        let sent = is_alone && {
+        if is_alone {
+            // The driver sees to what is left, and finds out that the stream takes no more.
             let context = &mut Context::from_waker(Waker::noop());
-            matches!(self.wire.poll_flush(context), Poll::Ready(Ok(())))
-        };
+            let _ = self.wire.poll_flush(context);
+        }
         let is_earlier = match (self.conn.poll_timeout(), self.alarm) {
             (Some(wanted), Some(set)) => wanted < set,
             (wanted, _) => wanted.is_some(),
         };
-        (!sent && self.wire.waiting() > 0) || is_earlier || self.closed.is_some()
+        !self.wire.is_sent() || is_earlier || self.closed.is_some()
     }
 
     pub(super) fn poll_shutdown(

@@ -214,21 +214,28 @@ impl SharedConnection {
     }
 
     /// Drives until the connection ends. `shutdown` asks to end, or ends when all handles are gone.
-    pub(super) async fn run(self: Arc<Self>, shutdown: mpsc::Receiver<()>) -> CloseReason {
+    pub(super) fn run(
+        self: Arc<Self>,
+        shutdown: mpsc::Receiver<()>,
+    ) -> impl Future<Output = CloseReason> + Send {
+        // Made before the first poll: a task that never runs ends the connection, too.
         let driver = Driver(self);
-        let shared = &driver.0;
-        let (mut alarm, mut readers) = (Alarm::new(shared.clock), Vec::new());
+        async move { driver.0.drive(shutdown).await }
+    }
+
+    async fn drive(&self, shutdown: mpsc::Receiver<()>) -> CloseReason {
+        let (mut alarm, mut readers) = (Alarm::new(self.clock), Vec::new());
         let mut shutdown = Some(shutdown);
         loop {
-            let turn = shared.turn(&mut alarm, &mut readers, Some(&mut shutdown), false);
+            let turn = self.turn(&mut alarm, &mut readers, Some(&mut shutdown), false);
             match turn.await {
                 Turn::Open => {}
                 // One that always has more to say keeps its neighbours from nothing.
                 Turn::Again => tokio::task::yield_now().await,
-                Turn::Crowded => shared.let_readers_run().await,
+                Turn::Crowded => self.let_readers_run().await,
                 Turn::Closed(reason) => {
                     // Handles and calls know the end already.
-                    let mut wire = lock(&shared.connection).end();
+                    let mut wire = lock(&self.connection).end();
                     wire.close().await;
                     return reason;
                 }

@@ -35,6 +35,8 @@ pub(super) struct Wire<S: ?Sized> {
     calm: u8,
     unsent: Vec<u8>,
     sent: usize,
+    /// Nothing was taken since the stream was last flushed: a socket is not asked again.
+    is_flushed: bool,
     stream: Pin<Box<S>>,
 }
 
@@ -56,12 +58,14 @@ impl<S: AsyncRead + AsyncWrite + ?Sized> Wire<S> {
             calm: 0,
             unsent: Vec::new(),
             sent: 0,
+            is_flushed: true,
             stream,
         }
     }
 
     /// Takes a frame; it is sent with the next move. Gives memory that is not needed any more.
     pub(super) fn send(&mut self, frame: Vec<u8>) -> Vec<u8> {
+        self.is_flushed = false;
         if self.waiting() == 0 {
             // A frame alone is sent from where it was written.
             self.sent = 0;
@@ -83,11 +87,16 @@ impl<S: AsyncRead + AsyncWrite + ?Sized> Wire<S> {
         self.unsent.len() - self.sent
     }
 
+    /// Whether all was written, and does not stay in the stream either.
+    pub(super) fn is_sent(&self) -> bool {
+        self.waiting() == 0 && self.is_flushed
+    }
+
     pub(super) fn received(&self, count: usize) -> &[u8] {
         self.buffer.get(..count).unwrap_or_default()
     }
 
-    /// Writes what waits, as far as the stream takes it; an error where it takes no more.
+    /// Writes what waits, as far as the stream takes it, and has it pass that on; an error where it takes no more.
     pub(super) fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Broken>> {
         loop {
             let unsent = self.unsent.get(self.sent..).unwrap_or_default();
@@ -102,6 +111,11 @@ impl<S: AsyncRead + AsyncWrite + ?Sized> Wire<S> {
         self.sent = 0;
         self.unsent.clear();
         self.unsent.shrink_to(UNSENT);
+        // TLS, or a buffer, may keep the end of a frame for ever.
+        if !self.is_flushed {
+            ready!(self.stream.as_mut().poll_flush(context)).map_err(|_| Broken)?;
+            self.is_flushed = true;
+        }
         Poll::Ready(Ok(()))
     }
 

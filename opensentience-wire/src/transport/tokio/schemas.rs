@@ -2,9 +2,10 @@
 //! processor, and once for each text, however often an agent comes back with it.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
-use tokio::sync::Semaphore;
+use tokio::sync::Notify;
 use tokio::task::spawn_blocking;
 use ubos_common::canon::Digest;
 
@@ -14,8 +15,11 @@ use crate::role::core::{Budget, SchemaCheck, SchemaVerdicts, Verdict, verdict};
 /// Verdicts that are kept at most: half of them are the latest that were asked for, and none of those is forgotten.
 const KNOWN: usize = 4_096;
 
-/// Who waits first is served first, with one tool: a long registration holds up no other.
-static TURN: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore::new(1)));
+/// Whether a thread compiles. The turn is taken there: given to a task, it would stay there while nobody drives its runtime.
+static IS_TAKEN: AtomicBool = AtomicBool::new(false);
+
+/// A turn is over: all that wait for one try.
+static TURN_OVER: Notify = Notify::const_new();
 
 static VERDICTS: LazyLock<Mutex<Verdicts>> = LazyLock::new(Mutex::default);
 
@@ -57,33 +61,61 @@ pub(super) async fn check(check: SchemaCheck) -> SchemaVerdicts {
 /// What is known costs nothing again; what is not is compiled while there is anything left to spend.
 async fn verdict_of(tool: &Arc<ToolSpec>, budget: &mut Budget) -> Verdict {
     let digest = digest_of(tool);
-    let known = |digest| known(|verdicts| verdicts.get(digest));
-    if let Some(verdict) = known(&digest) {
+    loop {
+        // Made before the look, so that no end that comes in between is missed.
+        let over = TURN_OVER.notified();
+        if let Some(verdict) = known(|verdicts| verdicts.get(&digest)) {
+            return verdict;
+        }
+        if budget.is_spent() {
+            return Verdict::too_dear();
+        }
+        if IS_TAKEN.load(Ordering::SeqCst) {
+            over.await;
+            continue;
+        }
+        let tool = Arc::clone(tool);
+        // Whoever waits may go away: the turn ends when the work does.
+        let compiled = spawn_blocking(move || Some(compile(&CompileTurn::take()?, digest, &tool)));
+        match compiled.await {
+            Ok(Some(verdict)) => return budget.spend(|| verdict),
+            // Another thread was faster.
+            Ok(None) => over.await,
+            Err(_) => return Verdict::unchecked("the schemas could not be checked"),
+        }
+    }
+}
+
+/// Gives the verdict of a tool, and keeps it for whoever asks next.
+fn compile(_: &CompileTurn, digest: Digest, tool: &ToolSpec) -> Verdict {
+    // Somebody else may have had the same.
+    if let Some(verdict) = known(|verdicts| verdicts.get(&digest)) {
         return verdict;
     }
-    if budget.is_spent() {
-        return Verdict::too_dear();
-    }
-    // Nobody closes it.
-    let turn = Arc::clone(&TURN).acquire_owned().await;
-    if let Some(verdict) = known(&digest) {
-        return verdict;
-    }
-    let tool = Arc::clone(tool);
-    // Whoever waits may go away: the turn ends when the work does.
-    let compiled = spawn_blocking(move || {
-        let _turn = turn;
-        verdict(&tool)
-    });
-    let Ok(verdict) = compiled.await else {
-        return Verdict::unchecked("the schemas could not be checked");
-    };
+    let verdict = verdict(tool);
     let kept = Verdict {
         cost: 0,
         ..verdict.clone()
     };
-    self::known(|verdicts| verdicts.insert(digest, kept));
-    budget.spend(|| verdict)
+    known(|verdicts| verdicts.insert(digest, kept));
+    verdict
+}
+
+/// The turn of a thread, with one tool: a long registration holds up no other. Threads do not wait for it, because an application
+/// may need them.
+struct CompileTurn;
+
+impl CompileTurn {
+    fn take() -> Option<Self> {
+        (!IS_TAKEN.swap(true, Ordering::SeqCst)).then_some(Self)
+    }
+}
+
+impl Drop for CompileTurn {
+    fn drop(&mut self) {
+        IS_TAKEN.store(false, Ordering::SeqCst);
+        TURN_OVER.notify_waiters();
+    }
 }
 
 fn known<T>(look: impl FnOnce(&mut Verdicts) -> T) -> T {

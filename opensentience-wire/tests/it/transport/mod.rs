@@ -1,6 +1,7 @@
 //! Real sockets and real processes: this test binary, started again, is the agent.
 
 mod backpressure;
+mod flushes;
 mod process;
 mod replaced;
 mod room;

@@ -1,10 +1,13 @@
 //! What is left of a launch when its process has ended.
 
+use std::os::unix::process::ExitStatusExt as _;
 use std::time::Duration;
 
 use opensentience_wire::transport::tokio::Launcher;
+use rustix::process::{getpgid, getppid, setpgid};
 use tokio::runtime::Handle;
 
+use super::PATIENCE;
 use crate::kit::AGENT;
 
 /// A process, or one that it starts outside of its group, goes on writing for ever.
@@ -93,5 +96,39 @@ async fn nothing_is_left_of_a_launch_whose_pipe_somebody_holds_open() {
             false => drop(process),
         }
         until_no_task_is_left().await;
+    }
+}
+
+/// No test of its own: a process that joins the group of the one that launched it.
+#[test]
+fn joins_another_group() {
+    if std::env::var_os("JOINS_ANOTHER_GROUP").is_some() {
+        setpgid(None, Some(getpgid(getppid()).unwrap())).unwrap();
+        eprintln!("joined");
+        std::thread::sleep(Duration::from_secs(600));
+    }
+}
+
+#[tokio::test]
+async fn a_process_that_has_left_its_group_is_ended_all_the_same() {
+    let heeding = "exec \"$0\" \"$@\"";
+    let deaf = format!("trap '' TERM; {heeding}");
+    // The first is asked to end, and has the time to do so.
+    for (script, patience, signal) in [(heeding, PATIENCE, 15), (&*deaf, Duration::ZERO, 9)] {
+        let launcher = noisy(script)
+            .args([std::env::current_exe().unwrap()])
+            .args([
+                "transport::process::joins_another_group",
+                "--exact",
+                "--nocapture",
+            ])
+            .env("JOINS_ANOTHER_GROUP", "1");
+        let process = launcher.spawn().unwrap();
+        while !launcher.output().text().contains("joined") {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        let stopped = tokio::time::timeout(3 * PATIENCE, process.stop(patience)).await;
+        let status = stopped.expect("it ends").unwrap();
+        assert_eq!(status.signal(), Some(signal), "{script}");
     }
 }

@@ -120,13 +120,8 @@ impl Captured {
                 line.read(bytes, &captured);
                 let now = mono();
                 let spent = now.saturating_since(begun);
-                let share = if spent > BRIEF {
-                    spent.saturating_mul(REST)
-                } else {
-                    Duration::ZERO
-                };
                 // A process that writes more than can be read in its share of the time waits for its reader.
-                let rest = rate.charge(now, cost(bytes)).max(share);
+                let rest = rate.charge(now, cost(bytes)).max(rest_after(spent));
                 if !rest.is_zero() {
                     tokio::time::sleep(rest).await;
                 }
@@ -148,6 +143,19 @@ const BRIEF: Duration = Duration::from_micros(200);
 
 /// How many times as long the rest takes.
 const REST: u32 = 9;
+
+/// The longest rest. A read that took longer than a ninth of it stood still on a busy machine, which is no work of its own: the
+/// pipe is not left to fill up because of that.
+const MAX_REST: Duration = Duration::from_millis(50);
+
+/// The rest after a read that took so long.
+fn rest_after(spent: Duration) -> Duration {
+    if spent > BRIEF {
+        spent.saturating_mul(REST).min(MAX_REST)
+    } else {
+        Duration::ZERO
+    }
+}
 
 /// What a piece of a log counts for: a short line and a short write cost nearly as much as longer ones.
 fn cost(bytes: &[u8]) -> usize {
@@ -317,6 +325,18 @@ mod tests {
         assert!(!log.text().is_empty());
         let waited = began.elapsed();
         assert!(waited >= Duration::from_millis(450), "{waited:?}");
+    }
+
+    // The time of a read is that of the clock, in which others may have run.
+    #[test]
+    fn a_read_that_stood_still_is_followed_by_no_longer_rest_than_one_that_worked() {
+        for (micros, rest) in [(0, 0), (200, 0), (1_000, 9_000), (5_000, 45_000)] {
+            let rest = Duration::from_micros(rest);
+            assert_eq!(rest_after(Duration::from_micros(micros)), rest);
+        }
+        for secs in [1, 60, u64::MAX] {
+            assert_eq!(rest_after(Duration::from_secs(secs)), MAX_REST);
+        }
     }
 
     #[test]

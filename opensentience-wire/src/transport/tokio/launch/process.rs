@@ -104,10 +104,18 @@ impl Process {
         let mut status = tokio::time::timeout(grace, self.child.wait()).await;
         if status.is_err() {
             self.signal(Signal::TERM);
+            // One that has joined another group since has not heard it; one that has not is asked once.
+            let pid = self.child.id().and_then(|id| i32::try_from(id).ok());
+            if let Some(pid) = pid.and_then(Pid::from_raw)
+                && rustix::process::getpgid(Some(pid)).ok() != self.group
+            {
+                let _ = rustix::process::kill_process(pid, Signal::TERM);
+            }
             status = tokio::time::timeout(patience, self.child.wait()).await;
         }
-        // Whatever the process left behind goes with it.
+        // Whatever the process left behind goes with it, and the process wherever it is.
         self.signal(Signal::KILL);
+        let _ = self.child.start_kill();
         let status = match status {
             Ok(status) => status.ok(),
             Err(_) => self.child.wait().await.ok(),

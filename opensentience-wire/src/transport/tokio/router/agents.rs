@@ -1,6 +1,9 @@
 //! The tasks beside the router: launches, agents that live, calls that run.
 
+use core::future::poll_fn;
+use core::task::Poll;
 use core::time::Duration;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use tokio::sync::{Notify, mpsc, oneshot, watch};
@@ -15,6 +18,25 @@ use crate::message::Health;
 use crate::role::CloseReason;
 use crate::role::core::{CallRequest, Outcome};
 use crate::role::router::{Ended, RouteId};
+
+/// Does the work of a task, or reports that it panicked: whoever waits for its end would wait for ever.
+pub(super) fn unless_panicked(
+    work: impl Future<Output = Report> + Send,
+    panicked: impl FnOnce() -> Report + Send,
+) -> impl Future<Output = Report> + Send {
+    // A future that stands in another one takes its room twice.
+    let mut work = Box::pin(work);
+    async move {
+        let ended = poll_fn(|context| {
+            // One that has panicked is not polled again.
+            match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(context))) {
+                Ok(poll) => poll.map(Some),
+                Err(_) => Poll::Ready(None),
+            }
+        });
+        ended.await.unwrap_or_else(panicked)
+    }
+}
 
 /// Launches an agent, which has to register where it `must`. Once `unwanted` is told, or where it does not register, what was
 /// launched of it is ended before this ends.
@@ -107,7 +129,7 @@ pub(super) async fn keep(
                 let wanted = *wanted.borrow_and_update();
                 match wanted {
                     Wanted::Run => {}
-                    Wanted::Drain(span) => drained = Some(Instant::now() + span),
+                    Wanted::Drain(span) => drained = Instant::now().checked_add(span),
                     Wanted::Stop => {
                         handle.shutdown().await;
                         return down(Ended::Asked);
@@ -180,4 +202,60 @@ pub(super) async fn call(
     }
     // No more pieces come after the end, which may still be on its way.
     Report::Called(route, Ok(call.end().await))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::SharedTools;
+    use crate::transport::tokio::launch::Captured;
+
+    #[tokio::test]
+    #[expect(clippy::disallowed_methods, reason = "a connection is a task")]
+    async fn the_calls_of_an_agent_may_have_all_the_time_there_is() {
+        let (_tools_tx, tools) = watch::channel(SharedTools::from(Vec::new()));
+        let (_health_tx, health) = watch::channel(Health::Ok);
+        let (end, ended) = oneshot::channel();
+        let handle = CoreHandle {
+            caller: Caller::idle(),
+            tools,
+            task: tokio::spawn(async { ended.await.unwrap() }),
+        };
+        let exit = Captured::default();
+        let running = RunningAgent {
+            handle,
+            exit,
+            health,
+        };
+        let (wanted_tx, wanted) = watch::channel(Wanted::Run);
+        let (reports, _reports_rx) = mpsc::channel(1);
+        let keeping = tokio::spawn(keep(("a".into(), 1), running, wanted, reports));
+        wanted_tx.send_replace(Wanted::Drain(Duration::MAX));
+        tokio::task::yield_now().await;
+        let _ = end.send(CloseReason::Goodbye);
+        let Report::Agent(_, _, event) = keeping.await.unwrap() else {
+            panic!("of the agent")
+        };
+        assert!(matches!(event, AgentEvent::Down(Ended::Well)));
+    }
+
+    #[tokio::test]
+    async fn a_task_that_panics_reports_an_end() {
+        let launch: LaunchId = 7;
+        let down = || Report::Agent("a".into(), launch, AgentEvent::Down(Ended::Failed));
+        let work = async {
+            tokio::task::yield_now().await;
+            panic!("of a test")
+        };
+        let report = unless_panicked(work, down).await;
+        let Report::Agent(_, 7, AgentEvent::Down(Ended::Failed)) = report else {
+            panic!("of another")
+        };
+        let well = async { Report::Agent("a".into(), launch, AgentEvent::Disconnected) };
+        let report = unless_panicked(well, down).await;
+        assert!(matches!(
+            report,
+            Report::Agent(_, 7, AgentEvent::Disconnected)
+        ));
+    }
 }

@@ -15,8 +15,8 @@ use super::report::{AgentEvent, LaunchId, Report};
 use super::source::ToolRouterBuilder;
 use super::state::{Command, Driver, Launching};
 use super::view::{AgentView, View};
-use crate::error::{CommandError, ConfigError};
-use crate::role::core::CallRequest;
+use crate::error::{CommandError, ConfigError, ErrorCode, ErrorObject};
+use crate::role::core::{CallRequest, Outcome};
 use crate::role::router::{Ended, Input, Output, RouteId, Router};
 
 impl Driver {
@@ -80,7 +80,7 @@ impl Driver {
                     let _ = self.router.cancel(self.clock.now(), route);
                 }
                 Some(report) = self.reports.recv() => self.on_report(report),
-                // A task that was stopped has nothing to say.
+                // None fails: a panic has its report, and nobody stops a task.
                 Some(ended) = self.tasks.join_next() => {
                     if let Ok(report) = ended {
                         self.on_report(report);
@@ -250,8 +250,12 @@ impl Driver {
             return self.input(Input::NotSent { route, error });
         };
         let slot = self.slots.get(&route).map(Arc::clone);
-        self.tasks
-            .spawn(agents::call(route, caller, request, slot, cancel));
+        let call = agents::call(route, caller, request, slot, cancel);
+        self.tasks.spawn(agents::unless_panicked(call, move || {
+            let error = ErrorObject::of(ErrorCode::ToolInternal, "the task of the call panicked");
+            let ended = Outcome::failed(error.noticed_by("core.router"));
+            Report::Called(route, Ok(Box::new(ended)))
+        }));
     }
 
     /// Shows what has become of an agent.
@@ -273,7 +277,6 @@ impl Driver {
 mod tests {
     use super::*;
     use crate::message::{Status, ToolSpec};
-    use crate::role::core::Outcome;
     use crate::role::router::Config;
     use crate::transport::tokio::ToolRouter;
     use ubos_common::json::RawObject;

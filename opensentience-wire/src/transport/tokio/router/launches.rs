@@ -8,11 +8,11 @@ use tokio::sync::{oneshot, watch};
 
 use super::agents;
 use super::connected::Live;
-use super::report::{LaunchId, RunningAgent, Wanted};
+use super::report::{AgentEvent, LaunchId, Report, RunningAgent, Wanted};
 use super::source::{AddError, AgentSource};
 use super::state::{AddReply, Driver, Launching, Mode};
 use crate::audit::{AuditEvent, AuditName};
-use crate::role::router::Input;
+use crate::role::router::{Ended, Input};
 
 impl Driver {
     pub(super) fn may_add(&self, source: &AgentSource, mode: Mode) -> Result<(), AddError> {
@@ -74,7 +74,12 @@ impl Driver {
         let (wanted, unwanted) = oneshot::channel();
         let named = (Arc::clone(agent), launch);
         let launched = agents::launch(named, launcher, change.is_some(), unwanted);
-        self.launches.spawn(launched);
+        let (agent_id, launch_id) = (Arc::clone(agent), launch);
+        self.launches
+            .spawn(agents::unless_panicked(launched, move || {
+                let failed = AgentEvent::Launched(Err(AddError::Panicked));
+                Report::Agent(agent_id, launch_id, failed)
+            }));
         let launching = Launching {
             launch,
             _wanted: wanted,
@@ -132,7 +137,8 @@ impl Driver {
         };
         if let Err(error) = taken {
             let ending = agents::end((Arc::clone(agent), launch), *running);
-            self.launches.spawn(ending);
+            let down = down(agent, launch, Ended::Asked);
+            self.launches.spawn(agents::unless_panicked(ending, down));
             return self.not_changed(agent, reply, error);
         }
         let drain_time = source.drain_time;
@@ -168,7 +174,8 @@ impl Driver {
         self.connected.add(agent, live, drain_time);
         let reports = self.reports_tx.clone();
         let keeping = agents::keep((Arc::clone(agent), launch), running, wanted_rx, reports);
-        self.tasks.spawn(keeping);
+        let down = down(agent, launch, Ended::Failed);
+        self.tasks.spawn(agents::unless_panicked(keeping, down));
         let agent = agent.to_string();
         self.input(Input::AgentUp { agent, tools });
     }
@@ -180,4 +187,10 @@ impl Driver {
             self.input(Input::LaunchFailed { agent });
         }
     }
+}
+
+/// The end of an agent, for where its task panicked.
+fn down(agent: &Arc<str>, launch: LaunchId, ended: Ended) -> impl FnOnce() -> Report + use<> {
+    let agent = Arc::clone(agent);
+    move || Report::Agent(agent, launch, AgentEvent::Down(ended))
 }

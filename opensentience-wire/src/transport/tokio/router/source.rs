@@ -124,8 +124,8 @@ pub enum AddError {
     /// The agent could not be launched.
     #[error(transparent)]
     Launch(#[from] LaunchError),
-    /// What makes the agent's launchers panicked.
-    #[error("the function that makes the agent's launchers panicked")]
+    /// What makes the agent's launchers panicked, or the launch itself.
+    #[error("the function that makes the agent's launchers, or the launch, panicked")]
     Panicked,
     /// The agent was connected and did not register, not even that it has no tools.
     #[error("the agent did not register within {within:?}")]
