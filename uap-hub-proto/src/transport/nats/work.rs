@@ -87,7 +87,8 @@ impl JobQueue {
         }
         // What is given back is on its way alone: a process may end after this.
         let sent = self.in_time(self.client.flush()).await;
-        settled.and(sent?.map_err(QueueError::nats))
+        settled?;
+        sent?.map_err(QueueError::nats)
     }
 
     /// One delivery. A hub that leaves gives it back: it was on its way, and the server would wait for it to be acknowledged.
