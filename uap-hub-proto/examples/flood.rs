@@ -54,7 +54,10 @@ async fn main() {
         let quiet = trips(&hub).await;
         let before = resident();
         let mut flood = hub.submit(Job::test("flood", vec![])).unwrap();
-        while !matches!(flood.next_event().await, Some(JobEvent::Telemetry { .. })) {}
+        while !matches!(
+            flood.next_event().await.expect("no end before it"),
+            JobEvent::Telemetry { .. }
+        ) {}
         let flooded = trips(&hub).await;
         let grown = resident().saturating_sub(before);
         flood.cancel().unwrap();

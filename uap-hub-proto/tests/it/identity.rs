@@ -106,7 +106,10 @@ async fn a_killed_process_is_a_disconnected_agent() {
         let mut agent = killed_agent(&hub.url());
         let mut job = hub.submit(Job::test("hang", vec![])).unwrap();
         within(async {
-            while !matches!(job.next_event().await, Some(JobEvent::Started { .. })) {}
+            while !matches!(
+                job.next_event().await.expect("no end before it"),
+                JobEvent::Started { .. }
+            ) {}
         })
         .await;
         agent.kill().unwrap();

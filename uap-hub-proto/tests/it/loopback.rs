@@ -247,8 +247,8 @@ async fn a_killed_agent_fails_its_sessions_and_no_others() {
     within(hub.wait_for_agents(1)).await.unwrap();
     let mut lost = hub.submit(Job::test("hang", vec![])).unwrap();
     while !matches!(
-        within(lost.next_event()).await,
-        Some(JobEvent::Started { .. })
+        within(lost.next_event()).await.expect("no end before it"),
+        JobEvent::Started { .. }
     ) {}
     let _stays = worker("stays").start(&hub.url()).unwrap();
     within(hub.wait_for_agents(2)).await.unwrap();
@@ -294,8 +294,8 @@ async fn a_flood_that_nobody_reads_stops_nobody_else() {
         .unwrap();
     let mut flood = hub.submit(Job::test("flood", vec![])).unwrap();
     while !matches!(
-        within(flood.next_event()).await,
-        Some(JobEvent::Telemetry { .. })
+        within(flood.next_event()).await.expect("no end before it"),
+        JobEvent::Telemetry { .. }
     ) {}
     for _ in 0..20 {
         let outcome = within(

@@ -421,7 +421,8 @@ fn a_job_is_given_back_though_the_process_ends_when_all_is_settled() {
                 .unwrap();
             let (started, left) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
             let (starts, leaves, leaver) = (started.clone(), left.clone(), hub.clone());
-            tokio::spawn(async move {
+            let mut leave = tokio::task::JoinSet::new();
+            leave.spawn(async move {
                 starts.notified().await;
                 leaves.notify_one();
                 leaver.shutdown(Duration::ZERO).await.unwrap();

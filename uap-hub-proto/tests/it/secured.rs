@@ -346,15 +346,18 @@ async fn health_and_reflection_tell_of_the_hub() {
         .unwrap();
     let mut hangs = hub.submit(Job::test("hang", vec![])).unwrap();
     while !matches!(
-        within(hangs.next_event()).await,
-        Some(hub::JobEvent::Started { .. })
+        within(hangs.next_event()).await.expect("no end before it"),
+        hub::JobEvent::Started { .. }
     ) {}
     let leaving = hub.clone();
     let mut tasks = tokio::task::JoinSet::new();
     tasks.spawn(async move { leaving.shutdown(Duration::from_secs(60)).await });
-    while health(&channel).await != Ok(NOT_SERVING) {
-        tokio::task::yield_now().await;
-    }
+    within(async {
+        while health(&channel).await != Ok(NOT_SERVING) {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
     hangs.cancel().unwrap();
     within(tasks.join_next()).await.unwrap().unwrap().unwrap();
 

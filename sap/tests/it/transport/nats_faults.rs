@@ -310,9 +310,14 @@ async fn a_task_that_can_be_neither_answered_nor_given_back_is_told_of_twice() {
         nats.child.kill().unwrap();
         nats.child.wait().unwrap();
         // The client has given the server up.
-        while client.publish("nobody", "".into()).await.is_ok() {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
+        let gives_up = async {
+            while client.publish("nobody", "".into()).await.is_ok() {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        // The port may be another server's by now.
+        let gave_up = tokio::time::timeout(Duration::from_secs(300), gives_up).await;
+        gave_up.expect("it has given the server up");
         seen.gate.store(true, Ordering::SeqCst);
     };
     let (worked, ()) = futures::future::join(working, losing).await;
@@ -401,9 +406,13 @@ async fn a_copy_of_a_task_that_runs_on_another_worker_is_not_given_up() {
         workers.delivered.consumer_sequence
     };
     let wanted = delivered().await + 40;
-    while delivered().await < wanted && nats.kept("sap_dead").await == 0 {
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    let comes_back = async {
+        while delivered().await < wanted && nats.kept("sap_dead").await == 0 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let came_back = tokio::time::timeout(Duration::from_secs(60), comes_back).await;
+    came_back.expect("it comes back again and again");
     assert_eq!(nats.kept("sap_dead").await, 0);
     seen.gate.store(true, Ordering::SeqCst);
     let Message::Result(result) = nats.said(&task, "result").await else {

@@ -35,6 +35,19 @@ impl JobQueue {
         observe: impl Fn(JobId, &JobEvent),
         shutdown: impl Future<Output = ()>,
     ) -> Result<(), QueueError> {
+        let worked = self.run_all(hub, observe, shutdown).await;
+        // What is given back is on its way alone: a process may end after this.
+        let sent = self.in_time(self.client.flush()).await;
+        worked?;
+        sent?.map_err(QueueError::nats)
+    }
+
+    async fn run_all(
+        &self,
+        hub: &HubHandle,
+        observe: impl Fn(JobId, &JobEvent),
+        shutdown: impl Future<Output = ()>,
+    ) -> Result<(), QueueError> {
         let mut shutdown = pin!(shutdown);
         let mut running = FuturesUnordered::new();
         let mut is_leaving = false;
@@ -85,10 +98,7 @@ impl JobQueue {
         while let Some(done) = running.next().await {
             settled = settled.and(done);
         }
-        // What is given back is on its way alone: a process may end after this.
-        let sent = self.in_time(self.client.flush()).await;
-        settled?;
-        sent?.map_err(QueueError::nats)
+        settled
     }
 
     /// One delivery. A hub that leaves gives it back: it was on its way, and the server would wait for it to be acknowledged.
