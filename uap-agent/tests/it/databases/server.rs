@@ -9,7 +9,8 @@ use std::time::Duration;
 use ubos_common::os::Clock;
 use ubos_common::time::Mono;
 
-use crate::support::BOUND;
+/// How long a server may take to start.
+const START: Duration = Duration::from_secs(300);
 
 /// A server with a folder of its own, reached through a socket in that folder.
 pub(crate) struct Server {
@@ -85,7 +86,7 @@ impl Server {
     /// Starts the server where it was killed.
     pub(crate) fn run(&mut self) {
         let clock = Clock::start();
-        let is_late = || clock.mono().saturating_since(Mono::ZERO) > BOUND;
+        let is_late = || clock.mono().saturating_since(Mono::ZERO) > START;
         // What the former one has left may still be ending, and is in the way then.
         while !is_late() {
             let mut postgres = command("postgres");
@@ -117,13 +118,13 @@ impl Server {
                 if is_late() {
                     child.kill().unwrap();
                     child.wait().unwrap();
-                    panic!("PostgreSQL has started and takes nobody within {BOUND:?}");
+                    panic!("PostgreSQL has started and takes nobody within {START:?}");
                 }
                 std::thread::sleep(Duration::from_millis(20));
             }
             std::thread::sleep(Duration::from_millis(50));
         }
-        panic!("PostgreSQL does not start within {BOUND:?}");
+        panic!("PostgreSQL does not start within {START:?}");
     }
 
     fn is_ready(&self) -> bool {
