@@ -41,8 +41,9 @@ use lines::Lines;
 const UNUSABLE: u8 = 2;
 const FAILED: u8 = 3;
 
-/// How long the ends of jobs may take to be stored and told after the time for draining.
-const SETTLING: Duration = Duration::from_secs(10);
+/// How long the ends of jobs may take to be stored and told after the time for draining: longer than the hub waits for its store, so
+/// that it says what it lacks.
+const SETTLING: Duration = Duration::from_secs(15);
 /// How long the last lines may take to be read after a signal.
 const LAST_LINES: Duration = Duration::from_secs(2);
 
