@@ -6,6 +6,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
+use rustix::io::ioctl_fionread;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
@@ -244,26 +245,31 @@ fn ctrl_c_says_goodbye_and_ends_with_130() {
     drop(stdin);
 }
 
-/// A core whose third line finds no room.
-fn unread_core() -> (Child, PipeReader) {
+/// A core whose third line finds no room. It has written the others.
+fn unread_core() -> (Child, PipeReader, Bounded) {
     let (reader, writer) = pipe::nearly_full(160);
-    let child = Command::new(env!("CARGO_BIN_EXE_core"))
+    let blanks = ioctl_fionread(&reader).unwrap();
+    let mut child = Command::new(env!("CARGO_BIN_EXE_core"))
         .args(["--script", "-", "--", AGENT])
         .stdin(Stdio::piped())
         .stdout(writer)
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
+    let bounded = bounded(&child);
+    while ioctl_fionread(&reader).unwrap() < blanks + 100 {
+        assert!(child.try_wait().unwrap().is_none());
+        sleep(Duration::from_millis(5));
+    }
     // Until it has come to its third line, mostly; what is awaited holds before, too.
-    sleep(Duration::from_millis(500));
-    (child, reader)
+    sleep(Duration::from_millis(200));
+    (child, reader, bounded)
 }
 
 #[test]
 fn a_signal_between_two_waits_counts() {
     for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
-        let (mut child, mut reader) = unread_core();
-        let _bounded = bounded(&child);
+        let (mut child, mut reader, _bounded) = unread_core();
         kill_process(Pid::from_child(&child), signal).unwrap();
         let mut lines = String::new();
         reader.read_to_string(&mut lines).unwrap();
@@ -278,8 +284,7 @@ fn a_signal_between_two_waits_counts() {
 
 #[test]
 fn who_does_not_read_keeps_nobody_from_ending_it() {
-    let (mut child, _unread) = unread_core();
-    let _bounded = bounded(&child);
+    let (mut child, _unread, _bounded) = unread_core();
     while child.try_wait().unwrap().is_none() {
         kill_process(Pid::from_child(&child), Signal::INT).unwrap();
         sleep(Duration::from_millis(20));
