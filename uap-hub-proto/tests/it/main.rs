@@ -49,6 +49,9 @@ mod nats;
 #[cfg(all(feature = "client", feature = "external-tests"))]
 mod nats_away;
 #[cfg(test)]
+#[cfg(all(feature = "client", feature = "external-tests"))]
+mod nats_leaving;
+#[cfg(test)]
 #[cfg(all(feature = "client", feature = "server"))]
 mod resume;
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::{
     io::{BufRead as _, BufReader},
     path::Path,
     process::{Child, Command, Stdio},
-    sync::{Arc, Mutex},
+    sync::Mutex,
     time::Duration,
 };
 
@@ -14,7 +14,7 @@ use futures::StreamExt as _;
 use tokio::sync::Notify;
 use uap_hub_proto::{
     id::JobId,
-    role::hub::{self, Job, JobEvent, Outcome, Record, Verdict},
+    role::hub::{Job, JobEvent, Outcome, Record, Verdict},
     store::encode,
     transport::{
         client::{AgentBuilder, AgentHandle},
@@ -131,7 +131,7 @@ pub(crate) async fn hub() -> (HubHandle, AgentHandle) {
     (hub, agent)
 }
 
-fn echoing(hub: &HubHandle) -> AgentHandle {
+pub(crate) fn echoing(hub: &HubHandle) -> AgentHandle {
     AgentBuilder::new("echo")
         .on_test("echo", |payloads, _| async move {
             tokio::time::sleep(Duration::from_millis(20)).await;
@@ -252,201 +252,6 @@ async fn two_hubs_share_the_work_and_each_job_has_one_end() {
     );
 }
 
-// spec: HUB-6-2
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_hub_that_leaves_settles_what_it_has() {
-    let nats = Nats::start();
-    // Nobody else gets a job by waiting.
-    let queue = queue_with(&nats.url, |config| {
-        config.with_ack_wait(Duration::from_secs(600))
-    });
-    let queue = queue.await;
-    let jobs = submit(&queue, 20).await;
-    let one = hub().await;
-    let (leave, mut leaving) = tokio::sync::watch::channel(false);
-    let told = Mutex::new(Vec::new());
-    let hear = |job, event: &JobEvent| match event {
-        JobEvent::Ended(outcome) => told.lock().unwrap().push((job, outcome.verdict)),
-        JobEvent::Started { .. } => drop(leave.send_replace(true)),
-        _ => {}
-    };
-    let left = async { drop(leaving.wait_for(|leaving| *leaving).await) };
-    let mut leaves = leave.subscribe();
-    let drain = async {
-        let _ = leaves.wait_for(|leaving| *leaving).await;
-        one.0.shutdown(Duration::from_secs(600)).await.unwrap();
-    };
-    let (done, ()) = tokio::join!(queue.work(&one.0, hear, left), drain);
-    done.unwrap();
-    let ended = told.into_inner().unwrap();
-    assert!(!ended.is_empty(), "some ended in the time for draining");
-    for (job, verdict) in ended {
-        assert_eq!(verdict, Verdict::Completed);
-        assert!(queue.outcome(job).await.unwrap().is_some());
-    }
-    let two = hub().await;
-    tokio::select! {
-        done = queue.work(&two.0, |_, _| {}, pending()) => done.unwrap(),
-        ended = ends(&queue, &jobs) => all_done(&jobs, &ended),
-    }
-}
-
-// spec: HUB-6-2
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn to_give_a_job_back_for_lack_of_room_is_no_attempt() {
-    let nats = Nats::start();
-    let queue = queue_with(&nats.url, |config| {
-        config
-            .with_max_deliveries(2)
-            .with_ack_wait(Duration::from_secs(600))
-            .with_busy_delay(Duration::from_millis(10))
-    });
-    let queue = queue.await;
-    let config = hub::Config::default().with_max_jobs(1);
-    let hub = serve(
-        ([127, 0, 0, 1], 0).into(),
-        ServerConfig::default().with_hub(config),
-    );
-    let hub = hub.await.unwrap();
-    // It waits for an agent that does not come, and fills the hub.
-    let filling = hub.submit(Job::test("nothing", vec![])).unwrap();
-    let jobs = submit(&queue, 1).await;
-    let agent = echoing(&hub);
-    hub.wait_for_agents(1).await.unwrap();
-    let room = async {
-        while queue_backs(&nats.url, jobs[0].0).await < 5 {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-        filling.cancel().unwrap();
-        ends(&queue, &jobs).await
-    };
-    tokio::select! {
-        done = queue.work(&hub, |_, _| {}, pending()) => done.unwrap(),
-        () = tokio::time::sleep(Duration::from_secs(300)) => panic!("it did not come back"),
-        ended = room => all_done(&jobs, &ended),
-    }
-    drop(agent);
-}
-
-/// Takes jobs until one was started, and leaves with no time for it.
-async fn leaves_when_one_started(queue: &JobQueue, hub: &HubHandle) {
-    let (started, left) = (Notify::new(), Notify::new());
-    let hear = |_, event: &JobEvent| {
-        if matches!(event, JobEvent::Started { .. }) {
-            started.notify_one();
-        }
-    };
-    let leave = async {
-        started.notified().await;
-        left.notify_one();
-        hub.shutdown(Duration::ZERO).await.unwrap();
-    };
-    let (done, ()) = tokio::join!(queue.work(hub, hear, left.notified()), leave);
-    done.unwrap();
-}
-
-// spec: HUB-6-2
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_job_that_hubs_gave_back_when_they_left_was_not_attempted() {
-    let nats = Nats::start();
-    let queue = queue_with(&nats.url, |config| {
-        config
-            .with_max_deliveries(1)
-            .with_ack_wait(Duration::from_secs(600))
-    });
-    let queue = queue.await;
-    let jobs = submit(&queue, 1).await;
-    for _ in 0..3 {
-        let hub = serve(([127, 0, 0, 1], 0).into(), ServerConfig::default());
-        let hub = hub.await.unwrap();
-        let _hangs = AgentBuilder::new("hangs")
-            .on_test("echo", |_, _| async { pending().await })
-            .start(&hub.url())
-            .unwrap();
-        tokio::select! {
-            () = leaves_when_one_started(&queue, &hub) => {}
-            ended = ends(&queue, &jobs) => panic!("it was taken too often: {ended:?}"),
-        }
-    }
-    let last = hub().await;
-    tokio::select! {
-        done = queue.work(&last.0, |_, _| {}, pending()) => done.unwrap(),
-        ended = ends(&queue, &jobs) => all_done(&jobs, &ended),
-    }
-}
-
-// spec: HUB-6-2
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_job_that_does_not_end_in_the_time_for_draining_is_given_back_at_once() {
-    let nats = Nats::start();
-    let queue = queue_with(&nats.url, |config| {
-        config.with_ack_wait(Duration::from_secs(600))
-    });
-    let queue = queue.await;
-    let jobs = submit(&queue, 1).await;
-    let one = serve(([127, 0, 0, 1], 0).into(), ServerConfig::default());
-    let one = one.await.unwrap();
-    let _hangs = AgentBuilder::new("hangs")
-        .on_test("echo", |_, _| async { pending().await })
-        .start(&one.url())
-        .unwrap();
-    leaves_when_one_started(&queue, &one).await;
-    let two = hub().await;
-    tokio::select! {
-        done = queue.work(&two.0, |_, _| {}, pending()) => done.unwrap(),
-        ended = ends(&queue, &jobs) => all_done(&jobs, &ended),
-    }
-}
-
-// spec: HUB-6-2
-#[test]
-fn a_job_is_given_back_though_the_process_ends_when_all_is_settled() {
-    let nats = Nats::start();
-    let leaving = || {
-        tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-    };
-    let change = |config: QueueConfig| config.with_ack_wait(Duration::from_secs(600));
-    let jobs = {
-        let runtime = leaving().unwrap();
-        runtime.block_on(async {
-            let queue = queue_with(&nats.url, change).await;
-            let jobs = submit(&queue, 1).await;
-            let hub = serve(([127, 0, 0, 1], 0).into(), ServerConfig::default());
-            let hub = hub.await.unwrap();
-            let _hangs = AgentBuilder::new("hangs")
-                .on_test("echo", |_, _| async { pending().await })
-                .start(&hub.url())
-                .unwrap();
-            let (started, left) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
-            let (starts, leaves, leaver) = (started.clone(), left.clone(), hub.clone());
-            let mut leave = tokio::task::JoinSet::new();
-            leave.spawn(async move {
-                starts.notified().await;
-                leaves.notify_one();
-                leaver.shutdown(Duration::ZERO).await.unwrap();
-            });
-            let hear = |_, event: &JobEvent| {
-                if matches!(event, JobEvent::Started { .. }) {
-                    started.notify_one();
-                }
-            };
-            // Nothing of this runtime runs once this is over.
-            queue.work(&hub, hear, left.notified()).await.unwrap();
-            jobs
-        })
-    };
-    leaving().unwrap().block_on(async {
-        let queue = queue_with(&nats.url, change).await;
-        let last = hub().await;
-        tokio::select! {
-            done = queue.work(&last.0, |_, _| {}, pending()) => done.unwrap(),
-            ended = ends(&queue, &jobs) => all_done(&jobs, &ended),
-        }
-    });
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_job_that_runs_is_not_delivered_again_from_one_sign_of_life_to_the_next() {
     let nats = Nats::start();
@@ -529,7 +334,7 @@ async fn what_has_an_end_or_is_no_job_leaves_the_queue_at_once() {
 }
 
 /// How often a job was given back, as the queue keeps it.
-async fn queue_backs(url: &str, job: JobId) -> u64 {
+pub(crate) async fn queue_backs(url: &str, job: JobId) -> u64 {
     let context = context(url).await;
     let backs = context.get_stream("uap-hub_backs").await.unwrap();
     let subject = format!("uap-hub.back.{job}");
