@@ -89,10 +89,11 @@ pub(super) fn ask(command: &[OsString], word: &str, message: &[u8]) -> Answer {
 
 /// How a program of a group of its own ended; it is killed where it does not in time.
 pub(super) fn ended_in_time(mut child: Child) -> io::Result<ExitStatus> {
-    let ended = within_patience(&mut child);
-    kill(&mut child);
-    let late = || io::Error::other(format!("not at its end after {PATIENCE:?}"));
-    ended.ok_or_else(late)
+    // What one that ended in time has left to work beside it goes on.
+    within_patience(&mut child).ok_or_else(|| {
+        kill(&mut child);
+        io::Error::other(format!("not at its end after {PATIENCE:?}"))
+    })
 }
 
 fn within_patience(child: &mut Child) -> Option<ExitStatus> {

@@ -23,7 +23,7 @@ usage: conformance hub --url URL [--type T] [--kind K] [--report FORM] [-- COMMA
 
 A hub is judged by a fleet that calls it. For most cases it must have jobs to offer: tests (or, with --kind translation,
 translations) of type T (echo by default). Either they wait there already, some thirty of them, or COMMAND gives it one more; it is run for each that is wanted, {} among its
-arguments becoming T.
+arguments becoming T, and killed where it has not ended after 10 seconds.
 
 An agent is judged by a hub at ADDRESS, as 127.0.0.1:9000: start it with that for its hub; it may come at any time within 75
 seconds. Its first capability is what it is asked for, with made-up payloads of the types that it requires.
